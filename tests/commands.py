@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -28,16 +29,26 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    def succeeded(self) -> str:
+        """What it said on standard error; it must have gone well."""
+        assert self.code == 0, self.err
+        return self.err
+
+    def refused(self) -> str:
+        """The one line that it said before it began."""
+        assert self.code == 2 and self.err.count("\n") == 1, self
+        return self.err
+
 
 Run = Callable[..., Result]
 """The fixture ``run``."""
 
 
-def wait_until(condition: Callable[[], _Found]) -> _Found:
-    """Wait for something to become true, and give it; fails when it does not."""
+def wait_until(condition: Callable[[], _Found], lines: Sequence[str] = ()) -> _Found:
+    """Wait for something to become true, and give it; where it does not, fail with these lines."""
     end = time.monotonic() + TIMEOUT
     while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, f"it did not happen {lines[-20:]}"
         time.sleep(0.02)
     return found
 
@@ -67,6 +78,14 @@ def _loaded_programs() -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def parent_of(pid: int) -> int:
+    """The process that started this one; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        # Behind the name, which may hold anything: state, parent.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def free_port() -> int:

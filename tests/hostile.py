@@ -42,7 +42,7 @@ def _xml_family(make: Family) -> Family:
     return make
 
 
-def write(folder: Path, family: Family, size: int) -> Path:
+def write_family(folder: Path, family: Family, size: int) -> Path:
     """Write a family's files; gives the path that is to be read."""
     folder.mkdir()
     files = family(size)
@@ -56,10 +56,10 @@ def growths(do: Callable[[Path], object], folder: Path, family: Family, size: in
 
     What costs something once falls out; of linear work the second is the double of the first.
     """
-    do(write(folder / "first", family, size))  # what is loaded and remembered only once
+    do(write_family(folder / "first", family, size))  # what is loaded and remembered only once
     steps = []
     for number in (1, 2, 4):
-        path = write(folder / str(number), family, number * size)
+        path = write_family(folder / str(number), family, number * size)
         with _counted() as count:
             do(path)
         steps.append(count[0])

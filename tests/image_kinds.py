@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from PIL import Image, features
 
 HEIGHT, WIDTH = 21, 34
@@ -24,8 +25,24 @@ def saved(
     mode: str, image_format: str, size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any
 ) -> bytes:
     """What Pillow writes of a gradient in a mode."""
+    return _file_of(gradient(mode, size), image_format, **how)
+
+
+def plain_image(
+    size: tuple[int, int], colour: Any = "white", kind: str = "JPEG", mode: str = "RGB", **how: Any
+) -> bytes:
+    """An image of one colour, so wide and high."""
+    return _file_of(Image.new(mode, size, colour), kind, **how)
+
+
+def image_of_pixels(pixels: Any, kind: str = "PNG") -> bytes:
+    """An image of these values: rows of pixels, each a number or three."""
+    return _file_of(Image.fromarray(np.array(pixels, np.uint8)), kind)
+
+
+def _file_of(image: Image.Image, kind: str, **how: Any) -> bytes:
     out = io.BytesIO()
-    gradient(mode, size).save(out, image_format, **how)
+    image.save(out, kind, **how)
     return out.getvalue()
 
 

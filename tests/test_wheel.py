@@ -84,7 +84,7 @@ def installed(wheel: Path, folder: Path) -> Path:
     return folder / "bin" / "tfod"
 
 
-def run(*command: str | Path) -> str:
+def output_of(*command: str | Path) -> str:
     environment = {"PATH": "", "TFOD_ACTIVATE": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
@@ -96,9 +96,9 @@ def test_the_wheel_has_the_compiled_kernel(wheel: Path, tmp_path: Path) -> None:
     assert wheel.name.startswith("tfod-") and "-py3-none-" in wheel.name
     assert not wheel.name.endswith("-any.whl")
     tfod = installed(wheel, tmp_path / "environment")
-    assert run(tfod, "--version").endswith(" (compiled kernel)\n")
+    assert output_of(tfod, "--version").endswith(" (compiled kernel)\n")
     shard = CORPUS / "blood-cells" / "test.record"
-    assert run(tfod, "describe", shard).startswith("1 shard, ")
+    assert output_of(tfod, "describe", shard).startswith("1 shard, ")
 
 
 def test_without_cargo_it_installs_and_says_so_once(tmp_path: Path) -> None:
@@ -118,4 +118,4 @@ def test_without_cargo_it_installs_and_says_so_once(tmp_path: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     tfod = installed(wheel, tmp_path / "environment")
     slower = "(Python kernel, slower: not compiled when tfod was installed)"
-    assert run(tfod, "--version").endswith(f" {slower}\n")
+    assert output_of(tfod, "--version").endswith(f" {slower}\n")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.commands import free_port, wait_until
+from tests.commands import free_port, parent_of, wait_until
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -82,7 +82,7 @@ def running(log: Path, module: str, *arguments: object) -> Iterator[subprocess.P
 
 def children_of(parent: int) -> list[int]:
     """The processes that a process has started, and those that they have started."""
-    parents = {pid: _parent(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
+    parents = {pid: parent_of(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
     found = [parent]
     for one in found:
         found += [pid for pid, above in parents.items() if above == one]
@@ -94,13 +94,6 @@ def command_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     return ""
-
-
-def _parent(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        # Behind the name, which may hold anything: state, parent.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
 
 
 def answers(port: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tfod.beam import Runner, job
+from tfod.beam.run import Outcome
 
 from tests.beam.clusters import dask_cluster, portable_cluster
 
@@ -26,8 +27,14 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     Beam is then imported once, which takes longer than most pipelines of tests.
     """
+
+    def run_once(_: object, folder: str) -> Outcome:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tempfile.tempdir", folder)
+            return job.outcome_of(folder)
+
     usual = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("tfod.beam.run._run_once", lambda _, folder: job.outcome_of(folder))
+    monkeypatch.setattr("tfod.beam.run._run_once", run_once)
     yield
     signal.signal(signal.SIGTERM, usual)
 

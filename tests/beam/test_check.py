@@ -40,7 +40,7 @@ from tests.mutants.sound import TF
 HERE = direct(1)
 
 
-def output(report: Report) -> tuple[str, str]:
+def without_time(report: Report) -> tuple[str, str]:
     """The report to the byte, but for its duration."""
     timeless = replace(report, duration=0.0)
     return render_json(timeless), render_text(timeless, color=False)
@@ -94,7 +94,7 @@ def _compare(mutants: Path, runner: Runner, most: int) -> None:
     here = check_sources(paths, options)
     assert {code[:3] for code in here.counts.by_code} >= {"TFR", "EXA", "BOX", "LAB", "ZIP", "IMG"}
     assert here.total > 300 and len(here.findings) == min(here.total, most)
-    assert output(check_sources(paths, replace(options, runner=runner))) == output(here)
+    assert without_time(check_sources(paths, replace(options, runner=runner))) == without_time(here)
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -102,14 +102,14 @@ def test_clean_shards(corpus: Path) -> None:
     folder = str(corpus / "hyphal-tips")
     here = check_sources([folder])
     assert here.valid
-    assert output(check_sources([folder], Options(runner=HERE))) == output(here)
+    assert without_time(check_sources([folder], Options(runner=HERE))) == without_time(here)
 
 
 @pytest.mark.usefixtures("in_this_process")
 def test_real_shards(corpus: Path) -> None:
     here = check_sources([str(corpus)])
     options = Options(runner=HERE, part_bytes=100_000)
-    assert output(check_sources([str(corpus)], options)) == output(here)
+    assert without_time(check_sources([str(corpus)], options)) == without_time(here)
 
 
 def test_a_worker_that_dies(corpus: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_worker_that_dies(corpus: Path, tmp_path: Path) -> None:
 
     wait_until(kill_a_worker)
     _, err = process.communicate(timeout=TIMEOUT)
-    found, _ = output(check_sources([shards]))
+    found, _ = without_time(check_sources([shards]))
     assert re.sub(r'"duration": .*', '"duration": 0.0', report.read_text()) == found
     assert err.count("\n") == 1 and "a worker process died; all its work is done again" in err
 
@@ -148,7 +148,7 @@ def test_what_comes_again_is_grouped_by_ranges_of_hashes(
     monkeypatch.setattr(beam_check, "_BYTES_OF_A_BUCKET", total // 7)
     assert beam_check._buckets(total) == 8
     there = check_sources([str(repeating)], replace(options, runner=HERE, part_bytes=4000))
-    assert output(there) == output(here)
+    assert without_time(there) == without_time(here)
 
 
 HANDFUL = ("SET003-one-lacks", "SET004-ids", "ZIP012-of-a-image", "TSK006-another",
@@ -161,7 +161,9 @@ def test_tasks_sources_and_sets(mutants: Path, start: str) -> None:
     (mutant,) = [one for one in all_mutants() if one.name.startswith(start)]
     here = check_mutant(mutant, mutants)
     assert mutant.code in here.counts.by_code
-    assert output(check_mutant(mutant, mutants, runner=HERE, part_bytes=1)) == output(here)
+    assert without_time(check_mutant(mutant, mutants, runner=HERE, part_bytes=1)) == without_time(
+        here
+    )
 
 
 def _index_with_a_merged_line_that_goes_unnoticed(shard: Path, part_bytes: int) -> bool:
@@ -193,7 +195,7 @@ def test_an_index_that_lies_changes_nothing(
     write_indexes(shards[1], tmp_path)
     assert _index_with_a_merged_line_that_goes_unnoticed(shards[1], 4000)
     options = Options(jobs=2, runner=runner, part_bytes=4000)
-    assert output(check_sources([str(tmp_path)], options)) == output(here)
+    assert without_time(check_sources([str(tmp_path)], options)) == without_time(here)
 
 
 def test_the_command(repeating: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ from tests.files import files_in
 TWO_WORKERS = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
-def payloads(count: int, largest: int = 300) -> Iterator[bytes]:
+def some_payloads(count: int, largest: int = 300) -> Iterator[bytes]:
     chance = random.Random(count)
     return (chance.randbytes(chance.randrange(largest)) for _ in range(count))
 
@@ -41,8 +41,8 @@ def payloads(count: int, largest: int = 300) -> Iterator[bytes]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two subsets, one of them compressed, with a label map."""
     folder = tmp_path_factory.mktemp("source")
-    write_records(folder, "train", payloads(90), num_shards=3)
-    write_records(folder, "val", payloads(40), num_shards=2, compression=Compression.GZIP)
+    write_records(folder, "train", some_payloads(90), num_shards=3)
+    write_records(folder, "val", some_payloads(40), num_shards=2, compression=Compression.GZIP)
     (folder / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
     return folder
 
@@ -91,7 +91,7 @@ def test_every_source_is_the_same(source: Path, tmp_path: Path, kind: str) -> No
     else:
         given = str(tmp_path / "in")
         for subset in ("train", "valid"):
-            write_records(tmp_path / "in" / subset, "x", payloads(9))
+            write_records(tmp_path / "in" / subset, "x", some_payloads(9))
     layout = ShardLayout(num_shards=3)
     reshard(given, tmp_path / "local", layout)
     reshard(given, tmp_path / "there", layout, runner=direct(1))
@@ -172,7 +172,7 @@ def test_an_empty_file_is_the_same_line(tmp_path: Path, shuffle: int | None) -> 
 
 
 def test_names_need_be_no_utf8(tmp_path: Path) -> None:
-    path = write_records(tmp_path / "in", "train", payloads(9), num_shards=1)[0]
+    path = write_records(tmp_path / "in", "train", some_payloads(9), num_shards=1)[0]
     odd = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"in", b"\xfftrain.tfrecord"))
     os.rename(path, odd)
     reshard(tmp_path / "in", tmp_path / "local")
@@ -258,7 +258,7 @@ def test_nothing_is_left_after_ctrl_c(source: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    write_records(tmp_path / "in", "s", payloads(100, 30_000))
+    write_records(tmp_path / "in", "s", some_payloads(100, 30_000))
     process = subprocess.run(
         command(tmp_path / "in", "-o", tmp_path / "out", "--runner=direct"),
         stderr=subprocess.PIPE,

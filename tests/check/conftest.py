@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.commands import Run
 from tests.files import write_file
 from tests.records import encode, frame, image, objects
 
@@ -22,3 +24,9 @@ def shard() -> bytes:
 def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
     """Write a file into the test's folder; its path."""
     return lambda name, content: str(write_file(tmp_path / name, content))
+
+
+@pytest.fixture
+def check(run: Run) -> Run:
+    """Run ``tfod check``."""
+    return partial(run, "check")

@@ -14,35 +14,26 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from tfod.check.check import Options, check_sources
 from tfod.check.finding import Severity
 from tfod.cli.main import main
 from tfod.tfrecord.storage.zip_directory import Directory, read_directory
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT
+from tests.commands import TIMEOUT, Run
+from tests.image_kinds import plain_image
 from tests.records import encode, image, objects, source_id_of, write_shard
-
-Check = Callable[..., tuple[int, str, str]]
-
-
-def jpeg(size: tuple[int, int] = (40, 20), colour: str = "navy") -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", size, colour).save(stream, "JPEG")
-    return stream.getvalue()
 
 
 def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: Any) -> bytes:
     """A sound record of the profile tf_detection_api."""
     features = {
         **image(name, 20, 40),
-        "image/encoded": jpeg(colour=f"#{zlib.crc32(name.encode()) % 0xFFFFFF:06x}"),
+        "image/encoded": plain_image((40, 20), f"#{zlib.crc32(name.encode()) % 0xFFFFFF:06x}"),
         "image/format": "jpeg",
         "image/source_id": source_id_of(name),
         **objects(boxes, ["cat"] * len(boxes), [1] * len(boxes)),
@@ -67,17 +58,7 @@ def broken(tmp_path: Path) -> str:
     return write_shard(tmp_path / "broken", "train", training("a.jpg"), bad)
 
 
-@pytest.fixture
-def check(capsys: pytest.CaptureFixture[str]) -> Check:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["check", *arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-def test_sound_shard(check: Check, sound: str) -> None:
+def test_sound_shard(check: Run, sound: str) -> None:
     code, out, err = check(sound)
     assert (code, err) == (0, "")
     assert out.splitlines()[:2] == [
@@ -86,7 +67,7 @@ def test_sound_shard(check: Check, sound: str) -> None:
     ]
 
 
-def test_broken_shard(check: Check, broken: str) -> None:
+def test_broken_shard(check: Run, broken: str) -> None:
     code, out, err = check(broken)
     assert (code, err) == (1, "")
     assert out.startswith("INVALID: 2 errors, 1 warning, 0 infos\n")
@@ -99,7 +80,7 @@ def test_broken_shard(check: Check, broken: str) -> None:
     assert max(map(len, others)) <= max(80, len(broken) + 4)
 
 
-def test_finding_has_every_field(check: Check, broken: str) -> None:
+def test_finding_has_every_field(check: Run, broken: str) -> None:
     code, out, _ = check(broken, "--format", "json")
     report = json.loads(out)
     found = next(one for one in report["findings"] if one["code"] == "BOX006")
@@ -132,7 +113,7 @@ def test_finding_has_every_field(check: Check, broken: str) -> None:
     ],
 )
 def test_severities_and_exit_status(
-    check: Check, broken: str, arguments: tuple[str, ...], expected: int
+    check: Run, broken: str, arguments: tuple[str, ...], expected: int
 ) -> None:
     assert check(broken, *arguments)[0] == expected
 
@@ -154,7 +135,7 @@ def test_severities_and_exit_status(
     ],
 )
 def test_what_could_not_run(
-    check: Check, sound: str, arguments: tuple[str, ...], message: str
+    check: Run, sound: str, arguments: tuple[str, ...], message: str
 ) -> None:
     code, out, err = check(*[sound if one == "SHARD" else one for one in arguments])
     assert (code, out) == (2, "")
@@ -169,7 +150,7 @@ def test_numbers_that_are_none(option: str, sound: str, capsys: Any) -> None:
     assert "whole number" in capsys.readouterr().err
 
 
-def test_folder_set_glob_and_zip(check: Check, tmp_path: Path) -> None:
+def test_folder_set_glob_and_zip(check: Run, tmp_path: Path) -> None:
     data = tmp_path / "data"
     records = [training(f"{number}.jpg") for number in range(4)]
     data.mkdir()
@@ -192,7 +173,7 @@ def test_folder_set_glob_and_zip(check: Check, tmp_path: Path) -> None:
     assert code == 1 and "SET001" in out and "train-00001-of-00002.tfrecord" in out
 
 
-def test_shards_of_a_zip_are_named_in_it(check: Check, broken: str, tmp_path: Path) -> None:
+def test_shards_of_a_zip_are_named_in_it(check: Run, broken: str, tmp_path: Path) -> None:
     archive = tmp_path / "anno.zip"
     with zipfile.ZipFile(archive, "w") as stream:
         stream.write(broken, "a/default.tfrecord")
@@ -206,7 +187,7 @@ def test_shards_of_a_zip_are_named_in_it(check: Check, broken: str, tmp_path: Pa
 
 @pytest.mark.parametrize("decode", ["1000", "none"])
 def test_a_zip_is_opened_once(
-    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decode: str
+    check: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decode: str
 ) -> None:
     """The images to decode, the profile and the records come from one look at its entries."""
     path = write_shard(tmp_path, "train", *(training(f"{number}.jpg") for number in range(3)))
@@ -249,7 +230,7 @@ def test_standard_input(broken: str, tmp_path: Path) -> None:
         assert report["sources"][0]["bytes"] == os.path.getsize(path)
 
 
-def test_urls(broken: str, check: Check) -> None:
+def test_urls(broken: str, check: Run) -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     memory.pipe("/bucket/train-00000-of-00001.tfrecord", Path(broken).read_bytes())
@@ -264,7 +245,7 @@ def test_urls(broken: str, check: Check) -> None:
 
 
 def test_one_damaged_shard_does_not_hide_the_next(
-    check: Check, sound: str, broken: str, tmp_path: Path
+    check: Run, sound: str, broken: str, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.record"
     page.write_text("<!DOCTYPE html><html></html>")
@@ -279,7 +260,7 @@ def test_one_damaged_shard_does_not_hide_the_next(
     assert report["counts"]["shards"] == 4
 
 
-def test_unreadable_shard_is_a_finding(check: Check, sound: str, tmp_path: Path) -> None:
+def test_unreadable_shard_is_a_finding(check: Run, sound: str, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     hidden = tmp_path / "hidden.record"
@@ -289,7 +270,7 @@ def test_unreadable_shard_is_a_finding(check: Check, sound: str, tmp_path: Path)
     assert code == 1 and "TFR013" in out
 
 
-def test_the_walk_goes_on_behind_a_damage(check: Check, tmp_path: Path) -> None:
+def test_the_walk_goes_on_behind_a_damage(check: Run, tmp_path: Path) -> None:
     records = [training(f"{number}.jpg") for number in range(6)]
     shard = Path(write_shard(tmp_path, "train", *records))
     data = bytearray(shard.read_bytes())
@@ -311,7 +292,7 @@ def test_the_walk_goes_on_behind_a_damage(check: Check, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "html", "junit"])
-def test_output_goes_to_a_file_whole(check: Check, broken: str, tmp_path: Path, form: str) -> None:
+def test_output_goes_to_a_file_whole(check: Run, broken: str, tmp_path: Path, form: str) -> None:
     target = tmp_path / "report"
     code, out, err = check(broken, "--format", form, "--output", str(target))
     assert (code, out, err) == (1, "", "")
@@ -321,7 +302,7 @@ def test_output_goes_to_a_file_whole(check: Check, broken: str, tmp_path: Path, 
     check(broken, "--format", form, "--output", os.devnull)
 
 
-def test_html_shows_the_offending_image(check: Check, broken: str) -> None:
+def test_html_shows_the_offending_image(check: Run, broken: str) -> None:
     _, out, _ = check(broken, "--format", "html")
     assert out.count("data:image/jpeg;base64,") == 1
     assert "b.jpg" in out
@@ -329,7 +310,7 @@ def test_html_shows_the_offending_image(check: Check, broken: str) -> None:
     assert "data:image/jpeg;base64," not in out
 
 
-def test_findings_are_capped_and_counted(check: Check, tmp_path: Path) -> None:
+def test_findings_are_capped_and_counted(check: Run, tmp_path: Path) -> None:
     bad = [training(f"{n}.jpg", [(0.9, 0.1, 0.2, 0.9)] * 3) for n in range(20)]
     shard = write_shard(tmp_path, "train", *bad, training("one.gif"))
     _, out, _ = check(shard, "--format", "json", "--max-findings", "7")
@@ -496,7 +477,7 @@ def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_engine_tensorflow(check: Check, tmp_path: Path) -> None:
+def test_engine_tensorflow(check: Run, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     good = training("a.jpg")
     shard = write_shard(tmp_path, "train", good, encode({**image("b.jpg"), "image/format": "jpeg"}))
@@ -515,7 +496,7 @@ def test_levels_are_ordered() -> None:
     ]
 
 
-def test_a_report_never_replaces_a_source(check: Check, sound: str) -> None:
+def test_a_report_never_replaces_a_source(check: Run, sound: str) -> None:
     before = Path(sound).read_bytes()
     code, out, err = check(sound, "--output", os.path.relpath(sound))
     assert (code, out) == (2, "") and "one of the sources" in err
@@ -536,7 +517,7 @@ def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
         assert "кадр.jpg" in done.stdout.decode()
 
 
-def test_a_set_that_the_shell_has_taken_apart(check: Check, tmp_path: Path) -> None:
+def test_a_set_that_the_shell_has_taken_apart(check: Run, tmp_path: Path) -> None:
     records = [training(f"{number}.jpg") for number in range(3)]
     paths = write_records(tmp_path, "train", records, num_shards=3)
     (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
@@ -549,7 +530,7 @@ def test_a_set_that_the_shell_has_taken_apart(check: Check, tmp_path: Path) -> N
     assert code == 1 and json.loads(out)["counts"]["by_code"] == {"SET001": 1}
 
 
-def test_empty_shards_in_front_do_not_hide_the_profile(check: Check, tmp_path: Path) -> None:
+def test_empty_shards_in_front_do_not_hide_the_profile(check: Run, tmp_path: Path) -> None:
     bad = training("a.jpg", [(0.9, 0.1, 0.2, 0.9)])
     for number in range(6):
         path = tmp_path / f"t-{number:05d}-of-00007"
@@ -562,7 +543,7 @@ def test_empty_shards_in_front_do_not_hide_the_profile(check: Check, tmp_path: P
     assert report["counts"]["by_code"]["BOX006"] == 1
 
 
-def test_records_of_another_message_fit_no_profile(check: Check, tmp_path: Path) -> None:
+def test_records_of_another_message_fit_no_profile(check: Run, tmp_path: Path) -> None:
     # Event: wall_time as field 1, fixed64; as TensorBoard's logs begin.
     event = b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2"
     path = write_records(tmp_path, "events", [event] * 5)[0]
@@ -570,7 +551,7 @@ def test_records_of_another_message_fit_no_profile(check: Check, tmp_path: Path)
     assert code == 1 and set(json.loads(out)["counts"]["by_code"]) & {"EXA010", "EXA001"}
 
 
-def test_a_long_label_map_in_a_zip(check: Check, tmp_path: Path) -> None:
+def test_a_long_label_map_in_a_zip(check: Run, tmp_path: Path) -> None:
     items = "".join(f"item {{ id: {n} name: 'class number {n * 7919 % 99991}' }}\n"
                     for n in range(2, 12_000))  # fmt: skip
     archive = tmp_path / "anno.zip"
@@ -582,28 +563,28 @@ def test_a_long_label_map_in_a_zip(check: Check, tmp_path: Path) -> None:
     assert code == 0, out
 
 
-def test_pipes_and_devices_in_a_folder_are_left_alone(check: Check, sound: str) -> None:
+def test_pipes_and_devices_in_a_folder_are_left_alone(check: Run, sound: str) -> None:
     folder = Path(sound).parent
     os.mkfifo(folder / "pipe")
     os.symlink("/dev/zero", folder / "z.tfrecord")
     assert check(str(folder))[0] == 0
 
 
-def test_a_promise_of_many_shards_costs_nothing(check: Check, tmp_path: Path) -> None:
+def test_a_promise_of_many_shards_costs_nothing(check: Run, tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / f"{name}-00000-of-99999999").write_bytes(b"")
     code, out, _ = check(str(tmp_path))
     assert code == 1 and "99,999,998 shards are missing" in " ".join(out.split())
 
 
-def test_another_kind_does_not_start_a_cascade(check: Check, tmp_path: Path) -> None:
+def test_another_kind_does_not_start_a_cascade(check: Run, tmp_path: Path) -> None:
     odd = {"image/object/bbox/xmin": [0], "image/filename": 7, "image/encoded": 3}
     shard = write_shard(tmp_path, "train", training("a.jpg", **odd), training("b.jpg"))
     _, out, _ = check(shard, "--profile", "tf_detection_api", "--format", "json")
     assert set(json.loads(out)["counts"]["by_code"]) == {"EXA004"}
 
 
-def test_keys_of_equal_length_are_told_apart(check: Check, tmp_path: Path) -> None:
+def test_keys_of_equal_length_are_told_apart(check: Run, tmp_path: Path) -> None:
     """A record is read quickly where its keys are those of the record before it, to the letter."""
     features = {**image("b.jpg", 20, 40), **objects([[0.1, 0.1, 0.9, 0.9]], ["cat"], [1])}
     renamed = {key.replace("filename", "filenane"): value for key, value in features.items()}
@@ -616,9 +597,9 @@ def test_keys_of_equal_length_are_told_apart(check: Check, tmp_path: Path) -> No
     assert (set(missing), set(unknown)) == ({1}, {1})
 
 
-def test_what_a_profile_calls_its_box(check: Check, tmp_path: Path) -> None:
+def test_what_a_profile_calls_its_box(check: Run, tmp_path: Path) -> None:
     record = {
-        "image": jpeg(),
+        "image": plain_image((40, 20)),
         "path": "a.jpg",
         "area": 1.0,
         "bbox": [30.0, 5.0, -10.0, 5.0],
@@ -634,11 +615,11 @@ def test_what_a_profile_calls_its_box(check: Check, tmp_path: Path) -> None:
     assert found["feature"] == "bbox"
 
 
-def test_what_fits_no_profile_is_said_once_with_its_keys(check: Check, tmp_path: Path) -> None:
+def test_what_fits_no_profile_is_said_once_with_its_keys(check: Run, tmp_path: Path) -> None:
     """DeepLab's segmentation has all keys that Roboflow's images have, and no boxes."""
     deeplab = {
         **image("a.jpg", 20, 40),
-        "image/encoded": jpeg(),
+        "image/encoded": plain_image((40, 20)),
         "image/format": "jpeg",
         "image/segmentation/class/encoded": b"PNG",
     }

@@ -15,13 +15,14 @@ import pytest
 from PIL import Image
 from tfod.cli.main import main
 
+from tests.commands import Run
 from tests.records import encode, image, objects, write_shard
 
 LABEL_MAP = "item { id: 1 name: 'cat' }\n"
 Check = Callable[..., "tuple[int, dict[str, Any]]"]
 
 
-def image_of(number: int, form: str = "JPEG") -> bytes:
+def noisy_image(number: int, form: str = "JPEG") -> bytes:
     """Noise, so that the files are 20 to 40 kB and of any length."""
     pixels = random.Random(number).randbytes(3 * 120 * (80 + number))
     stream = io.BytesIO()
@@ -29,11 +30,11 @@ def image_of(number: int, form: str = "JPEG") -> bytes:
     return stream.getvalue()
 
 
-def record(number: int, form: str = "JPEG", **more: Any) -> bytes:
+def noisy_record(number: int, form: str = "JPEG", **more: Any) -> bytes:
     """A sound record with one cat; each number has another image."""
     features = {
         **image(f"{number:03}.{form.lower()}", 80 + number, 120),
-        "image/encoded": image_of(number, form),
+        "image/encoded": noisy_image(number, form),
         "image/format": form.lower(),
         "image/source_id": f"{number:03}",
         **objects([(0.1, 0.1, 0.9, 0.9)], ["cat"], [1]),
@@ -43,52 +44,51 @@ def record(number: int, form: str = "JPEG", **more: Any) -> bytes:
 
 
 @pytest.fixture
-def check(capsys: pytest.CaptureFixture[str]) -> Check:
+def report_of(check: Run) -> Check:
     """Run ``tfod check --format json``; its exit status and its report."""
 
-    def run(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        code = main(["check", "--format", "json", *map(str, arguments)])
-        return code, json.loads(capsys.readouterr().out)
+    def checked(*arguments: object) -> tuple[int, dict[str, Any]]:
+        ran = check("--format", "json", *arguments)
+        return ran.code, json.loads(ran.out)
 
-    return run
+    return checked
 
 
 class TestLeaks:
     @pytest.mark.parametrize("form", ["JPEG", "PNG"])
     def test_every_image_that_two_subsets_have_is_found(
-        self, tmp_path: Path, check: Check, form: str
+        self, tmp_path: Path, report_of: Check, form: str
     ) -> None:
-        ours = [record(number, form) for number in range(32)]
-        assert len({len(image_of(number, form)) % 16 for number in range(32)}) > 8
-        write_shard(tmp_path, "train", *ours, record(40, form))
-        write_shard(tmp_path, "val", *ours, record(41, form))
-        code, report = check(tmp_path)
+        ours = [noisy_record(number, form) for number in range(32)]
+        assert len({len(noisy_image(number, form)) % 16 for number in range(32)}) > 8
+        write_shard(tmp_path, "train", *ours, noisy_record(40, form))
+        write_shard(tmp_path, "val", *ours, noisy_record(41, form))
+        code, report = report_of(tmp_path)
         assert report["counts"]["by_code"] == {"IMG011": 32} and code == 0
         assert report["severities"] == {"IMG011": "warning"}
 
-    def test_all_of_val_in_train_is_an_error(self, tmp_path: Path, check: Check) -> None:
-        write_shard(tmp_path, "train", *map(record, range(8)))
-        write_shard(tmp_path, "val", *map(record, range(3)), record(0))
-        code, report = check(tmp_path, "--max-findings", 1)
+    def test_all_of_val_in_train_is_an_error(self, tmp_path: Path, report_of: Check) -> None:
+        write_shard(tmp_path, "train", *map(noisy_record, range(8)))
+        write_shard(tmp_path, "val", *map(noisy_record, range(3)), noisy_record(0))
+        code, report = report_of(tmp_path, "--max-findings", 1)
         assert report["counts"]["by_code"] == {"IMG010": 1, "IMG011": 3, "NAM002": 1, "NAM008": 1}
         assert report["severities"]["IMG011"] == "error" and code == 1
         (finding,) = report["findings"]
         assert finding["message"].endswith("; all 3 images of val are in other subsets")
         assert finding["message"].startswith("the image is in val and in train: record 0 of ")
-        assert check(tmp_path, "--severity", "IMG011=info")[1]["severities"]["IMG011"] == "info"
+        assert report_of(tmp_path, "--severity", "IMG011=info")[1]["severities"]["IMG011"] == "info"
 
     @pytest.mark.parametrize(
         "named", [("",), ("train", "valid"), ("train/People.tfrecord", "valid/People.tfrecord")]
     )
     def test_one_name_in_both_folders_however_they_are_named(
-        self, tmp_path: Path, check: Check, named: tuple[str, ...]
+        self, tmp_path: Path, report_of: Check, named: tuple[str, ...]
     ) -> None:
         """As in Roboflow's exports: the subset is the folder's name, not the file's."""
         for folder in ("train", "valid"):
-            shard = write_shard(tmp_path / folder, "x", *map(record, range(3)))
+            shard = write_shard(tmp_path / folder, "x", *map(noisy_record, range(3)))
             Path(shard).rename(tmp_path / folder / "People.tfrecord")
-        code, report = check(*(tmp_path / one for one in named))
+        code, report = report_of(*(tmp_path / one for one in named))
         assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
         assert report["findings"][0]["message"].startswith("the image is in valid and in train")
 
@@ -96,32 +96,34 @@ class TestLeaks:
         ("train", "val"), [("train_data", "val_data"), ("training_set", "validation_set")]
     )
     def test_folders_that_differ_by_the_word_of_the_split(
-        self, tmp_path: Path, check: Check, train: str, val: str
+        self, tmp_path: Path, report_of: Check, train: str, val: str
     ) -> None:
         for folder in (train, val):
-            write_shard(tmp_path / folder, "a", *map(record, range(3)))
-        write_shard(tmp_path / "other", "a", record(7))
-        code, report = check(tmp_path)
+            write_shard(tmp_path / folder, "a", *map(noisy_record, range(3)))
+        write_shard(tmp_path / "other", "a", noisy_record(7))
+        code, report = report_of(tmp_path)
         assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
         assert sorted(Path(one["name"]).name for one in report["datasets"]) == [
             train.replace("training", "*").replace("train", "*"),
             "other",
         ]
 
-    def test_it_does_not_matter_which_is_read_first(self, tmp_path: Path, check: Check) -> None:
-        write_shard(tmp_path, "dev", *map(record, range(3)))
-        write_shard(tmp_path, "train", *map(record, range(8)))
-        code, report = check(tmp_path)
+    def test_it_does_not_matter_which_is_read_first(self, tmp_path: Path, report_of: Check) -> None:
+        write_shard(tmp_path, "dev", *map(noisy_record, range(3)))
+        write_shard(tmp_path, "train", *map(noisy_record, range(8)))
+        code, report = report_of(tmp_path)
         assert report["severities"] == {"IMG011": "error"} and code == 1
 
-    def test_a_part_of_the_training_images_is_no_error(self, tmp_path: Path, check: Check) -> None:
-        write_shard(tmp_path, "train", *map(record, range(8)))
-        write_shard(tmp_path, "train_small", *map(record, range(3)))
-        assert check(tmp_path)[1]["severities"] == {"IMG011": "warning"}
+    def test_a_part_of_the_training_images_is_no_error(
+        self, tmp_path: Path, report_of: Check
+    ) -> None:
+        write_shard(tmp_path, "train", *map(noisy_record, range(8)))
+        write_shard(tmp_path, "train_small", *map(noisy_record, range(3)))
+        assert report_of(tmp_path)[1]["severities"] == {"IMG011": "warning"}
 
 
 def test_spellings_of_one_class_that_create_has_put_into_the_label_map(
-    tmp_path: Path, check: Check
+    tmp_path: Path, report_of: Check
 ) -> None:
     rows = [("Cat", 5), ("cat ", 3), ("c at", 2), ("dog", 1)]
     (tmp_path / "images").mkdir()
@@ -129,7 +131,7 @@ def test_spellings_of_one_class_that_create_has_put_into_the_label_map(
         writer = csv.writer(file)
         writer.writerow(["filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax"])
         for number, (name, boxes) in enumerate(rows):
-            (tmp_path / "images" / f"{number}.jpg").write_bytes(image_of(number))
+            (tmp_path / "images" / f"{number}.jpg").write_bytes(noisy_image(number))
             for box in range(boxes):
                 size = (f"{number}.jpg", 120, 80 + number)
                 writer.writerow([*size, name, 10 + box, 10, 50 + box, 60])
@@ -137,7 +139,7 @@ def test_spellings_of_one_class_that_create_has_put_into_the_label_map(
     shard = tmp_path / "shards" / "train.record"
     shard.parent.mkdir()
     assert main(["create", "csv", *sources, f"--output_path={shard}"]) == 0
-    code, report = check(shard)
+    code, report = report_of(shard)
     (finding,) = [one for one in report["findings"] if one["code"] == "LAB016"]
     assert finding["message"].startswith("'Cat' (5 objects) and 'c at' (2 objects) and 'cat ")
     assert "are 3 classes" in finding["message"] and code == 0
@@ -150,15 +152,15 @@ class TestSeveral:
     def two(self, tmp_path: Path) -> Path:
         """A dataset of cats with splits, and one of dogs, with the same id for another class."""
         root = tmp_path / "root"
-        write_shard(root / "cats", "train", record(0), record(1))
-        write_shard(root / "cats", "val", record(2))
+        write_shard(root / "cats", "train", noisy_record(0), noisy_record(1))
+        write_shard(root / "cats", "val", noisy_record(2))
         dog = {"image/object/class/text": ["dog"], "image/object/bbox/xmax": [0.0]}
         dogs = "item { id: 1 name: 'dog' }\n"
-        write_shard(root / "dogs", "train", record(2, **dog), label_map=dogs)
+        write_shard(root / "dogs", "train", noisy_record(2, **dog), label_map=dogs)
         return root
 
-    def test_each_has_its_verdict(self, two: Path, check: Check) -> None:
-        code, report = check(two)
+    def test_each_has_its_verdict(self, two: Path, report_of: Check) -> None:
+        code, report = report_of(two)
         assert code == 1 and report["valid"] is False
         found = [
             (one["name"], one["valid"], one["label_maps"], one["counts"]["records"])
@@ -186,59 +188,65 @@ class TestSeveral:
         assert output["junit"].count(f'<property name="dataset" value="{two}/cats" />') == 2
         assert output["junit"].count(f'<property name="dataset" value="{two}/dogs" />') == 1
 
-    def test_each_has_its_profile(self, two: Path, check: Check) -> None:
+    def test_each_has_its_profile(self, two: Path, report_of: Check) -> None:
         numbers = encode({"age": 3, "fare": 1.5})
         write_shard(two / "table", "train", numbers, label_map=None)
-        report = check(two)[1]
+        report = report_of(two)[1]
         profiles = [one["profile"]["name"] for one in report["datasets"]]
         assert profiles == ["tf_detection_api", "tf_detection_api", "none"]
         assert report["profile"]["name"] == "tf_detection_api, none"
         assert report["counts"]["by_code"] == {"BOX006": 1, "EXA010": 1}
 
-    def test_the_real_ones(self, corpus: Path, check: Check) -> None:
-        report = check(corpus)[1]
+    def test_the_real_ones(self, corpus: Path, report_of: Check) -> None:
+        report = report_of(corpus)[1]
         verdicts = {Path(one["name"]).name: one["valid"] for one in report["datasets"]}
         assert verdicts["hyphal-tips"] is True and verdicts["titanic-table"] is False
         assert "SET004" not in report["counts"]["by_code"]
 
-    def test_folders_of_splits_are_one(self, tmp_path: Path, check: Check) -> None:
-        write_shard(tmp_path / "train", "cats", record(0))
-        write_shard(tmp_path / "valid", "cats", record(1), label_map="item { id: 1 name: 'dog' }\n")
+    def test_folders_of_splits_are_one(self, tmp_path: Path, report_of: Check) -> None:
+        write_shard(tmp_path / "train", "cats", noisy_record(0))
+        write_shard(
+            tmp_path / "valid", "cats", noisy_record(1), label_map="item { id: 1 name: 'dog' }\n"
+        )
         for sources in ([tmp_path], [tmp_path / "train", tmp_path / "valid"]):
-            report = check(*sources)[1]
+            report = report_of(*sources)[1]
             assert [one["name"] for one in report["datasets"]] == [str(tmp_path)]
             assert report["counts"]["by_code"]["SET004"] == 1
 
-    def test_folders_of_roboflow_are_one(self, tmp_path: Path, check: Check) -> None:
+    def test_folders_of_roboflow_are_one(self, tmp_path: Path, report_of: Check) -> None:
         for name in ("train", "mine"):
-            write_shard(tmp_path / name, "cats", record(len(name)))
-        assert len(check(tmp_path)[1]["datasets"]) == 2
+            write_shard(tmp_path / name, "cats", noisy_record(len(name)))
+        assert len(report_of(tmp_path)[1]["datasets"]) == 2
         (tmp_path / "README.roboflow.txt").write_text("Roboflow\n")
-        assert len(check(tmp_path)[1]["datasets"]) == 1
+        assert len(report_of(tmp_path)[1]["datasets"]) == 1
 
-    def test_zips_beside_shards_are_checked(self, two: Path, tmp_path: Path, check: Check) -> None:
+    def test_zips_beside_shards_are_checked(
+        self, two: Path, tmp_path: Path, report_of: Check
+    ) -> None:
         with zipfile.ZipFile(two / "more.zip", "w") as file:
             file.write(two / "dogs" / "train.tfrecord", "train.tfrecord")
             file.write(two / "dogs" / "label_map.pbtxt", "label_map.pbtxt")
         with zipfile.ZipFile(two / "images.zip", "w") as file:
-            file.writestr("a.jpg", image_of(0))
-        report = check(two)[1]
+            file.writestr("a.jpg", noisy_image(0))
+        report = report_of(two)[1]
         names = [Path(one["name"]).name for one in report["datasets"]]
         assert names == ["cats", "dogs", "more.zip"]
         assert report["counts"]["by_code"] == {"BOX006": 2}
 
-    def test_a_task_is_of_all_that_is_named(self, two: Path, tmp_path: Path, check: Check) -> None:
+    def test_a_task_is_of_all_that_is_named(
+        self, two: Path, tmp_path: Path, report_of: Check
+    ) -> None:
         labels = tmp_path / "labels.json"
         labels.write_text(json.dumps([{"name": name, "attributes": []} for name in ("cat", "dog")]))
-        report = check(two, "--cvat-labels", labels)[1]
+        report = report_of(two, "--cvat-labels", labels)[1]
         assert [one["name"] for one in report["datasets"]] == [f"{two}/cats, {two}/dogs"]
 
     def test_a_folder_without_shards_hides_nothing(
-        self, two: Path, check: Check, capsys: Any
+        self, two: Path, report_of: Check, capsys: Any
     ) -> None:
         empty = two / "empty"
         empty.mkdir()
-        code, report = check(two / "cats", empty, two / "cats")
+        code, report = report_of(two / "cats", empty, two / "cats")
         assert code == 1 and report["counts"]["by_code"] == {"SET007": 1}
         assert report["findings"][0]["shard"] == str(empty)
         assert report["counts"]["records"] == 3
@@ -255,69 +263,78 @@ class TestSeveral:
 
 
 class TestLabelMaps:
-    def test_one_that_is_named(self, tmp_path: Path, check: Check) -> None:
-        shard = write_shard(tmp_path / "good", "train", record(0))
-        code, report = check(shard, tmp_path / "good" / "label_map.pbtxt")
+    def test_one_that_is_named(self, tmp_path: Path, report_of: Check) -> None:
+        shard = write_shard(tmp_path / "good", "train", noisy_record(0))
+        code, report = report_of(shard, tmp_path / "good" / "label_map.pbtxt")
         assert code == 0 and report["counts"]["by_code"] == {}
         assert [one["name"] for one in report["sources"]] == [shard]
 
-    def test_a_named_one_is_stronger_than_one_beside(self, tmp_path: Path, check: Check) -> None:
-        write_shard(tmp_path / "good", "train", record(0))
+    def test_a_named_one_is_stronger_than_one_beside(
+        self, tmp_path: Path, report_of: Check
+    ) -> None:
+        write_shard(tmp_path / "good", "train", noisy_record(0))
         other = tmp_path / "other.pbtxt"
         other.write_text("item { id: 1 name: 'dog' }\n")
-        report = check(tmp_path / "good", other)[1]
+        report = report_of(tmp_path / "good", other)[1]
         assert report["datasets"][0]["label_maps"] == [str(other)]
         assert "LAB006" in report["counts"]["by_code"]
 
-    def test_of_several_that_a_shell_has_named(self, tmp_path: Path, check: Check) -> None:
+    def test_of_several_that_a_shell_has_named(self, tmp_path: Path, report_of: Check) -> None:
         for name in ("cat", "dog"):
             more = {"image/object/class/text": [name]}
-            write_shard(tmp_path / name, "x", record(0, **more),
+            write_shard(tmp_path / name, "x", noisy_record(0, **more),
                   label_map=f"item {{ id: 1 name: '{name}' }}\n")  # fmt: skip
-        code, report = check(*sorted(tmp_path.glob("*/*")))
+        code, report = report_of(*sorted(tmp_path.glob("*/*")))
         assert code == 0 and report["counts"]["by_code"] == {}
 
     def test_alone(self, tmp_path: Path, capsys: Any) -> None:
-        write_shard(tmp_path, "train", record(0))
+        write_shard(tmp_path, "train", noisy_record(0))
         assert main(["check", str(tmp_path / "label_map.pbtxt")]) == 2
         assert "this is a label map; name the shards" in capsys.readouterr().err
 
     @pytest.mark.parametrize("place", ["annotations", ".", "data/annotations"])
-    def test_elsewhere_in_the_folder(self, tmp_path: Path, check: Check, place: str) -> None:
-        write_shard(tmp_path / "data" / "tfrecords" / "v1", "train", record(0), label_map=None)
+    def test_elsewhere_in_the_folder(self, tmp_path: Path, report_of: Check, place: str) -> None:
+        write_shard(
+            tmp_path / "data" / "tfrecords" / "v1", "train", noisy_record(0), label_map=None
+        )
         # One that goes with other shards is not taken.
         write_shard(
-            tmp_path / "data" / "others", "train", record(1), label_map="item {id: 1 name: 'dog'}"
+            tmp_path / "data" / "others",
+            "train",
+            noisy_record(1),
+            label_map="item {id: 1 name: 'dog'}",
         )
         (tmp_path / place).mkdir(exist_ok=True)
         (tmp_path / place / "label_map.pbtxt").write_text(LABEL_MAP)
-        report = check(tmp_path)[1]
+        report = report_of(tmp_path)[1]
         maps = {Path(one["name"]).name: one["label_maps"] for one in report["datasets"]}
         assert maps["v1"] == [str(tmp_path / place / "label_map.pbtxt")]
         # Above the folder that was named nothing is looked for but one folder up, as ever.
-        (code, within) = check(tmp_path / "data" / "tfrecords")
+        (code, within) = report_of(tmp_path / "data" / "tfrecords")
         assert code == 0 and within["counts"]["by_code"] == {"LAB001": 1}
 
-    def test_two_that_are_as_near(self, tmp_path: Path, check: Check) -> None:
-        write_shard(tmp_path / "shards", "train", record(0), label_map=None)
+    def test_two_that_are_as_near(self, tmp_path: Path, report_of: Check) -> None:
+        write_shard(tmp_path / "shards", "train", noisy_record(0), label_map=None)
         for name in "ab":
             (tmp_path / name).mkdir()
             (tmp_path / name / "label_map.pbtxt").write_text(LABEL_MAP)
-        (finding,) = check(tmp_path)[1]["findings"]
+        (finding,) = report_of(tmp_path)[1]["findings"]
         assert finding["code"] == "LAB001"
         assert finding["message"].startswith("several label maps fit equally well: ")
 
     def test_names_are_relative_where_the_shards_are(
-        self, tmp_path: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, report_of: Check, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        write_shard(tmp_path / "good", "train", record(0), label_map="item { id: 0 name: 'cat' }")
+        write_shard(
+            tmp_path / "good", "train", noisy_record(0), label_map="item { id: 0 name: 'cat' }"
+        )
         (tmp_path / "below").mkdir()
         monkeypatch.chdir(tmp_path / "below")
         for source in ("../good", "../good/train.tfrecord"):
-            report = check(source)[1]
+            report = report_of(source)[1]
             assert report["datasets"][0]["name"] == "../good"
             assert report["datasets"][0]["label_maps"] == ["../good/label_map.pbtxt"]
             places = {one["code"]: one["shard"] for one in report["findings"]}
             assert places["LAB005"] == "../good/label_map.pbtxt"
-        absolute = check(tmp_path / "good")[1]
+        absolute = report_of(tmp_path / "good")[1]
         assert absolute["datasets"][0]["label_maps"] == [str(tmp_path / "good/label_map.pbtxt")]

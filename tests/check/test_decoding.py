@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,34 +20,22 @@ from tfod.check.check import Options, check_sources
 from tfod.check.records.decoding import Decoding
 from tfod.cli.main import main
 
-from tests.check.test_datasets import image_of, record
+from tests.check.test_datasets import noisy_image, noisy_record
+from tests.commands import Run
 from tests.records import encode, image, write_shard
-
-Run = Callable[..., "tuple[int, str]"]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run ``tfod check``; its exit status and what it prints."""
-
-    def run(*arguments: str | Path) -> tuple[int, str]:
-        code = main(["check", *map(str, arguments)])
-        return code, capsys.readouterr().out
-
-    return run
 
 
 def damaged_in_the_middle(number: int) -> bytes:
     """A record whose PNG has one other byte; its checksums are those of what it holds."""
-    data = bytearray(image_of(number, "PNG"))
+    data = bytearray(noisy_image(number, "PNG"))
     data[len(data) // 2] ^= 1
-    return record(number, "PNG", **{"image/encoded": bytes(data)})
+    return noisy_record(number, "PNG", **{"image/encoded": bytes(data)})
 
 
 class TestByDefault:
-    def test_damage_in_the_middle_is_found(self, tmp_path: Path, run: Run) -> None:
-        shard = write_shard(tmp_path, "train", record(0, "PNG"), damaged_in_the_middle(1))
-        code, out = run(shard)
+    def test_damage_in_the_middle_is_found(self, tmp_path: Path, check: Run) -> None:
+        shard = write_shard(tmp_path, "train", noisy_record(0, "PNG"), damaged_in_the_middle(1))
+        code, out, _ = check(shard)
         assert code == 1 and "IMG003" in out and "record 1" in out
         assert "\nDecoded: 2 of 2 images\n" in out
 
@@ -62,10 +49,10 @@ class TestByDefault:
         ],
     )
     def test_every_report_says_so_where_it_is_not(
-        self, tmp_path: Path, run: Run, form: str, output: str
+        self, tmp_path: Path, check: Run, form: str, output: str
     ) -> None:
-        shard = write_shard(tmp_path, "train", record(0, "PNG"), damaged_in_the_middle(1))
-        code, out = run(shard, "--decode", "none", "--format", form)
+        shard = write_shard(tmp_path, "train", noisy_record(0, "PNG"), damaged_in_the_middle(1))
+        code, out, _ = check(shard, "--decode", "none", "--format", form)
         assert output in out and code == 0
 
     def test_without_pillow(self, tmp_path: Path) -> None:
@@ -80,22 +67,22 @@ class TestByDefault:
         reason = "Pillow is not installed: pip install Pillow"
         assert f"\nDecoded: 0 of 1 image ({reason})\n" in done.stdout
 
-    def test_where_the_rule_is_off(self, tmp_path: Path, run: Run) -> None:
+    def test_where_the_rule_is_off(self, tmp_path: Path, check: Run) -> None:
         shard = write_shard(tmp_path, "train", damaged_in_the_middle(1))
-        code, out = run(shard, "--severity", "IMG003=off")
+        code, out, _ = check(shard, "--severity", "IMG003=off")
         assert "\nDecoded: 0 of 1 image (IMG003 is off)\n" in out and code == 0
 
     @pytest.mark.parametrize("decode", ["1000", "all"])
     def test_an_image_that_is_little_but_pixels(
-        self, tmp_path: Path, run: Run, decode: str
+        self, tmp_path: Path, check: Run, decode: str
     ) -> None:
         stream = io.BytesIO()
         Image.new("RGB", (2000, 2000)).save(stream, "PNG")
         assert len(stream.getvalue()) < 15_000  # where every byte stands for 256 pixels or more
         features = image("a.png", 2000, 2000)
         one = encode({**features, "image/encoded": stream.getvalue(), "image/format": "png"})
-        shard = write_shard(tmp_path, "train", one, record(0))
-        report = json.loads(run(shard, "--decode", decode, "--format", "json")[1])
+        shard = write_shard(tmp_path, "train", one, noisy_record(0))
+        report = json.loads(check(shard, "--decode", decode, "--format", "json")[1])
         assert report["counts"]["decoded"] == (2 if decode == "all" else 1)
         assert ("many more pixels" in report["undecoded"]) == (decode != "all")
 
@@ -104,32 +91,32 @@ class TestSample:
     @pytest.fixture(scope="class")
     def shards(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("shards")
-        write_shard(folder, "train", *map(record, range(31)))
-        write_shard(folder, "val", *map(record, range(40, 49)))
+        write_shard(folder, "train", *map(noisy_record, range(31)))
+        write_shard(folder, "val", *map(noisy_record, range(40, 49)))
         return folder
 
     @pytest.mark.parametrize("most", [1, 7, 39])
-    def test_an_even_sample(self, shards: Path, run: Run, most: int) -> None:
-        code, out = run(shards, "--decode", most)
+    def test_an_even_sample(self, shards: Path, check: Run, most: int) -> None:
+        code, out, _ = check(shards, "--decode", most)
         found = re.search(r"Decoded: (\d+) of 40 images \((.*?)\)", " ".join(out.split()))
         assert code == 0 and found is not None
         assert found[2] == "an even sample; choose to decode all for every one"
         assert abs(int(found[1]) - most) <= 1
 
     @pytest.mark.parametrize("most", ["40", "all"])
-    def test_no_more_images_than_may_be(self, shards: Path, run: Run, most: str) -> None:
-        assert "\nDecoded: 40 of 40 images\n" in run(shards, "--decode", most)[1]
+    def test_no_more_images_than_may_be(self, shards: Path, check: Run, most: str) -> None:
+        assert "\nDecoded: 40 of 40 images\n" in check(shards, "--decode", most)[1]
 
     @pytest.mark.parametrize("form", ["gz", "zip"])
-    def test_of_what_is_packed(self, shards: Path, tmp_path: Path, run: Run, form: str) -> None:
+    def test_of_what_is_packed(self, shards: Path, tmp_path: Path, check: Run, form: str) -> None:
         path = tmp_path / f"train.record.{form}"
         if form == "gz":
             path.write_bytes(gzip.compress((shards / "train.tfrecord").read_bytes()))
         else:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
                 file.write(shards / "train.tfrecord", "train.record")
-        assert "Decoded: 5 of 31 images" in run(path, "--decode", "5")[1]
-        assert "Decoded: 31 of 31 images" in run(path, "--decode", "31")[1]
+        assert "Decoded: 5 of 31 images" in check(path, "--decode", "5")[1]
+        assert "Decoded: 31 of 31 images" in check(path, "--decode", "31")[1]
 
     def test_the_same_images_whatever_the_jobs(self, tmp_path: Path) -> None:
         for subset in ("train", "val"):

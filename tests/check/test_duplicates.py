@@ -98,7 +98,7 @@ def rows_of(rows: Sequence[Row]) -> Rows:
     return Rows([one.filename for one in rows], [one.source_id for one in rows], hashes, facts)
 
 
-def row(number: int, name: str | None, source_id: str | None, image: int) -> Row:
+def some_row(number: int, name: str | None, source_id: str | None, image: int) -> Row:
     """A record; what the comparison does not look at depends on its number."""
     size = 100 + number if number % 3 else None
     return Row(number, name, source_id, image, size, number, number % 7)
@@ -126,7 +126,7 @@ def some_shards(draw: st.DrawFn) -> list[Shard]:
     made = []
     for work, number in places:
         values = draw(st.lists(st.tuples(names, names, images), max_size=12))
-        rows = [row(place, *one) for place, one in enumerate(values)]
+        rows = [some_row(place, *one) for place, one in enumerate(values)]
         made.append(Shard(work, number, draw(st.sampled_from(["", "train", "val"])), rows))
     return made
 
@@ -238,7 +238,9 @@ def many_shards(seed: int) -> list[Shard]:
     ):
         values = random_values.integers(1, 200_000, (count, 3)).tolist()
         rows = [
-            row(number, f"{a}.jpg", f"{b}.jpg", c)  # hashes that have little in their high bits
+            some_row(
+                number, f"{a}.jpg", f"{b}.jpg", c
+            )  # hashes that have little in their high bits
             for number, (a, b, c) in enumerate(values)
         ]
         shards.append(Shard(work, 0, subset, rows))
@@ -300,7 +302,7 @@ def test_what_is_compared_a_few_rows_at_a_time(
         shards = []
         for work in range(30):
             rows = [
-                row(number, f"{chosen.randrange(values)}", None, chosen.randrange(values))
+                some_row(number, f"{chosen.randrange(values)}", None, chosen.randrange(values))
                 for number in range(20)
             ]
             shards.append(Shard(work, 0, chosen.choice(["train", "val"]), rows))
@@ -317,7 +319,7 @@ def test_what_all_records_have_takes_no_more_memory_than_what_is_compared_at_onc
     monkeypatch.setattr(compare, "_ROWS_COMPARED_AT_ONCE", 4096)
     peaks = []
     for works in (10, 80):
-        rows = [row(number, "same.jpg", None, 0) for number in range(4096)]
+        rows = [some_row(number, "same.jpg", None, 0) for number in range(4096)]
         blocks = blocks_of([Shard(one, 0, "", rows) for one in range(works)], RowStore(None))
         tracemalloc.start()  # it sees what Python and NumPy allocate
         found = find_duplicates(blocks, 3)
@@ -329,7 +331,7 @@ def test_what_all_records_have_takes_no_more_memory_than_what_is_compared_at_onc
 
 @pytest.mark.parametrize("count", [1, 2047, 2048, 16384])
 def test_ranges_of_a_block_make_up_the_block(count: int, tmp_path: Path) -> None:
-    rows = [row(number, f"n{number}", None, number % 5) for number in range(count)]
+    rows = [some_row(number, f"n{number}", None, number % 5) for number in range(count)]
     (block,) = blocks_of([Shard(7, 3, "train", rows)], RowStore(str(tmp_path)))
     assert bool(block.edges) == (count >= 2048)
     for key in Key:
@@ -382,15 +384,15 @@ def test_a_block_is_closed_when_it_is_full() -> None:
     rows.flush()
     assert not blocks
     for number in range(40):
-        rows.add(rows_of([row(number, "n" * 1_000_000, None, 0)]))
+        rows.add(rows_of([some_row(number, "n" * 1_000_000, None, 0)]))
     assert [block.count for block in blocks] == [5] * 8  # 5 million letters
-    rows.add(rows_of([row(0, "a", "b", 0)] * 20_000))
+    rows.add(rows_of([some_row(0, "a", "b", 0)] * 20_000))
     rows.flush()
     assert [(block.first, block.count) for block in blocks[-2:]] == [(35, 5), (40, 20_000)]
 
 
 def test_blocks_go_to_a_file_when_there_are_many(tmp_path: Path) -> None:
-    rows = [row(number, f"{number}", None, number) for number in range(1 << 14)]
+    rows = [some_row(number, f"{number}", None, number) for number in range(1 << 14)]
     with closing(RowStore(str(tmp_path))) as store, closing(RowStore(str(tmp_path))) as other:
         kept = blocks_of([Shard(one, 0, "", rows) for one in range(12)], store)
         kept += blocks_of([Shard(12 + one, 0, "", rows) for one in range(12)], other)

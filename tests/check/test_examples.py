@@ -13,18 +13,18 @@ from tfod.check.report import Report
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def check(name: str) -> Report:
+def check_example(name: str) -> Report:
     return check_sources([str(EXAMPLES / name)], Options(decode=None))
 
 
 def test_good() -> None:
-    report = check("shapes_good.zip")
+    report = check_example("shapes_good.zip")
     assert report.valid and not report.findings
     assert (report.counts.records, report.counts.boxes) == (12, 34)
 
 
 def test_broken() -> None:
-    report = check("shapes_broken.zip")
+    report = check_example("shapes_broken.zip")
     assert {(one.code, one.item) for one in report.findings} == {
         ("BOX003", "shapes_02.jpg"),
         ("LAB006", "shapes_04.jpg"),

@@ -127,7 +127,7 @@ def missing(annotations: Annotations, names: Iterable[str]) -> MissingImages:
     return missing_images(annotations, seen)
 
 
-def output(subject: object) -> list[tuple[str, str]]:
+def messages(subject: object) -> list[tuple[str, str]]:
     if subject is None:
         return []
     collector = Collector(Policy(), 1000)
@@ -136,7 +136,7 @@ def output(subject: object) -> list[tuple[str, str]]:
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 
 
-def plain(annotations: Annotations) -> list[tuple[object, ...]]:
+def plain_images(annotations: Annotations) -> list[tuple[object, ...]]:
     return [
         (one.name, one.height, one.width, one.classes, one.boxes.tolist())
         for one in annotations.images
@@ -157,7 +157,7 @@ class TestLoading:
         write("Annotations/night/b.xml", voc("b.jpg", (0, 0), []))
         write("notes.xml", "<note/>")
         found = load_annotations(str(tmp_path))
-        assert plain(found) == [
+        assert plain_images(found) == [
             ("a.jpg", 100, 200, ("cat",), [[20, 10, 60, 40]]),
             ("night/b.jpg", None, None, (), []),
         ]
@@ -166,7 +166,7 @@ class TestLoading:
             f"{tmp_path}: 1 XML files that are not Pascal VOC are not compared",
             f"{tmp_path}: 1 objects without <bndbox> are not compared",
         )
-        assert plain(pickle.loads(pickle.dumps(found))) == plain(found)
+        assert plain_images(pickle.loads(pickle.dumps(found))) == plain_images(found)
 
     def test_voc_file(self, write: Write) -> None:
         assert len(load_annotations(write("a.xml", VOC_XML)).images) == 1
@@ -183,7 +183,7 @@ class TestLoading:
         )
         write("x/annotations.xml", IMAGES_XML.replace("</image>", rotated, 1))
         found = load_annotations(str(tmp_path / "x"))
-        assert [one[0] for one in plain(found)] == ["day/a.jpg", "day/b.jpg", "day/c.v1.jpg"]
+        assert [one[0] for one in plain_images(found)] == ["day/a.jpg", "day/b.jpg", "day/c.v1.jpg"]
         np.testing.assert_allclose(
             found.images[0].boxes, [[20, 10, 60, 40], [20, 30, 40, 70]], atol=1e-9
         )
@@ -191,14 +191,14 @@ class TestLoading:
 
     def test_cvat_video(self, write: Write) -> None:
         found = load_annotations(write("a.xml", video()))
-        assert plain(found)[:2] == [
+        assert plain_images(found)[:2] == [
             ("frame_000000", 480, 640, ("person",), [[10, 20, 30, 40]]),
             ("frame_000001", 480, 640, (), []),
         ]
 
     def test_coco(self, write: Write) -> None:
         found = load_annotations(write("instances.json", json.dumps(COCO)))
-        assert plain(found) == [
+        assert plain_images(found) == [
             ("a.jpg", 100, 200, ("cat",), [[20, 10, 60, 40]]),
             ("b.jpg", 100, 200, (), []),
         ]
@@ -283,7 +283,7 @@ class TestLoading:
         text = VOC_XML.replace("<width>200</width>", "").replace(
             "<height>100</height>", "<height/>"
         )
-        assert plain(load_annotations(write("a.xml", text)))[0][1:3] == (None, None)
+        assert plain_images(load_annotations(write("a.xml", text)))[0][1:3] == (None, None)
 
     def test_without_lxml(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write("a.xml", VOC_XML)
@@ -307,18 +307,18 @@ class TestNames:
         assert found.find("c.jpg") == found.find("") == ()
 
     def test_fid006(self) -> None:
-        assert output(compared(source(CAT), CAT, name="b.jpg")) == [
+        assert messages(compared(source(CAT), CAT, name="b.jpg")) == [
             ("FID006", "image 'b.jpg' is not in the source")
         ]
-        assert output(compared(source(CAT), CAT, name=""))[0][0] == "FID006"
+        assert messages(compared(source(CAT), CAT, name=""))[0][0] == "FID006"
         twice = Annotations("s", source(CAT, name="x/a.jpg").images * 2)
-        assert output(compared(twice, CAT)) == [
+        assert messages(compared(twice, CAT)) == [
             (
                 "FID006",
                 "image 'a.jpg' can be any of 2 images of the source (x/a.jpg, x/a.jpg)",
             )
         ]
-        assert output(missing(twice, ["a.jpg"])) == []
+        assert messages(missing(twice, ["a.jpg"])) == []
 
     def test_fid006_near_miss(self) -> None:
         assert compared(source(CAT), CAT, name="elsewhere/a.png") is None
@@ -326,11 +326,11 @@ class TestNames:
     def test_fid005_and_fid008(self) -> None:
         images = [source(CAT, DOG, name="a.jpg"), source(name="b.jpg"), source(CAT, name="c.jpg")]
         all_of_them = Annotations("s", tuple(one.images[0] for one in images))
-        assert output(missing(all_of_them, ["c.jpg"])) == [
+        assert messages(missing(all_of_them, ["c.jpg"])) == [
             ("FID005", "image 'a.jpg' of the source, with 2 boxes, is in no shard"),
             ("FID008", "images of the source that have no boxes are in no shard: 1 (b.jpg)"),
         ]
-        assert output(missing(all_of_them, ["a.jpg", "x/b.png", "c"])) == []
+        assert messages(missing(all_of_them, ["a.jpg", "x/b.png", "c"])) == []
 
 
 class TestBoxes:
@@ -341,22 +341,22 @@ class TestBoxes:
         assert compared(source(CAT), (None, CAT[1])) is None
 
     def test_fid001(self) -> None:
-        assert output(compared(source(CAT, DOG), DOG)) == [
+        assert messages(compared(source(CAT, DOG), DOG)) == [
             ("FID001", "box 0 of the source, 'cat' at (20, 10, 60, 40), is missing in the shard")
         ]
         beyond: tuple[str, Box] = ("cat", (150, 10, 200.5, 40))
-        assert output(compared(source(beyond)))[0][1].endswith(
+        assert messages(compared(source(beyond)))[0][1].endswith(
             "it passes the image's edge, and some writers drop such boxes"
         )
 
     def test_fid002(self) -> None:
-        assert output(compared(source(CAT), CAT, DOG)) == [
+        assert messages(compared(source(CAT), CAT, DOG)) == [
             ("FID002", "box 1, 'dog' at (100, 50, 180, 90), is not in the source 'a.jpg'")
         ]
-        assert output(compared(source(CAT), CAT, CAT))[0][0] == "FID002"
+        assert messages(compared(source(CAT), CAT, CAT))[0][0] == "FID002"
 
     def test_fid003(self) -> None:
-        assert output(compared(source(CAT), ("cat", (23, 10, 63, 38.5)))) == [
+        assert messages(compared(source(CAT), ("cat", (23, 10, 63, 38.5)))) == [
             (
                 "FID003",
                 "box 0, 'cat' at (23, 10, 63, 38.5), has moved from (20, 10, 60, 40): "
@@ -371,17 +371,17 @@ class TestBoxes:
         annotations = source(CAT, from_one=True)
         assert compared(annotations, ("cat", (19, 9, 59, 39))) is None
         assert compared(annotations, ("cat", (18, 9, 60, 40))) is None  # a pixel, and the shift
-        assert output(compared(annotations, ("cat", (17.5, 9, 60, 40))))[0][0] == "FID003"
-        assert output(compared(annotations, ("cat", (22, 10, 60, 40))))[0][0] == "FID003"
+        assert messages(compared(annotations, ("cat", (17.5, 9, 60, 40))))[0][0] == "FID003"
+        assert messages(compared(annotations, ("cat", (22, 10, 60, 40))))[0][0] == "FID003"
 
     def test_fid004(self) -> None:
-        assert output(compared(source(CAT, DOG), ("Cat", CAT[1]), DOG)) == [
+        assert messages(compared(source(CAT, DOG), ("Cat", CAT[1]), DOG)) == [
             ("FID004", "box 0 at (20, 10, 60, 40) is 'Cat', in the source it is 'cat'")
         ]
-        assert output(compared(source(CAT), (None, CAT[1]))) == []
+        assert messages(compared(source(CAT), (None, CAT[1]))) == []
 
     def test_far_and_other_class_is_missing_and_extra(self) -> None:
-        assert [code for code, _ in output(compared(source(CAT), DOG))] == ["FID001", "FID002"]
+        assert [code for code, _ in messages(compared(source(CAT), DOG))] == ["FID001", "FID002"]
 
     @pytest.mark.parametrize("normalized_before", [True, False])
     def test_fid007(self, normalized_before: bool) -> None:
@@ -391,7 +391,7 @@ class TestBoxes:
         if not normalized_before:
             swapped = swapped * [100, 200, 100, 200] / [200, 100, 200, 100]
         found = compare(source(CAT, ("bird", bird)), "a.jpg", 100, 200, swapped, ["cat", "bird"])
-        assert output(found) == [("FID007", "2 boxes fit the source only with x and y exchanged")]
+        assert messages(found) == [("FID007", "2 boxes fit the source only with x and y exchanged")]
 
     def test_fid007_near_miss(self) -> None:
         symmetric: tuple[str, Box] = ("cat", (20, 10, 120, 60))
@@ -399,7 +399,7 @@ class TestBoxes:
         # One of three fits the other way round, which may be chance.
         mirrored: Box = (20, 10, 80, 30)
         found = compared(source(CAT, DOG, ("cat", (10, 20, 30, 80))), ("cat", mirrored))
-        assert "FID007" not in dict(output(found))
+        assert "FID007" not in dict(messages(found))
 
     def test_resized_image(self) -> None:
         # Drawn on 200x100, resized to 50x50: one of its pixels is four of the source's.
@@ -411,14 +411,14 @@ class TestBoxes:
         image = SourceImage.make("a.jpg", (0, 0), [CAT[1]], ["cat"])
         annotations = Annotations("s", (image,))
         assert compared(annotations, CAT) is None
-        assert output(compared(annotations, DOG)) != []
+        assert messages(compared(annotations, DOG)) != []
         assert compared(annotations, DOG, size=(None, None)) is None
 
     def test_strange_numbers(self) -> None:
         nan, inf = float("nan"), float("inf")
         for corner in (nan, inf, -inf, 1e38):
             found = compared(source(CAT), ("cat", (corner, 10, 60, 40)))
-            assert [code for code, _ in output(found)] == ["FID001", "FID002"]
+            assert [code for code, _ in messages(found)] == ["FID001", "FID002"]
 
     def test_names_that_do_not_fit_the_boxes(self) -> None:
         corners = np.array([CAT[1]]) / [200, 100, 200, 100]
@@ -480,7 +480,7 @@ def test_a_box_moved_by_k_is_reported_as_moved_by_k(moved: tuple[int, int, int, 
     new[axis + 2] += sign * shift
     found = compared(source(("cat", old), DOG), DOG, ("cat", (new[0], new[1], new[2], new[3])))
     name = "xy"[axis]
-    ((code, message),) = output(found)
+    ((code, message),) = messages(found)
     assert code == "FID003"
     assert message.endswith(
         f": {name}min by {sign * shift:+.1f}, {name}max by {sign * shift:+.1f} pixels"
@@ -515,6 +515,8 @@ def test_hyphal_tips_are_what_their_csv_says(corpus: Path, tmp_path: Path, subse
         assert one.filename is not None
         seen.append(one.filename)
         texts = one.class_text or []
-        found += output(compare(annotations, one.filename, one.height, one.width, one.boxes, texts))
+        found += messages(
+            compare(annotations, one.filename, one.height, one.width, one.boxes, texts)
+        )
     assert found == []
-    assert output(missing(annotations, seen)) == []
+    assert messages(missing(annotations, seen)) == []

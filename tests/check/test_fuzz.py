@@ -43,7 +43,7 @@ _known: set[frozenset[str]] = set()
 quick = examples(250)
 
 
-def check(folder: Path, name: str, data: bytes, **options: Any) -> Report:
+def check_bytes(folder: Path, name: str, data: bytes, **options: Any) -> Report:
     """Check a file; the report is JSON by the schema."""
     path = folder / name
     path.write_bytes(data)
@@ -92,7 +92,7 @@ def test_every_bit_of_the_framing_and_one_of_every_other_byte(
     every = frozenset(framing())
     for place in range(len(SHARD)):
         for bit in range(8) if place in every else (place % 8,):
-            report = check(tmp_path, "a.record", flip(SHARD, place, bit), **options)
+            report = check_bytes(tmp_path, "a.record", flip(SHARD, place, bit), **options)
             assert not report.valid, (place, bit)
             found = [one for one in report.findings if one.code.startswith("TFR")]
             if found[0].code != "TFR001":
@@ -104,7 +104,7 @@ def test_every_bit_of_the_framing_and_one_of_every_other_byte(
 def test_every_truncation(tmp_path: Path, options: dict[str, Any]) -> None:
     boundary = len(frame(PAYLOADS[0]))
     for length in range(len(SHARD)):
-        report = check(tmp_path, "a.record", SHARD[:length], **options)
+        report = check_bytes(tmp_path, "a.record", SHARD[:length], **options)
         assert report.valid == (length == boundary), length
         assert report.counts.records == (length >= boundary), length
 
@@ -112,10 +112,10 @@ def test_every_truncation(tmp_path: Path, options: dict[str, Any]) -> None:
 def test_every_byte_of_a_compressed_shard(tmp_path: Path, options: dict[str, Any]) -> None:
     for place in range(len(GZIP)):
         flipped = flip(GZIP, place, place % 8)
-        report = check(tmp_path, "a.record.gz", flipped, **options)
+        report = check_bytes(tmp_path, "a.record.gz", flipped, **options)
         assert not report.valid or place < GZIP_HEAD or is_the_same(flipped), place
     for length in range(0, len(GZIP), 3):
-        assert not check(tmp_path, "a.record.gz", GZIP[:length], **options).valid, length
+        assert not check_bytes(tmp_path, "a.record.gz", GZIP[:length], **options).valid, length
 
 
 def is_the_same(data: bytes) -> bool:
@@ -125,9 +125,9 @@ def is_the_same(data: bytes) -> bool:
 
 def test_every_byte_of_an_archive(tmp_path: Path) -> None:
     for place in range(len(ZIP)):
-        check(tmp_path, "a.zip", flip(ZIP, place, place % 8))
+        check_bytes(tmp_path, "a.zip", flip(ZIP, place, place % 8))
     for length in range(0, len(ZIP), 5):
-        assert not check(tmp_path, "a.zip", ZIP[:length]).valid, length
+        assert not check_bytes(tmp_path, "a.zip", ZIP[:length]).valid, length
 
 
 # Anything at all
@@ -165,7 +165,7 @@ def changed(data: bytes, changes: list[tuple[str, float, float, bytes]]) -> byte
 @quick
 @given(changes=_changes)
 def test_changed_shards(tmp_path: Path, changes: list[Any]) -> None:
-    check(tmp_path, "a.record", changed(SHARD, changes))
+    check_bytes(tmp_path, "a.record", changed(SHARD, changes))
 
 
 @quick
@@ -179,35 +179,35 @@ def test_changed_payloads(
 ) -> None:
     """With checksums that are right again, so that all that reads records is reached."""
     data = shard(changed(PAYLOADS[0], changes), PAYLOADS[1])
-    check(tmp_path, "a.record", data, profile=profile, decode=decode)
+    check_bytes(tmp_path, "a.record", data, profile=profile, decode=decode)
 
 
 @quick
 @given(changes=_changes)
 def test_changed_compressed_shards(tmp_path: Path, changes: list[Any]) -> None:
-    check(tmp_path, "a.record.gz", changed(GZIP, changes))
-    check(tmp_path, "b.record.gz", gzip.compress(changed(SHARD, changes), 1))
+    check_bytes(tmp_path, "a.record.gz", changed(GZIP, changes))
+    check_bytes(tmp_path, "b.record.gz", gzip.compress(changed(SHARD, changes), 1))
 
 
 @quick
 @given(changes=_changes)
 def test_changed_archives(tmp_path: Path, changes: list[Any]) -> None:
-    check(tmp_path, "a.zip", changed(ZIP, changes))
+    check_bytes(tmp_path, "a.zip", changed(ZIP, changes))
     item = Item("label_map.pbtxt", changed(LABEL_MAP, changes))
-    check(tmp_path, "b.zip", forge(Item("a.record", changed(SHARD, changes)), item))
+    check_bytes(tmp_path, "b.zip", forge(Item("a.record", changed(SHARD, changes)), item))
 
 
 @quick
 @given(changes=_changes)
 def test_changed_label_maps(tmp_path: Path, changes: list[Any]) -> None:
     (tmp_path / "label_map.pbtxt").write_bytes(changed(LABEL_MAP, changes))
-    check(tmp_path, "a.record", SHARD)
+    check_bytes(tmp_path, "a.record", SHARD)
 
 
 @quick
 @given(data=st.binary(max_size=200), ending=st.sampled_from(["record", "record.gz", "zip", "data"]))
 def test_any_bytes(tmp_path: Path, data: bytes, ending: str) -> None:
-    check(tmp_path, f"a.{ending}", data)
+    check_bytes(tmp_path, f"a.{ending}", data)
 
 
 # Memory
@@ -220,10 +220,10 @@ def forged(length: int, size: int = 1000) -> bytes:
 
 
 def peak_of(folder: Path, name: str, data: bytes, **options: Any) -> int:
-    check(folder, name, data, **options)  # once before, for what is loaded only once
+    check_bytes(folder, name, data, **options)  # once before, for what is loaded only once
     tracemalloc.start()
     try:
-        check(folder, name, data, **options)
+        check_bytes(folder, name, data, **options)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -241,7 +241,7 @@ def test_a_forged_length_takes_no_memory(tmp_path: Path, length: int, how: str) 
     elif how == "zip":
         data, name = forge(Item("a.record", data)), "a.zip"
     assert peak_of(tmp_path, name, data) < 8 * MIB
-    assert not check(tmp_path, name, data).valid
+    assert not check_bytes(tmp_path, name, data).valid
 
 
 def test_a_record_beyond_the_limit_is_not_held(tmp_path: Path) -> None:
@@ -271,6 +271,6 @@ def test_bombs_stop(tmp_path: Path) -> None:
     zeros = forge(Item("a.record", bytes(64 * MIB)))
     assert peak_of(tmp_path, "a.zip", zeros) < 16 * MIB
     limits = ArchiveLimits(total_bytes=MIB)
-    report = check(tmp_path, "a.zip", forge(Item("a.record", os.urandom(2 * MIB))),
+    report = check_bytes(tmp_path, "a.zip", forge(Item("a.record", os.urandom(2 * MIB))),
                    archive_limits=limits)  # fmt: skip
     assert "ZIP008" in report.counts.by_code

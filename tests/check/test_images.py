@@ -29,7 +29,7 @@ from tests.mutants.sound import jpeg, shard, with_boxes
 JPEG = ImageHeader("jpeg", 100, 200, 3, 8, 1, True, "")
 
 
-def output(subject: object) -> dict[str, Problem]:
+def problems_by_code(subject: object) -> dict[str, Problem]:
     """What the rules say, by code."""
     return {rule.code: problem for rule, problem in problems_of(subject)}
 
@@ -43,66 +43,69 @@ def of(data: bytes, **declared: object) -> ImageFacts:
 
 
 def test_nothing_to_say() -> None:
-    assert not output(facts())
+    assert not problems_by_code(facts())
     sound = facts(declared_format="jpg", declared_height=100, declared_width=200)
-    assert not output(sound._replace(declared_channels=3))
+    assert not problems_by_code(sound._replace(declared_channels=3))
 
 
 class TestMissing:
     def test_fires(self) -> None:
-        assert list(output(ImageFacts(0))) == ["IMG001"]
+        assert list(problems_by_code(ImageFacts(0))) == ["IMG001"]
 
     def test_near_miss(self) -> None:
-        assert "IMG001" not in output(ImageFacts(1))
-        assert "IMG001" not in output(facts())
+        assert "IMG001" not in problems_by_code(ImageFacts(1))
+        assert "IMG001" not in problems_by_code(facts())
 
 
 class TestNoImage:
     def test_fires(self) -> None:
         assert (
-            output(ImageFacts(77))["IMG002"].message
+            problems_by_code(ImageFacts(77))["IMG002"].message
             == "the 77 bytes are not an image that can be read"
         )
         looks = ImageFacts(77, looks_like="HTML")
-        assert output(looks)["IMG002"].message.endswith("they look like HTML")
+        assert problems_by_code(looks)["IMG002"].message.endswith("they look like HTML")
 
     @pytest.mark.parametrize("channels", [1, 3, 4])
     def test_raw_pixels(self, channels: int) -> None:
         raw = ImageFacts(200 * channels, declared_height=10, declared_width=20)
-        problem = output(raw)["IMG002"]
+        problem = problems_by_code(raw)["IMG002"]
         assert f"raw pixels, 10 x 20 x {channels}" in problem.message
         assert "Encode" in (problem.fix or "")
 
     def test_raw_pixels_of_other_channels(self) -> None:
         raw = ImageFacts(400, declared_height=10, declared_width=20)
-        assert "raw" not in output(raw)["IMG002"].message
-        assert "raw" in output(raw._replace(declared_channels=2))["IMG002"].message
+        assert "raw" not in problems_by_code(raw)["IMG002"].message
+        assert "raw" in problems_by_code(raw._replace(declared_channels=2))["IMG002"].message
 
     def test_near_miss(self) -> None:
-        assert "IMG002" not in output(facts())
-        assert "IMG002" not in output(ImageFacts(0))
+        assert "IMG002" not in problems_by_code(facts())
+        assert "IMG002" not in problems_by_code(ImageFacts(0))
 
 
 def test_decode_failure() -> None:
-    assert output(DecodeFailure("broken"))["IMG003"].message == "the image does not decode: broken"
+    assert (
+        problems_by_code(DecodeFailure("broken"))["IMG003"].message
+        == "the image does not decode: broken"
+    )
 
 
 class TestFormat:
     @pytest.mark.parametrize("name", ["png", "PNG", "jpeg2000", "peg"])
     def test_fires(self, name: str) -> None:
-        problem = output(facts(declared_format=name))["IMG004"]
+        problem = problems_by_code(facts(declared_format=name))["IMG004"]
         assert (problem.value, problem.feature) == (name, "image/format")
         assert problem.fix == "Write 'jpeg' into image/format."
 
     @pytest.mark.parametrize("name", ["raw", "RAW"])
     def test_raw_is_worse(self, name: str) -> None:
-        problems = output(facts(declared_format=name))
+        problems = problems_by_code(facts(declared_format=name))
         assert problems["IMG014"].message == f"image/format says {name!r}, the bytes are a JPEG"
         assert "IMG004" not in problems
 
     @pytest.mark.parametrize("name", ["jpeg", "jpg", "JPG", ".jpg", "image/jpeg", "jpe", "", None])
     def test_near_miss(self, name: str | None) -> None:
-        assert "IMG004" not in output(facts(declared_format=name))
+        assert "IMG004" not in problems_by_code(facts(declared_format=name))
 
 
 class TestKind:
@@ -126,69 +129,71 @@ class TestKind:
         ],
     )
     def test_fires(self, kind: str, words: str) -> None:
-        message = output(of(image_of(kind)))["IMG005"].message
+        message = problems_by_code(of(image_of(kind)))["IMG005"].message
         assert words in message and "tf.io." in message
 
     @pytest.mark.parametrize("channels", [3, 4])
     def test_webp(self, channels: int) -> None:
         header = JPEG._replace(format="webp", channels=channels)
-        assert "WebP" in output(facts(header))["IMG005"].message
+        assert "WebP" in problems_by_code(facts(header))["IMG005"].message
 
     @pytest.mark.parametrize(
         "kind", ["jpeg CMYK", "jpeg ycck", "png I;16", "png animated", "bmp 32 bits", "bmp L"]
     )
     def test_near_miss(self, kind: str) -> None:
-        assert not output(of(image_of(kind)))
+        assert not problems_by_code(of(image_of(kind)))
 
     def test_bmp_too_large(self) -> None:
         header = JPEG._replace(format="bmp", height=20000, width=20000)
-        assert "too large" in output(facts(header))["IMG005"].message
+        assert "too large" in problems_by_code(facts(header))["IMG005"].message
 
 
 class TestSize:
     def test_fires(self) -> None:
-        problem = output(facts(declared_height=100, declared_width=201))["IMG006"]
+        problem = problems_by_code(facts(declared_height=100, declared_width=201))["IMG006"]
         assert problem.message == (
             "image/height and image/width say 100 x 201, the image is 100 x 200"
         )
         assert (problem.feature, problem.value, problem.fix) == ("image/width", 201, None)
 
     def test_one_of_them(self) -> None:
-        assert output(facts(declared_height=7))["IMG006"].feature == "image/height"
-        assert "image/width says 7," in output(facts(declared_width=7))["IMG006"].message
+        assert problems_by_code(facts(declared_height=7))["IMG006"].feature == "image/height"
+        assert "image/width says 7," in problems_by_code(facts(declared_width=7))["IMG006"].message
 
     def test_exchanged(self) -> None:
-        problem = output(facts(declared_height=200, declared_width=100))["IMG006"]
+        problem = problems_by_code(facts(declared_height=200, declared_width=100))["IMG006"]
         assert problem.message.endswith("height and width are exchanged")
         assert "Exchange" in (problem.fix or "")
 
     def test_exchanged_by_exif(self) -> None:
         turned = JPEG._replace(orientation=6)
-        problem = output(facts(turned, declared_height=200, declared_width=100))["IMG006"]
+        problem = problems_by_code(facts(turned, declared_height=200, declared_width=100))["IMG006"]
         assert "EXIF orientation 6" in problem.message
         assert "exif_transpose" in (problem.fix or "")
 
     def test_near_miss(self) -> None:
-        assert "IMG006" not in output(facts(declared_height=100, declared_width=200))
-        assert "IMG006" not in output(facts(declared_height=100))
-        assert "IMG006" not in output(facts(None, declared_height=1, declared_width=1))
+        assert "IMG006" not in problems_by_code(facts(declared_height=100, declared_width=200))
+        assert "IMG006" not in problems_by_code(facts(declared_height=100))
+        assert "IMG006" not in problems_by_code(facts(None, declared_height=1, declared_width=1))
 
 
 class TestOrientation:
     @pytest.mark.parametrize("orientation", range(2, 9))
     def test_fires(self, orientation: int) -> None:
-        assert output(of(exif_jpeg(orientation)))["IMG007"].value == orientation
+        assert problems_by_code(of(exif_jpeg(orientation)))["IMG007"].value == orientation
 
     def test_the_size_of_the_turned_image_is_an_error(self) -> None:
         turned = JPEG._replace(orientation=6)
-        problem = output(facts(turned, declared_height=200, declared_width=100))["IMG007"]
+        problem = problems_by_code(facts(turned, declared_height=200, declared_width=100))["IMG007"]
         assert problem.severity is Severity.ERROR
         assert "the record's size is that of the turned image, 200 x 100" in problem.message
         for size in ((100, 200), (None, None), (200, 200)):
             how = dict(zip(("declared_height", "declared_width"), size, strict=True))
-            assert output(facts(turned, **how))["IMG007"].severity is None
+            assert problems_by_code(facts(turned, **how))["IMG007"].severity is None
         upside_down = JPEG._replace(orientation=3)
-        problem = output(facts(upside_down, declared_height=200, declared_width=100))["IMG007"]
+        problem = problems_by_code(facts(upside_down, declared_height=200, declared_width=100))[
+            "IMG007"
+        ]
         assert problem.severity is None
 
     @pytest.mark.parametrize(
@@ -222,7 +227,7 @@ class TestOrientation:
         assert ("its boxes fit only the turned image, 40 x 20" in first.message) is is_error
 
     def test_near_miss(self) -> None:
-        assert "IMG007" not in output(of(exif_jpeg(1)))
+        assert "IMG007" not in problems_by_code(of(exif_jpeg(1)))
 
 
 class TestSha256:
@@ -238,32 +243,32 @@ class TestSha256:
         ],
     )
     def test_fires(self, declared: str, words: str) -> None:
-        assert words in output(Sha256Facts(declared, self.ACTUAL))["IMG008"].message
+        assert words in problems_by_code(Sha256Facts(declared, self.ACTUAL))["IMG008"].message
 
     def test_near_miss(self) -> None:
-        assert not output(Sha256Facts(self.ACTUAL, self.ACTUAL))
+        assert not problems_by_code(Sha256Facts(self.ACTUAL, self.ACTUAL))
 
 
 class TestComplete:
     @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB"])
     def test_fires(self, kind: str) -> None:
-        assert "cut short" in output(of(image_of(kind)[:-1]))["IMG009"].message
+        assert "cut short" in problems_by_code(of(image_of(kind)[:-1]))["IMG009"].message
 
     @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB", "tiff RGB"])
     def test_near_miss(self, kind: str) -> None:
-        assert "IMG009" not in output(of(image_of(kind)))
+        assert "IMG009" not in problems_by_code(of(image_of(kind)))
 
 
 def test_same_image() -> None:
     same = SameImage(Place("train.record", 3, 4096, "a.jpg"))
-    assert output(same)["IMG010"].message == (
+    assert problems_by_code(same)["IMG010"].message == (
         "the same image is in record 3 of train.record (a.jpg)"
     )
 
 
 def test_shared_image() -> None:
     shared = SharedImage("val", "train", Place("train.record", 3))
-    problem = output(shared)["IMG011"]
+    problem = problems_by_code(shared)["IMG011"]
     assert problem.message == "the image is in val and in train: record 3 of train.record has it"
     assert problem.value == ["train", "val"]
 
@@ -272,25 +277,25 @@ class TestPositiveSize:
     @pytest.mark.parametrize("value", [0, -1])
     def test_fires(self, value: int) -> None:
         for key in ("height", "width"):
-            found = output(facts(**{f"declared_{key}": value}))
+            found = problems_by_code(facts(**{f"declared_{key}": value}))
             assert list(found) == ["IMG012"]
             assert found["IMG012"].message == f"image/{key} is {value}"
 
     def test_near_miss(self) -> None:
         one = JPEG._replace(height=1, width=1)
-        assert not output(facts(one, declared_height=1, declared_width=1))
-        assert "IMG012" not in output(ImageFacts(0))
+        assert not problems_by_code(facts(one, declared_height=1, declared_width=1))
+        assert "IMG012" not in problems_by_code(ImageFacts(0))
 
 
 class TestPalette:
     def test_fires(self) -> None:
-        assert list(output(of(saved("P", "BMP")))) == ["IMG013"]
+        assert list(problems_by_code(of(saved("P", "BMP")))) == ["IMG013"]
 
     def test_near_miss(self) -> None:
-        assert not output(of(saved("L", "BMP")))
-        assert not output(of(saved("P", "PNG")))
+        assert not problems_by_code(of(saved("L", "BMP")))
+        assert not problems_by_code(of(saved("P", "PNG")))
         # Where it does not decode at all there is nothing to say about colours.
-        assert list(output(of(bmp(4)))) == ["IMG005"]
+        assert list(problems_by_code(of(bmp(4)))) == ["IMG005"]
 
 
 class TestLooksLike:

@@ -23,7 +23,7 @@ _MOST = 2.6
 """Of linear work it is 2, of quadratic work 4; tables that double now and then are in between."""
 
 
-def check(path: Path) -> None:
+def check_it(path: Path) -> None:
     assert check_sources([str(path)], Options(hash_sources=False)).counts.records >= 0
 
 
@@ -53,7 +53,7 @@ def test_as_many_keys_as_records_are_read_in_linear_time(tmp_path: Path) -> None
     assert second <= _MOST * first
 
 
-@pytest.mark.parametrize("do", [check, describe_it])
+@pytest.mark.parametrize("do", [check_it, describe_it])
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_twice_the_size_is_twice_the_work(
     tmp_path: Path, family: str, do: Callable[[Path], None]

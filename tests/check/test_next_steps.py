@@ -16,8 +16,7 @@ from tfod.cli.main import main
 from tests.check.reports import found, make_report
 from tests.check.test_check import training
 from tests.records import write_shard
-from tests.shards.repair.test_columns import MIXED_UP, divided, pixel_boxes
-from tests.shards.repair.test_columns import write as write_boxes
+from tests.shards.repair.test_columns import MIXED_UP, divided, some_boxes, write_boxes
 
 
 def steps(*sources: object) -> list[Step]:
@@ -28,7 +27,7 @@ def commands(found: list[Step]) -> list[str]:
     return [one.command for one in found if one.command]
 
 
-def run(command: str) -> int:
+def type_command(command: str) -> int:
     program, *arguments = shlex.split(command)
     assert program == "tfod"
     return main(arguments)
@@ -51,12 +50,12 @@ def test_the_command_for_permuted_boxes_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     taken, output = MIXED_UP[name]
-    boxes = [divided([box[at] for at in taken]) for box in pixel_boxes()]
+    boxes = [divided([box[at] for at in taken]) for box in some_boxes()]
     write_boxes(tmp_path / "in", boxes)
     (command,) = commands(steps("in"))
     option = "--columns" if taken == (2, 3, 0, 1) else "--pixel-columns"
     assert command == f"tfod repair in/train.tfrecord -o repaired {option}={output}"
-    assert run(command) == 0
+    assert type_command(command) == 0
     assert (
         check_sources(["repaired"], Options())
         .counts.by_code.keys()
@@ -67,10 +66,10 @@ def test_the_command_for_permuted_boxes_runs(
 def test_no_command_where_one_of_two_shards_is_permuted(tmp_path: Path) -> None:
     """The option would mix up the columns of the other."""
     taken, _ = MIXED_UP["xmin, xmax, ymin, ymax"]
-    true = [divided(box) for box in pixel_boxes()]
+    true = [divided(box) for box in some_boxes()]
     source = write_boxes(tmp_path / "in", true)
     (source / "train.tfrecord").rename(source / "val.tfrecord")
-    write_boxes(source, [divided([box[at] for at in taken]) for box in pixel_boxes()])
+    write_boxes(source, [divided([box[at] for at in taken]) for box in some_boxes()])
     assert check_sources([str(source)], Options()).counts.by_code["BOX013"] == 1
     assert commands(steps(source)) == []
 
@@ -80,28 +79,28 @@ def test_more_inverted_boxes_than_slips_are_not_proposed(
     wrong: int, proposed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    true = [divided(box) for box in pixel_boxes()]
+    true = [divided(box) for box in some_boxes()]
     slips = [(box[2], box[1], box[0], box[3]) for box in true[:wrong]]
     write_boxes(tmp_path / "in", [*slips, *true[wrong:]])
     report = check_sources(["in"], Options())
     assert "BOX013" not in report.counts.by_code and report.counts.by_code["BOX006"] == wrong
     reported = commands(next_steps(report))
     assert reported == ["tfod repair in/train.tfrecord -o repaired"] * proposed
-    assert [run(one) for one in reported] == [0] * proposed
+    assert [type_command(one) for one in reported] == [0] * proposed
 
 
 def test_many_inverted_boxes_are_skipped_beside_what_is_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    true = [divided(box) for box in pixel_boxes()]
+    true = [divided(box) for box in some_boxes()]
     slips = [(box[2], box[1], box[0], box[3]) for box in true[:4]]
     source = write_boxes(tmp_path / "in", [*slips, *true[4:]])
     path = source / "train.tfrecord"
     path.write_bytes(path.read_bytes()[:-3])
     (command,) = commands(steps("in"))
     assert command == "tfod repair in/train.tfrecord -o repaired --skip BOX006"
-    assert run(command) == 1  # repaired, and the inverted boxes are left
+    assert type_command(command) == 1  # repaired, and the inverted boxes are left
 
 
 def test_two_broken_files_of_a_folder_are_repaired_together(
@@ -113,7 +112,7 @@ def test_two_broken_files_of_a_folder_are_repaired_together(
     reported = steps("f")
     assert commands(reported) == ["tfod repair f -o repaired"]
     assert "leaves out 2 damaged records" in reported[-1].text and "fix" not in reported[-1].text
-    assert run(commands(reported)[0]) == 0
+    assert type_command(commands(reported)[0]) == 0
     assert check_sources(["repaired"], Options()).counts.records == 38
 
 
@@ -144,7 +143,7 @@ def test_broken_files_of_two_folders_have_a_step_each(
         "f/train.tfrecord",
         "g/train.tfrecord",
     ]
-    assert [run(one) for one in commands(reported)] == [0, 0]
+    assert [type_command(one) for one in commands(reported)] == [0, 0]
 
 
 def test_no_more_than_three_files_are_named() -> None:

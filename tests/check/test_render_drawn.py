@@ -11,9 +11,10 @@ from tfod.check.finding import Place
 from tfod.check.reporters.drawing import LONGEST, draw_image
 from tfod.check.reporters.samples import Sample
 
-from tests.image_kinds import saved
+from tests.image_kinds import plain_image, saved
 
 SIZE = (800, 400)
+WHITE = plain_image(SIZE, kind="PNG")
 
 
 def drawn(image: bytes | None, boxes: object = (), **fields: object) -> np.ndarray:
@@ -33,12 +34,6 @@ def drawn(image: bytes | None, boxes: object = (), **fields: object) -> np.ndarr
     return np.asarray(Image.open(io.BytesIO(content)))
 
 
-def white(size: tuple[int, int] = SIZE, kind: str = "PNG", **how: object) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", size, "white").save(file, kind, **how)
-    return file.getvalue()
-
-
 def reds(pixels: np.ndarray) -> np.ndarray:
     red, green, blue = (pixels[..., one].astype(int) for one in range(3))
     return (red > 170) & (green < 90) & (blue < 110)
@@ -51,7 +46,7 @@ def blues(pixels: np.ndarray) -> np.ndarray:
 
 def test_offending_boxes_are_red_and_named_and_the_others_blue() -> None:
     boxes = [[0.1, 0.5, 0.3, 0.9], [0.6, 0.5, 0.9, 0.9]]
-    pixels = drawn(white(), boxes, offending={1})
+    pixels = drawn(WHITE, boxes, offending={1})
     assert pixels.shape == (400, 800, 3)
     assert reds(pixels)[250, 480 - 4 : 480 + 4].any() and not reds(pixels)[:, :400].any()
     assert blues(pixels)[250, 80 - 4 : 80 + 4].any() and not blues(pixels)[:, 440:].any()
@@ -62,26 +57,26 @@ def test_offending_boxes_are_red_and_named_and_the_others_blue() -> None:
 
 def test_boxes_outside_end_at_the_edge() -> None:
     far = [[-3, -3, 0.5, 0.5], [0.5, 0.5, np.inf, 300], [2, 2, 3, 3]]
-    pixels = drawn(white(), far, offending={0, 1, 2})
+    pixels = drawn(WHITE, far, offending={0, 1, 2})
     assert reds(pixels)[:3, 200:380].any() and reds(pixels)[-3:, 600:].any()
 
 
 def test_inverted_tiny_and_unfinished_boxes() -> None:
-    inverted = drawn(white(), [[0.8, 0.8, 0.2, 0.2]], offending={0})
+    inverted = drawn(WHITE, [[0.8, 0.8, 0.2, 0.2]], offending={0})
     assert reds(inverted)[150, 156:164].any()
-    tiny = drawn(white(), [[0.5, 0.5, 0.5, 0.5]], offending={0})
+    tiny = drawn(WHITE, [[0.5, 0.5, 0.5, 0.5]], offending={0})
     assert reds(tiny)[200, 420:432].any()  # the ring around it
-    unfinished = drawn(white(), [[np.nan, 0, 1, 1]], offending={0})
+    unfinished = drawn(WHITE, [[np.nan, 0, 1, 1]], offending={0})
     assert not reds(unfinished).any()
 
 
 def test_at_most_two_hundred_are_drawn_the_offending_ones_surely() -> None:
     boxes = [[0.1, 0.1, 0.2, 0.2]] * 400 + [[0.6, 0.6, 0.9, 0.9]]
-    assert reds(drawn(white(), boxes, offending={400})).any()
-    assert not blues(drawn(white(), boxes, offending={*range(300)})).any()
+    assert reds(drawn(WHITE, boxes, offending={400})).any()
+    assert not blues(drawn(WHITE, boxes, offending={*range(300)})).any()
 
 
-@pytest.mark.parametrize("image", [None, b"no image", white()[:200]], ids=["none", "odd", "cut"])
+@pytest.mark.parametrize("image", [None, b"no image", WHITE[:200]], ids=["none", "odd", "cut"])
 def test_what_does_not_decode_is_a_field_with_its_boxes(image: bytes | None) -> None:
     pixels = drawn(image, [[0.25, 0.25, 0.75, 0.75]], offending={0})
     assert pixels.shape == (320, 640, 3)
@@ -98,13 +93,13 @@ def test_what_does_not_decode_is_a_field_with_its_boxes(image: bytes | None) -> 
     ],
 )
 def test_sizes_are_bounded(size: tuple[int, int], shape: tuple[int, int]) -> None:
-    assert drawn(white(size), [[0, 0, 1, 1]]).shape[:2] == shape
+    assert drawn(plain_image(size, kind="PNG"), [[0, 0, 1, 1]]).shape[:2] == shape
 
 
 def test_exif_orientation_is_not_applied() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert drawn(white(kind="JPEG", exif=exif)).shape == (400, 800, 3)
+    assert drawn(plain_image(SIZE, exif=exif)).shape == (400, 800, 3)
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "I;16", "1"])
@@ -117,5 +112,5 @@ def test_pixels_of_any_kind(mode: str) -> None:
     "name", ["", "\u202egpj", "a\nb\0c", "автомобиль", "汽车", "x" * 5000, "\ud800", "🚗"]
 )
 def test_names_of_any_kind(name: str) -> None:
-    pixels = drawn(white(), [[0.2, 0.4, 0.8, 0.8]], classes=(name,), offending={0})
+    pixels = drawn(WHITE, [[0.2, 0.4, 0.8, 0.8]], classes=(name,), offending={0})
     assert reds(pixels).any()

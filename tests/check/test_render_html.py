@@ -31,6 +31,7 @@ from tests.check.reports import (
     make_report,
     some_statistics,
 )
+from tests.image_kinds import plain_image
 
 NO_BOXES = np.zeros((0, 4), np.float32)
 VOID = {"meta", "link", "img", "br"}
@@ -72,10 +73,7 @@ def page(report: Report, *samples: Sample) -> Page:
     return Page(render_html(report, samples, rules=RULES))
 
 
-def encoded(kind: str = "JPEG", size: tuple[int, int] = (640, 320), mode: str = "RGB") -> bytes:
-    file = io.BytesIO()
-    Image.new(mode, size).save(file, kind)
-    return file.getvalue()
+IMAGE = plain_image((640, 320), 0)
 
 
 def sample(image: bytes | None = None, boxes: object = NO_BOXES, **fields: object) -> Sample:
@@ -136,7 +134,7 @@ def test_the_repair_that_is_proposed_is_of_the_file_with_errors() -> None:
 
 
 def test_the_page_loads_and_runs_nothing() -> None:
-    made = page(hostile_report(), sample(encoded(), [[0, 0, 1, 1]], codes=("LAB906",)))
+    made = page(hostile_report(), sample(IMAGE, [[0, 0, 1, 1]], codes=("LAB906",)))
     policies = [one["content"] for one in made.all("meta") if "http-equiv" in one]
     assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
     tags = {name for name, _ in made.elements}
@@ -181,7 +179,7 @@ def test_an_image_is_shown_once_with_all_that_was_found_in_it() -> None:
         found("BOX903", "z", record=2, item="2.jpg"),
         found("SET901", "b.record is missing"),
     ]
-    made = page(make_report(findings), sample(encoded(), codes=("LAB906", "BOX903")))
+    made = page(make_report(findings), sample(IMAGE, codes=("LAB906", "BOX903")))
     assert len(made.all("image")) == 1
     assert "In the files a.record error A shard of the set is missing b.record is" in made.text
     # The severest first, and each rule once.
@@ -198,7 +196,7 @@ def test_an_image_is_shown_once_with_all_that_was_found_in_it() -> None:
 
 def test_a_valid_report_shows_images_with_the_classes_on_their_boxes() -> None:
     boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
-    made = page(make_report(), sample(encoded(), boxes, codes=(), classes=("a", "b")))
+    made = page(make_report(), sample(IMAGE, boxes, codes=(), classes=("a", "b")))
     assert "Some of the images" in made.text and "Image by image" not in made.text
     names = [one for one in made.all("text") if (one.get("class") or "").startswith("tag-text")]
     assert len(names) == 2 and " b a 1.jpg a.record, record 1" in made.text
@@ -209,7 +207,7 @@ def test_of_many_boxes_only_the_offending_ones_have_their_class_on_them(
     boxes: int, names: int
 ) -> None:
     many = np.tile([0.1, 0.1, 0.2, 0.2], (boxes, 1))
-    one = sample(encoded(), many, offending={3}, classes=("person",) * boxes)
+    one = sample(IMAGE, many, offending={3}, classes=("person",) * boxes)
     made = page(make_report([found("BOX903", "x", record=1)]), one)
     tags = [one for one in made.all("text") if "tag-text" in (one.get("class") or "")]
     assert len(tags) == names
@@ -231,7 +229,7 @@ def test_advice_of_the_page_can_be_followed_on_the_page() -> None:
 
 def test_boxes_are_drawn_over_the_image() -> None:
     boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
-    made = page(make_report([found("BOX903", "x")]), sample(encoded(), boxes, offending={1}))
+    made = page(make_report([found("BOX903", "x")]), sample(IMAGE, boxes, offending={1}))
     # The offending one comes last, on top.
     paths = [one["d"] for one in made.all("path") if one.get("class") == "line"]
     assert paths == ["M250.0 125.0H500.0V250.0H250.0Z", "M500.0 250.0H750.0V500.0H500.0Z"]
@@ -244,7 +242,7 @@ def test_boxes_are_drawn_over_the_image() -> None:
 
 def test_boxes_outside_the_image_are_seen() -> None:
     boxes = [[-0.1, 0.2, 0.5, 0.5], [300, 200, 400, 300], [np.inf, 0, 0.5, 0.5]]
-    made = page(make_report([found("BOX903", "x")]), sample(encoded(), boxes, offending={0, 1}))
+    made = page(make_report([found("BOX903", "x")]), sample(IMAGE, boxes, offending={0, 1}))
     x, y, width, height = map(float, str(made.all("svg")[0]["viewbox"]).split())
     numbers = [
         float(n) for one in made.all("path") for n in re.findall(r"-?\d+\.\d", str(one["d"]))
@@ -258,7 +256,7 @@ def test_boxes_outside_the_image_are_seen() -> None:
 def test_boxes_that_cannot_be_drawn_are_counted() -> None:
     many = np.tile([0.1, 0.1, 0.2, 0.2], (230, 1))
     many[0, 0] = np.nan
-    made = page(make_report([found("BOX903", "x")]), sample(encoded(), many, offending={229}))
+    made = page(make_report([found("BOX903", "x")]), sample(IMAGE, many, offending={229}))
     assert len(made.all("g")) == 200 and "30 boxes not drawn" in made.text
     assert made.all("g")[-1] == {"class": "bad"}
 
@@ -281,7 +279,7 @@ def test_boxes_that_cannot_be_drawn_are_counted() -> None:
     ],
 )
 def test_images_of_any_kind_become_small_jpegs(kind: str, mode: str) -> None:
-    small = thumbnail(sample(encoded(kind, (1000, 500), mode)))
+    small = thumbnail(sample(plain_image((1000, 500), 0, kind, mode)))
     assert small.decoded and small.aspect == 2 and decoded(small).size == (480, 240)
 
 
@@ -293,8 +291,8 @@ def test_sixteen_bits_are_not_all_white() -> None:
 
 
 def test_a_small_image_stays_small_and_a_tall_one_fits() -> None:
-    assert decoded(thumbnail(sample(encoded(size=(20, 10))))).size == (20, 10)
-    tall = thumbnail(sample(encoded("PNG", (10, 4000))))
+    assert decoded(thumbnail(sample(plain_image((20, 10), 0)))).size == (20, 10)
+    tall = thumbnail(sample(plain_image((10, 4000), 0, "PNG")))
     assert decoded(tall).size[1] == 480 and tall.aspect == pytest.approx(1 / 6)
 
 
@@ -304,8 +302,8 @@ def test_a_small_image_stays_small_and_a_tall_one_fits() -> None:
         None,
         b"",
         b"not an image",
-        encoded()[:200],
-        encoded("PNG")[:-30],
+        IMAGE[:200],
+        plain_image((640, 320), 0, "PNG")[:-30],
         b"%!PS-Adobe-3.0 EPSF-3.0\n",
     ],
     ids=["none", "empty", "garbage", "cut JPEG", "cut PNG", "PostScript"],
@@ -325,7 +323,7 @@ def test_absurd_sizes_of_records(size: tuple[int, int]) -> None:
 
 
 def test_a_decompression_bomb_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = encoded("PNG", (300, 300))
+    image = plain_image((300, 300), 0, "PNG")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300 * 300 - 1)
     assert not thumbnail(sample(image)).decoded
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300 * 300)

@@ -24,7 +24,7 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 
 
-def read(report: Report) -> dict[str, Any]:
+def read_report(report: Report) -> dict[str, Any]:
     """Parse as strict readers do, and hold it against the schema."""
     document = json.loads(render_json(report).encode(), parse_constant=refuse)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
@@ -47,7 +47,7 @@ def test_the_schema_is_one() -> None:
     ids=["empty", "statistics", "finding", "capped", "hostile"],
 )
 def test_reports_follow_the_schema(report: Report) -> None:
-    document = read(report)
+    document = read_report(report)
     assert document["counts"]["findings"] == report.total
     assert len(document["findings"]) == len(report.findings)
 
@@ -57,7 +57,7 @@ def test_reports_follow_the_schema(report: Report) -> None:
     [(), ("counts",), ("profile",), ("tool",), ("statistics",), ("findings", 0), ("sources", 0)],
 )
 def test_the_schema_is_strict(path: tuple[str | int, ...]) -> None:
-    document = read(make_report([found("BOX903", "x")]))
+    document = read_report(make_report([found("BOX903", "x")]))
     part: Any = document
     for step in path:
         part = part[step]
@@ -71,7 +71,7 @@ def test_the_schema_is_strict(path: tuple[str | int, ...]) -> None:
 
 def test_numbers_that_json_cannot_say_are_words() -> None:
     value = {"box": [float("nan"), float("inf"), -float("inf"), np.float32(0.5), np.int64(3)]}
-    document = read(make_report([found("BOX903", "x", value=value)]))
+    document = read_report(make_report([found("BOX903", "x", value=value)]))
     assert document["findings"][0]["value"] == {"box": ["NaN", "Infinity", "-Infinity", 0.5, 3]}
 
 
@@ -79,7 +79,7 @@ def test_texts_come_back_but_steer_nothing() -> None:
     report = hostile_report()
     written = render_json(report)
     assert all(character == "\n" or character.isprintable() for character in written)
-    read_back = [one["shard"] for one in read(report)["findings"]]
+    read_back = [one["shard"] for one in read_report(report)["findings"]]
     assert [one for one in read_back if "\\ud800" not in one] == [
         one.shard for one in report.findings if "\ud800" not in one.shard
     ]
@@ -94,14 +94,14 @@ def test_scripts_are_readable_and_rows_stay_rows() -> None:
 
 def test_lists_in_messages_are_left_alone() -> None:
     message = "the list is [ 1,  2 ]"
-    assert read(make_report([found("BOX903", message)]))["findings"][0]["message"] == message
+    assert read_report(make_report([found("BOX903", message)]))["findings"][0]["message"] == message
 
 
 def test_the_same_report_gives_the_same_text() -> None:
     findings = [found("BOX903", "x", f"{name}.record") for name in "cab"]
     one, other = make_report(findings), make_report(findings)
     assert render_json(one) == render_json(other)
-    assert list(read(one)["counts"]["by_shard"]) == ["a.record", "b.record", "c.record"]
+    assert list(read_report(one)["counts"]["by_shard"]) == ["a.record", "b.record", "c.record"]
 
 
 def test_boxes_outside_count_at_the_border_and_those_without_numbers_not_at_all() -> None:

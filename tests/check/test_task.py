@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from tfod.check.collector import Collector
 from tfod.check.cvat_task.frames import ImageRow, check_task
 from tfod.check.cvat_task.task import Frame, Task, load_task
@@ -23,6 +21,8 @@ from tfod.check.profiles.profile import Policy
 from tfod.check.rules.near_names import names_near_labels
 from tfod.convert.cvat_xml.reader import read_cvat_xml
 from tfod.errors import TfodError
+
+from tests.image_kinds import plain_image
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
 IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
@@ -159,18 +159,14 @@ def video(
 Write = Callable[[str, "str | bytes"], str]
 
 
-def jpeg_image(height: int, width: int) -> bytes:
-    data = io.BytesIO()
-    Image.new("RGB", (width, height)).save(data, "JPEG")
-    return data.getvalue()
-
-
 def task_of(*names: str, size: tuple[int, int] = (100, 200), **options: bool) -> Task:
     frames = tuple(Frame(name, number, *size) for number, name in enumerate(names))
     return Task(labels=None, frames=frames, **options)
 
 
-def row(name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: int = 1) -> ImageRow:
+def row_of(
+    name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: int = 1
+) -> ImageRow:
     return ImageRow(Place("train.record", number, 0, name), name, *size, boxes)
 
 
@@ -183,9 +179,9 @@ def checked(
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 
 
-def codes(task: Task, *names: str) -> list[str]:
+def codes_of(task: Task, *names: str) -> list[str]:
     """Codes for images of these names; coverage is a matter of its own."""
-    rows = [row(name, number) for number, name in enumerate(names)]
+    rows = [row_of(name, number) for number, name in enumerate(names)]
     return [code for code, _ in checked(task, rows) if code != "TSK005"]
 
 
@@ -225,10 +221,10 @@ class TestLoading:
         path = write("a.xml", video(mode="annotation"))
         task = load_task(cvat_xml=path)
         assert task.frames is None
-        found = checked(task, [row("a.jpg")], {"person": 1})
+        found = checked(task, [row_of("a.jpg")], {"person": 1})
         assert found == [("TSK007", f"{path} names no frames, so that images were not compared")]
         folder = Path(path).parent
-        write("x/a.jpg", jpeg_image(10, 20))
+        write("x/a.jpg", plain_image((20, 10)))
         assert load_task(cvat_xml=path, images=str(folder)).without_frames is None
 
     def test_project(self, write: Write) -> None:
@@ -241,9 +237,9 @@ class TestLoading:
         task = load_task(cvat_xml=write("a.xml", text))
         assert "bus" in (task.labels or ())
         assert task.project
-        assert codes(task, "day/a.jpg", "day/a.jpg", "day/c.v1.jpg") == []
-        assert codes(task, "day/a.jpg", "day/a.jpg", "day/a.jpg") == ["TSK006"]
-        assert codes(task, "1.jpg") == ["TSK002"]  # numbers say nothing across tasks
+        assert codes_of(task, "day/a.jpg", "day/a.jpg", "day/c.v1.jpg") == []
+        assert codes_of(task, "day/a.jpg", "day/a.jpg", "day/a.jpg") == ["TSK006"]
+        assert codes_of(task, "1.jpg") == ["TSK002"]  # numbers say nothing across tasks
 
     @pytest.mark.parametrize("wrap", ["{}", '{{"labels": {}}}', '{{"count": 1, "results": {}}}'])
     def test_labels(self, write: Write, wrap: str) -> None:
@@ -252,8 +248,8 @@ class TestLoading:
         assert load_task(cvat_labels=path) == Task(labels=frozenset({"кот"}))
 
     def test_images_on_disk(self, write: Write, tmp_path: Path) -> None:
-        write("in/b.JPG", jpeg_image(10, 20))
-        write("in/sub/a.jpg", jpeg_image(30, 40))
+        write("in/b.JPG", plain_image((20, 10)))
+        write("in/sub/a.jpg", plain_image((40, 30)))
         write("in/broken.png", b"no image")
         write("in/empty.png", b"")
         write("in/notes.txt", b"")
@@ -470,54 +466,56 @@ class TestMatching:
     TASK = task_of("day/a.jpg", "day/b.jpg", "night/c.v1.jpg")
 
     def test_names_match(self) -> None:
-        assert codes(self.TASK, "day/a.jpg", "day/b.png", "night/c.v1") == []
-        assert codes(self.TASK, "day\\a.jpg") == []
+        assert codes_of(self.TASK, "day/a.jpg", "day/b.png", "night/c.v1") == []
+        assert codes_of(self.TASK, "day\\a.jpg") == []
 
     def test_folder_that_all_names_lack(self) -> None:
-        assert codes(task_of("set/day/a.jpg", "set/day/b.jpg"), "day/a.jpg", "day/b.jpg") == []
-        assert codes(task_of("day/a.jpg", "day/b.jpg"), "b.jpg", "a.jpg") == []
+        assert codes_of(task_of("set/day/a.jpg", "set/day/b.jpg"), "day/a.jpg", "day/b.jpg") == []
+        assert codes_of(task_of("day/a.jpg", "day/b.jpg"), "b.jpg", "a.jpg") == []
         # The hint is of the deepest name only: others are not looked for elsewhere.
-        assert codes(self.TASK, "a.jpg", "c.v1.jpg") == ["TSK002"]
+        assert codes_of(self.TASK, "a.jpg", "c.v1.jpg") == ["TSK002"]
 
     def test_tsk002(self) -> None:
-        found = checked(self.TASK, [row("images/Day-A.jpg"), row("day/zzz.jpg"), row("x")])
+        found = checked(self.TASK, [row_of("images/Day-A.jpg"), row_of("day/zzz.jpg"), row_of("x")])
         assert [message for code, message in found if code == "TSK002"] == [
             "image 'images/Day-A.jpg' matches no frame of the task",
             "image 'day/zzz.jpg' matches no frame of the task; the nearest is 'day/b.jpg'",
             "image 'x' matches no frame of the task",
         ]
-        assert codes(self.TASK, "") == ["TSK002"]
+        assert codes_of(self.TASK, "") == ["TSK002"]
 
     @pytest.mark.parametrize("name", ["images/A.jpg", "DAY/a.jpg", "a .jpg", "other/a.jpeg"])
     def test_tsk002_names_the_nearest(self, name: str) -> None:
         # Beside the deepest name, so that no folder is taken to be lacking.
-        rows = [row("night/x/c.v1.jpg"), row(name)]
+        rows = [row_of("night/x/c.v1.jpg"), row_of(name)]
         message = checked(self.TASK, rows)[1][1]
         assert message == f"image {name!r} matches no frame of the task; " + (
             "the nearest is 'day/a.jpg'"
         )
 
     def test_tsk003(self) -> None:
-        found = checked(self.TASK, [row("000001.jpg")])
+        found = checked(self.TASK, [row_of("000001.jpg")])
         assert found[0] == (
             "TSK003",
             "image '000001.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'",
         )
         on_disk = task_of("a.jpg", "b.jpg", numbers_guessed=True)
-        assert checked(on_disk, [row("1.jpg")])[0][1].endswith("in the order of their names")
+        assert checked(on_disk, [row_of("1.jpg")])[0][1].endswith("in the order of their names")
 
     def test_tsk003_near_misses(self) -> None:
-        assert codes(task_of("000001.jpg", "000000.jpg"), "000000.jpg", "000001.jpg") == []
-        assert codes(self.TASK, "000003.jpg") == ["TSK002"]  # there is no such frame
-        assert codes(self.TASK, "frame_000001") == ["TSK002"]  # no video
-        assert codes(self.TASK, "9" * 5000) == ["TSK002"]
+        assert codes_of(task_of("000001.jpg", "000000.jpg"), "000000.jpg", "000001.jpg") == []
+        assert codes_of(self.TASK, "000003.jpg") == ["TSK002"]  # there is no such frame
+        assert codes_of(self.TASK, "frame_000001") == ["TSK002"]  # no video
+        assert codes_of(self.TASK, "9" * 5000) == ["TSK002"]
 
     def test_video(self) -> None:
         task = Task(
             frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in range(3)), video=True
         )
-        assert codes(task, "frame_000000.jpg", "frame_000020.PNG") == []
-        found = checked(task, [row("frame_000001.jpg"), row("camera2.jpg"), row("frame_000003")])
+        assert codes_of(task, "frame_000000.jpg", "frame_000020.PNG") == []
+        found = checked(
+            task, [row_of("frame_000001.jpg"), row_of("camera2.jpg"), row_of("frame_000003")]
+        )
         assert found[:2] == [
             (
                 "TSK002",
@@ -533,7 +531,7 @@ class TestMatching:
 
     def test_tsk004(self) -> None:
         found = checked(
-            self.TASK, [row("day/a.jpg", size=(50, 200)), row("day/b.jpg", 1, (200, 100))]
+            self.TASK, [row_of("day/a.jpg", size=(50, 200)), row_of("day/b.jpg", 1, (200, 100))]
         )
         assert [one for one in found if one[0] == "TSK004"] == [
             ("TSK004", "image is 200x50, frame 'day/a.jpg' is 200x100"),
@@ -548,10 +546,10 @@ class TestMatching:
         nameless = ImageRow(Place(), "day/a.jpg", None, None, 1)
         assert "TSK004" not in dict(checked(self.TASK, [nameless]))
         unsized = Task(frames=(Frame("a.jpg", 0, None, None),))
-        assert codes(unsized, "a.jpg") == []
+        assert codes_of(unsized, "a.jpg") == []
 
     def test_tsk005(self) -> None:
-        found = checked(self.TASK, [row("day/a.jpg"), row("day/b.jpg", 1, boxes=0)])
+        found = checked(self.TASK, [row_of("day/a.jpg"), row_of("day/b.jpg", 1, boxes=0)])
         assert found == [
             (
                 "TSK005",
@@ -563,10 +561,10 @@ class TestMatching:
         assert checked(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, …)")
 
     def test_tsk005_near_miss(self) -> None:
-        assert checked(task_of("a.jpg"), [row("a.jpg")]) == []
+        assert checked(task_of("a.jpg"), [row_of("a.jpg")]) == []
 
     def test_tsk006(self) -> None:
-        found = checked(task_of("a.jpg"), [row("a.jpg", 3), row("a.png", 4), row("0", 5)])
+        found = checked(task_of("a.jpg"), [row_of("a.jpg", 3), row_of("a.png", 4), row_of("0", 5)])
         assert [message for code, message in found if code == "TSK006"] == [
             "image 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
             "image '0' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
@@ -575,8 +573,8 @@ class TestMatching:
     def test_tsk006_frames_that_differ_in_extension(self) -> None:
         # CVAT knows only the latter of the two by that name.
         task = task_of("a.jpg", "a.png")
-        assert codes(task, "a.jpg") == []
-        assert codes(task, "a.jpg", "a.png") == ["TSK006"]
+        assert codes_of(task, "a.jpg") == []
+        assert codes_of(task, "a.jpg", "a.png") == ["TSK006"]
 
     @pytest.mark.parametrize("name", ["e/x{:06d}.jpg", "d/{:06d}.jpg"], ids=["none", "all"])
     def test_linear(self, name: str) -> None:
@@ -584,7 +582,7 @@ class TestMatching:
 
         def lines(count: int) -> int:
             task = task_of(*(f"d/{number:06d}.jpg" for number in range(count)))
-            rows = [row(name.format(number), number) for number in range(count)]
+            rows = [row_of(name.format(number), number) for number in range(count)]
             run = 0
 
             def count_lines(*_: Any) -> Any:

@@ -27,7 +27,7 @@ RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"
 R1 = CsvImage("r-1.jpg", 640, 480, (CsvBox("raccoon", (81, 88, 522, 408)),))
 
 
-def write(tmp_path: Path, text: str, encoding: str = "utf-8") -> Path:
+def write_csv(tmp_path: Path, text: str, encoding: str = "utf-8") -> Path:
     path = tmp_path / "labels.csv"
     path.write_bytes(text.encode(encoding))
     return path
@@ -50,7 +50,7 @@ class TestReading:
         ],
     )
     def test_spellings_of_one_image(self, tmp_path: Path, text: str) -> None:
-        found = read_detection_csv(write(tmp_path, text))
+        found = read_detection_csv(write_csv(tmp_path, text))
         assert (found.images, found.other_columns, found.liberties) == ((R1,), (), ())
 
     @pytest.mark.parametrize(
@@ -62,19 +62,19 @@ class TestReading:
         ],
     )
     def test_liberties_are_said(self, tmp_path: Path, text: str, liberty: str) -> None:
-        found = read_detection_csv(write(tmp_path, text))
+        found = read_detection_csv(write_csv(tmp_path, text))
         assert found.images == (R1,)
         assert len(found.liberties) == 1 and liberty in found.liberties[0]
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
     def test_names_of_any_script(self, tmp_path: Path, encoding: str) -> None:
         text = f'{HEADER}\n"кадр, 1.jpg",10,10,"étoile ""x""",1,2,3,4\n'
-        (found,) = read_detection_csv(write(tmp_path, text, encoding)).images
+        (found,) = read_detection_csv(write_csv(tmp_path, text, encoding)).images
         assert (found.filename, found.boxes[0].class_name) == ("кадр, 1.jpg", 'étoile "x"')
 
     def test_rows_are_grouped_in_the_order_of_first_appearance(self, tmp_path: Path) -> None:
         rows = ["b.jpg,10,10,x,1,1,2,2", "a.jpg,10,10,y,1,1,2,2", "b.jpg,10,10,z,0,0.5,2,2.25"]
-        found = read_detection_csv(write(tmp_path, "\n".join([HEADER, *rows])))
+        found = read_detection_csv(write_csv(tmp_path, "\n".join([HEADER, *rows])))
         assert [(p.filename, [b.class_name for b in p.boxes]) for p in found.images] == [
             ("b.jpg", ["x", "z"]),
             ("a.jpg", ["y"]),
@@ -83,24 +83,24 @@ class TestReading:
 
     def test_other_columns_are_named(self, tmp_path: Path) -> None:
         text = f",{HEADER},difficult\n0,r-1.jpg,640,480,raccoon,81,88,522,408,1\n"
-        found = read_detection_csv(write(tmp_path, text))
+        found = read_detection_csv(write_csv(tmp_path, text))
         assert found.images == (R1,) and found.other_columns == ("", "difficult")
 
     def test_sizes_may_be_missing(self, tmp_path: Path) -> None:
         text = "filename,class,xmin,ymin,xmax,ymax\nr.jpg,x,1,2,3,4\n"
-        (found,) = read_detection_csv(write(tmp_path, text)).images
+        (found,) = read_detection_csv(write_csv(tmp_path, text)).images
         assert (found.width, found.height) == (None, None)
 
     def test_a_image_without_boxes(self, tmp_path: Path) -> None:
-        found = read_detection_csv(write(tmp_path, f"{HEADER}\nn.jpg,10,20,,,,,\n"))
+        found = read_detection_csv(write_csv(tmp_path, f"{HEADER}\nn.jpg,10,20,,,,,\n"))
         assert found.images == (CsvImage("n.jpg", 10, 20),)
 
     def test_only_a_header(self, tmp_path: Path) -> None:
-        assert read_detection_csv(write(tmp_path, HEADER)).images == ()
+        assert read_detection_csv(write_csv(tmp_path, HEADER)).images == ()
 
     def test_normalized_coordinates_are_suspected(self, tmp_path: Path) -> None:
         text = f"{HEADER}\nr.jpg,640,480,x,0.1,0.1,0.5,1\n"
-        (output,) = read_detection_csv(write(tmp_path, text)).liberties
+        (output,) = read_detection_csv(write_csv(tmp_path, text)).liberties
         assert "look normalized" in output
 
     def test_the_corpus(self, corpus: Path) -> None:
@@ -133,7 +133,7 @@ GOOD = "good.jpg,10,10,x,1,2,3,4"
 class TestBadRows:
     @pytest.mark.parametrize(("row", "cause"), BAD_ROWS)
     def test_the_row_is_named(self, tmp_path: Path, row: str, cause: str) -> None:
-        path = write(tmp_path, "\n".join([HEADER, GOOD, row, GOOD]))
+        path = write_csv(tmp_path, "\n".join([HEADER, GOOD, row, GOOD]))
         with pytest.raises(CsvError) as raised:
             read_detection_csv(path)
         assert str(raised.value) == f"{path}, row 3: {cause}"
@@ -155,20 +155,20 @@ class TestBadRows:
         ],
     )
     def test_what_is_no_such_csv(self, tmp_path: Path, text: str, cause: str) -> None:
-        path = write(tmp_path, text)
+        path = write_csv(tmp_path, text)
         with pytest.raises(CsvError) as raised:
             read_detection_csv(path)
         assert str(path) in str(raised.value) and cause in str(raised.value)
 
     def test_another_encoding(self, tmp_path: Path) -> None:
-        path = write(tmp_path, RACCOON.replace("raccoon", "étoile"), "latin-1")
+        path = write_csv(tmp_path, RACCOON.replace("raccoon", "étoile"), "latin-1")
         with pytest.raises(CsvError, match="is not UTF-8; save it as UTF-8"):
             read_detection_csv(path)
 
 
 def test_known_by_its_header(tmp_path: Path, corpus: Path) -> None:
     assert is_detection_csv(corpus / "hyphal-tips" / "test_labels.csv")
-    assert is_detection_csv(write(tmp_path, RACCOON.replace(",", ";")))
+    assert is_detection_csv(write_csv(tmp_path, RACCOON.replace(",", ";")))
     for text in (
         "",
         "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\n",
@@ -176,7 +176,7 @@ def test_known_by_its_header(tmp_path: Path, corpus: Path) -> None:
         RACCOON.partition("\n")[2],
         "\x89PNG\r\n\x1a\n",
     ):
-        assert not is_detection_csv(write(tmp_path, text, "latin-1")), text
+        assert not is_detection_csv(write_csv(tmp_path, text, "latin-1")), text
     assert not is_detection_csv(tmp_path / "absent.csv")
 
 
@@ -258,7 +258,7 @@ class TestWriting:
 
 
 def test_a_box_without_one_finite_number(tmp_path: Path) -> None:
-    path = write(tmp_path, ",".join(COLUMNS) + "\na.jpg,5,5,x,nan,nan,inf,nan\n")
+    path = write_csv(tmp_path, ",".join(COLUMNS) + "\na.jpg,5,5,x,nan,nan,inf,nan\n")
     (image,) = read_detection_csv(path, odd_boxes=True).images
     assert len(image.boxes) == 1
     with pytest.raises(CsvError, match="row 2: xmin is 'nan'"):

@@ -10,8 +10,11 @@ import pytest
 
 datumaro = pytest.importorskip("datumaro")
 
+from datumaro.components.annotation import LabelCategories, PointsCategories  # noqa: E402
 from datumaro.components.dataset import Dataset  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
+
+from tests.image_kinds import plain_image  # noqa: E402
 
 
 def labels_of(dataset: Any) -> list[str]:
@@ -68,6 +71,20 @@ def boxes(dataset: Any, item_id: str | None = None) -> list[tuple[Any, ...]]:
         for one in item.annotations
         if one.type.name == "bbox"
     ]
+
+
+def dataset_of(*items: Any, names: Any = ("cat", "dog", "кошка"), points: Any = None) -> Dataset:
+    """A dataset with these classes, and the names of the points of some."""
+    kinds = compat.AnnotationType
+    categories: dict[Any, Any] = {kinds.label: LabelCategories.from_iterable(names)}
+    if points:
+        categories[kinds.points] = PointsCategories.from_iterable(points.items())
+    return Dataset.from_iterable(list(items), categories=categories)
+
+
+def jpeg(height: int = 100, width: int = 200, colour: int = 90) -> bytes:
+    """An image of one colour."""
+    return plain_image((width, height), (colour, 120, 200))
 
 
 def import_dataset(path: object, name: str = "tf_detection_api", **options: Any) -> Any:

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from datumaro.components.annotation import (
-    AnnotationType,
     Bbox,
     Label,
-    LabelCategories,
 )
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError, DatasetImportError
@@ -20,7 +18,7 @@ from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
 from tfod.detection.stream import read_examples
 
-from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
+from tests.datumaro.conftest import content, dataset_of, ids_of, import_dataset, labels_of
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode
 
@@ -35,12 +33,6 @@ def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any
         extension = ".jpg" if data == JPEG else ".png"
         media = compat.image_from_bytes(lambda *_: data, f"{name}{extension}", (HEIGHT, WIDTH))
     return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
-
-
-def dataset(*items: Any, names: Any = ("cat", "dog", "кошка")) -> Any:
-    return Dataset.from_iterable(
-        list(items), categories={AnnotationType.label: LabelCategories.from_iterable(names)}
-    )
 
 
 def labels_in(found: Any) -> dict[str, list[str]]:
@@ -146,7 +138,7 @@ class TestReading:
 
 class TestWriting:
     def test_the_records(self, tmp_path) -> None:
-        source = dataset(item("a/b", Label(2), data=GRAY), item("c", Label(0)))
+        source = dataset_of(item("a/b", Label(2), data=GRAY), item("c", Label(0)))
         source.export(str(tmp_path), FORMAT)
         assert sorted(os.listdir(tmp_path)) == ["default.tfrecord", "labels.txt"]
         assert (tmp_path / "labels.txt").read_text("utf-8") == "0:cat\n1:dog\n2:кошка\n"
@@ -161,7 +153,7 @@ class TestWriting:
 
     @pytest.mark.parametrize("profile", ["image_classification", "image_label"])
     def test_round_trip(self, tmp_path, profile) -> None:
-        source = dataset(
+        source = dataset_of(
             item("a/b", Label(2), data=PNG, subset="train"),
             item("a b", Label(1), subset="train"),
             item("c", subset="val"),
@@ -194,7 +186,7 @@ class TestWriting:
         assert (tmp_path / "e" / "labels.txt").read_text() == "9:7\n10:5\n"
 
     def test_what_is_lost_is_counted(self, tmp_path, warnings) -> None:
-        source = dataset(
+        source = dataset_of(
             item("a", Label(0), Label(1), Label(2), Bbox(0, 0, 1, 1, label=0)),
             item("b", Label(1, attributes={"score": 0.5}), attributes={"weather": "fog"}),
             item("c"),
@@ -209,7 +201,7 @@ class TestWriting:
         assert labels_in(load(tmp_path)) == {"a": ["cat"], "b": ["dog"], "c": []}
 
     def test_compression_and_new_encoding(self, tmp_path) -> None:
-        source = dataset(item("a", Label(0)))
+        source = dataset_of(item("a", Label(0)))
         source.export(str(tmp_path), FORMAT, compression="gzip", image_ext=".png")
         (found,) = load(tmp_path)
         assert compat.image_bytes(found.media).startswith(b"\x89PNG")
@@ -226,22 +218,22 @@ class TestWriting:
     )
     def test_options_that_make_no_sense(self, tmp_path, options, output) -> None:
         with pytest.raises(DatasetExportError, match=output):
-            dataset(item("a", Label(0))).export(str(tmp_path), FORMAT, **options)
+            dataset_of(item("a", Label(0))).export(str(tmp_path), FORMAT, **options)
 
     def test_what_cannot_be_written_leaves_the_folder_as_it_was(self, tmp_path) -> None:
-        dataset(item("a", Label(0))).export(str(tmp_path), FORMAT)
+        dataset_of(item("a", Label(0))).export(str(tmp_path), FORMAT)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         for bad in (
-            dataset(item("b", Label(0)), item("c", Label(0), data=None)),
-            dataset(item("b", Label(0)), item("c", Label(7))),
-            dataset(item("b", Label(0)), names=["a\nb"]),
+            dataset_of(item("b", Label(0)), item("c", Label(0), data=None)),
+            dataset_of(item("b", Label(0)), item("c", Label(7))),
+            dataset_of(item("b", Label(0)), names=["a\nb"]),
         ):
             with pytest.raises(Exception):  # noqa: B017
                 bad.export(str(tmp_path), FORMAT)
             assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     def test_saving_in_place(self, tmp_path) -> None:
-        source = dataset(item("a", Label(1), subset="train"), item("b", Label(1), subset="val"))
+        source = dataset_of(item("a", Label(1), subset="train"), item("b", Label(1), subset="val"))
         source.export(str(tmp_path), FORMAT)
         found = load(tmp_path)
         found.remove("b", "val")

@@ -26,7 +26,7 @@ def is_old_line() -> bool:
     return hasattr(datumaro, "Converter")
 
 
-def run(*command: str, folder: Path, code: int = 0) -> str:
+def run_datum(*command: str, folder: Path, code: int = 0) -> str:
     """Run a command of this environment; return what it printed."""
     environment = {key: value for key, value in os.environ.items() if key != "TFOD_ACTIVATE"}
     environment["HOME"] = str(folder)
@@ -39,11 +39,11 @@ def test_export_as_it_is_typed(tmp_path: Path) -> None:
     """``datum export -f tf_detection_api -p PROJECT -o DIR -- --save-images``."""
     project = tmp_path / "project"
     if is_old_line():
-        run("datum", "create", "-o", str(project), folder=tmp_path)
-        run("datum", "import", "-p", str(project), "-f", "voc", str(EXAMPLE), folder=tmp_path)
+        run_datum("datum", "create", "-o", str(project), folder=tmp_path)
+        run_datum("datum", "import", "-p", str(project), "-f", "voc", str(EXAMPLE), folder=tmp_path)
     else:
         shutil.copytree(EXAMPLE, project)
-    run(
+    run_datum(
         *("datum", "export", "-f", "tf_detection_api", "-p", "project", "-o", "out"),
         *("--", "--save-images"),
         folder=tmp_path,
@@ -61,19 +61,19 @@ def test_export_as_it_is_typed(tmp_path: Path) -> None:
 
 def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
     """As it is typed there, on a folder where the 0.3 line wants a project; with --save-masks."""
-    run(
+    run_datum(
         *("datum", "convert", "-i", str(COCO), "-if", "coco", "-o", "proj", "-f", "datumaro"),
         *("--", "--save-media"),
         folder=tmp_path,
     )
     recipe = ("datum", "transform", "-t")
-    run(*recipe, "polygons_to_masks", "-p", "proj", "-o", "ptm", folder=tmp_path)
-    run(*recipe, "boxes_to_masks", "-p", "ptm", "-o", "btm", folder=tmp_path)
+    run_datum(*recipe, "polygons_to_masks", "-p", "proj", "-o", "ptm", folder=tmp_path)
+    run_datum(*recipe, "boxes_to_masks", "-p", "ptm", "-o", "btm", folder=tmp_path)
     export = ("datum", "export", "-f", "tf_detection_api")
-    output = run(*export, "-p", "btm", "-o", "boxes", "--", "--save-images", folder=tmp_path)
+    output = run_datum(*export, "-p", "btm", "-o", "boxes", "--", "--save-images", folder=tmp_path)
     (count,) = re.findall(r"box: (\d+) mask \(--save-masks writes their masks too\)", output)
     masks = ("--", "--save-images", "--save-masks")
-    assert "box" not in run(*export, "-p", "btm", "-o", "masks", *masks, folder=tmp_path)
+    assert "box" not in run_datum(*export, "-p", "btm", "-o", "masks", *masks, folder=tmp_path)
     kinds = {
         name: Counter(
             one.type.name
@@ -87,13 +87,13 @@ def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
 
 
 def test_convert_there_and_back(tmp_path: Path) -> None:
-    run(
+    run_datum(
         *("datum", "convert", "-i", str(EXAMPLE), "-if", "voc", "-o", "out"),
         *("-f", "tf_detection_api", "--", "--save-media", "--num-shards", "2"),
         folder=tmp_path,
     )
     assert (tmp_path / "out" / "train-00001-of-00002.tfrecord").is_file()
-    run(
+    run_datum(
         *("datum", "convert", "-i", "out", "-if", "tf_detection_api", "-o", "coco"),
         *("-f", "coco_instances", "--", "--save-media"),
         folder=tmp_path,
@@ -108,14 +108,14 @@ def test_format_is_detected(make_shard, tmp_path: Path, name: str) -> None:
     record = image() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/source_id": "1"}
     Path(make_shard("s", record)).rename(tmp_path / name)
     command = "detect-format" if is_old_line() else "detect"
-    assert "Detected format: tf_detection_api" in run("datum", command, ".", folder=tmp_path)
+    assert "Detected format: tf_detection_api" in run_datum("datum", command, ".", folder=tmp_path)
 
 
 class TestErrors:
     """One line that says what, where and what to do; exit code 1; no traceback."""
 
     def failed(self, folder: Path, *arguments: str) -> str:
-        output = run("datum", "convert", *arguments, folder=folder, code=1)
+        output = run_datum("datum", "convert", *arguments, folder=folder, code=1)
         assert "Traceback" not in output
         lines = [line for line in output.splitlines() if "ERROR" in line]
         assert len(lines) == 1 and output.splitlines()[-1] == lines[0], output
@@ -162,7 +162,7 @@ class TestErrors:
     def test_options_out_of_range_are_refused_by_the_parser(
         self, tmp_path: Path, options: list[str]
     ) -> None:
-        output = run(
+        output = run_datum(
             *("datum", "convert", "-f", "tf_detection_api", "--", *options), folder=tmp_path, code=2
         )
         assert output.splitlines()[-1].startswith("tf_detection_api: error: argument --")
@@ -206,18 +206,18 @@ class TestExportCommand:
         (tmp_path / "empty").mkdir()
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "file").touch()
-        output = run("datum", "export", *arguments, folder=tmp_path, code=1)
+        output = run_datum("datum", "export", *arguments, folder=tmp_path, code=1)
         assert what in output and "Traceback" not in output
 
     def test_one_shard(self, make_shard, tmp_path: Path) -> None:
         shard = make_shard("s", image() | objects([[0, 0, 1, 1]], ["x"], [1]))
-        run("datum", "export", "-f", "coco", "-p", shard, "-o", "o", folder=tmp_path)
+        run_datum("datum", "export", "-f", "coco", "-p", shard, "-o", "o", folder=tmp_path)
         assert (tmp_path / "o" / "annotations").is_dir()
 
     def test_help_current_folder_filter_and_default_target(self, tmp_path: Path) -> None:
-        assert "--overwrite" in run("datum", "export", "-h", folder=tmp_path)
+        assert "--overwrite" in run_datum("datum", "export", "-h", folder=tmp_path)
         shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
-        run(
+        run_datum(
             *("datum", "export", "-f", "tf_detection_api", "-if", "voc"),
             *("-e", "/item[subset='val']"),
             folder=tmp_path,
@@ -227,5 +227,5 @@ class TestExportCommand:
 
 
 def test_formats_are_listed(tmp_path: Path) -> None:
-    output = run("datum", "convert", "-h", folder=tmp_path)
+    output = run_datum("datum", "convert", "-h", folder=tmp_path)
     assert output.count("tf_detection_api") >= 2 and "roboflow_tfrecord" in output

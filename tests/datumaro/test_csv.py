@@ -21,9 +21,9 @@ from tfod.convert.csv import (
 from tfod.datumaro import compat
 from tfod.datumaro.images import file_size
 
-from tests.datumaro.conftest import boxes, content, ids_of, import_dataset, labels_of
-from tests.datumaro.test_commands import run
-from tests.datumaro.test_import import Tolerant, jpeg
+from tests.datumaro.conftest import boxes, content, ids_of, import_dataset, jpeg, labels_of
+from tests.datumaro.test_commands import run_datum
+from tests.datumaro.test_import import Tolerant
 from tests.files import write_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -37,7 +37,7 @@ def row(name: str, class_name: str = "cat", width: int = 30, height: int = 20) -
     return f"{name},{width},{height},{class_name},1,2,13,14"
 
 
-def write(path: Path, *rows: str) -> Path:
+def write_csv(path: Path, *rows: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([HEADER, *rows]) + "\n", encoding="utf-8")
     return path
@@ -45,8 +45,10 @@ def write(path: Path, *rows: str) -> Path:
 
 class TestImport:
     def test_a_folder_of_splits(self, tmp_path: Path) -> None:
-        write(tmp_path / "train_labels.csv", row("a.jpg"), row("b.jpg", "dog"), row("a.jpg", "dog"))
-        write(tmp_path / "test_labels.csv", row("a.jpg", "dog"))
+        write_csv(
+            tmp_path / "train_labels.csv", row("a.jpg"), row("b.jpg", "dog"), row("a.jpg", "dog")
+        )
+        write_csv(tmp_path / "test_labels.csv", row("a.jpg", "dog"))
         dataset = load(tmp_path)
         assert sorted(dataset.subsets()) == ["test", "train"]
         assert sorted((item.id, item.subset) for item in dataset) == [
@@ -60,12 +62,12 @@ class TestImport:
         assert tuple(train.media.size) == (20, 30) and not train.media.has_data
 
     def test_ids_are_in_order_of_names_over_all_files(self, tmp_path: Path) -> None:
-        write(tmp_path / "test_labels.csv", row("a.jpg", "zebra"), row("b.jpg", "bee"))
-        write(tmp_path / "train_labels.csv", row("b.jpg", "ant"))
+        write_csv(tmp_path / "test_labels.csv", row("a.jpg", "zebra"), row("b.jpg", "bee"))
+        write_csv(tmp_path / "train_labels.csv", row("b.jpg", "ant"))
         assert ids_of(load(tmp_path)) == {"ant": 1, "bee": 2, "zebra": 3}
 
     def test_ids_of_the_label_map_beside_it(self, tmp_path: Path, warnings) -> None:
-        write(tmp_path / "train_labels.csv", row("a.jpg", "cat"), row("b.jpg", "emu"))
+        write_csv(tmp_path / "train_labels.csv", row("a.jpg", "cat"), row("b.jpg", "emu"))
         (tmp_path / "label_map.pbtxt").write_text(
             "item { id: 3 name: 'dog' }\nitem { id: 7 name: 'cat' }"
         )
@@ -82,21 +84,21 @@ class TestImport:
     def test_protobuf_texts_that_are_no_help(
         self, tmp_path: Path, warnings, files: dict[str, str], output: str
     ) -> None:
-        write(tmp_path / "train_labels.csv", row("a.jpg"))
+        write_csv(tmp_path / "train_labels.csv", row("a.jpg"))
         for name, text in files.items():
             (tmp_path / name).write_text(text)
         assert ids_of(load(tmp_path)) == {"cat": 1}
         assert len(warnings()) == 1 and output in warnings()[0]
 
     def test_a_label_map_that_is_none(self, tmp_path: Path) -> None:
-        write(tmp_path / "train_labels.csv", row("a.jpg"))
+        write_csv(tmp_path / "train_labels.csv", row("a.jpg"))
         (tmp_path / "label_map.pbtxt").write_text("<html>")
         with pytest.raises(Exception) as raised:
             load(tmp_path)
         assert "label_map.pbtxt is not a label map but an HTML page" in _chain(raised.value)
 
     def test_a_label_map_by_name(self, tmp_path: Path) -> None:
-        write(tmp_path / "train_labels.csv", row("a.jpg", "cat"))
+        write_csv(tmp_path / "train_labels.csv", row("a.jpg", "cat"))
         assert ids_of(load(tmp_path, label_map="coco"))["cat"] == 17
 
     @pytest.mark.parametrize(
@@ -104,19 +106,19 @@ class TestImport:
     )
     def test_where_images_are_found(self, tmp_path: Path, where: str) -> None:
         data = tmp_path / "data"
-        write(data / "train_labels.csv", row("a.jpg"))
+        write_csv(data / "train_labels.csv", row("a.jpg"))
         write_file(data / where / "a.jpg", IMAGE)
         (item,) = load(data)
         assert compat.image_bytes(item.media) == IMAGE
 
     def test_images_of_a_subset_that_is_called_otherwise(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "train_labels.csv", row("a.jpg"))
+        path = write_csv(tmp_path / "train_labels.csv", row("a.jpg"))
         write_file(tmp_path / "images" / "train" / "a.jpg", IMAGE)
         (item,) = load(path, subset="mine")
         assert item.subset == "mine" and item.media.has_data
 
     def test_another_folder_of_images(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "data" / "train_labels.csv", row("a.jpg"), row("b.jpg"))
+        path = write_csv(tmp_path / "data" / "train_labels.csv", row("a.jpg"), row("b.jpg"))
         write_file(tmp_path / "data" / "a.jpg", jpeg(1, 1))
         write_file(tmp_path / "far" / "a.jpg", IMAGE)
         write_file(tmp_path / "far" / "train" / "b.jpg", IMAGE)
@@ -124,13 +126,15 @@ class TestImport:
         assert [one["image"] for one in found.values()] == [IMAGE, IMAGE]
 
     def test_a_folder_of_images_that_is_not_there(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "train_labels.csv", row("a.jpg"))
+        path = write_csv(tmp_path / "train_labels.csv", row("a.jpg"))
         with pytest.raises(Exception) as raised:
             load(path, images=str(tmp_path / "far"))
         assert "far is not a folder" in str(raised.value.__cause__)
 
     def test_the_real_image_decides_its_size(self, tmp_path: Path, warnings) -> None:
-        path = write(tmp_path / "train_labels.csv", row("a.jpg"), row("b.jpg", width=20, height=30))
+        path = write_csv(
+            tmp_path / "train_labels.csv", row("a.jpg"), row("b.jpg", width=20, height=30)
+        )
         write_file(tmp_path / "a.jpg", IMAGE)
         write_file(tmp_path / "b.jpg", IMAGE)
         assert [one["size"] for one in content(load(path)).values()] == [(20, 30)] * 2
@@ -142,14 +146,14 @@ class TestImport:
     def test_a_image_whose_header_is_long(self, tmp_path: Path) -> None:
         """An editor's notes come first, and are longer than what is read at first."""
         note = b"\xff\xe2" + (65_000).to_bytes(2, "big") + bytes(64_998)
-        path = write(tmp_path / "train_labels.csv", "a.jpg,,,cat,1,2,3,4")
+        path = write_csv(tmp_path / "train_labels.csv", "a.jpg,,,cat,1,2,3,4")
         write_file(tmp_path / "a.jpg", IMAGE[:2] + note + IMAGE[2:])
         assert file_size(str(tmp_path / "a.jpg")) == (20, 30)
         (item,) = load(path)
         assert tuple(item.media.size) == (20, 30)
 
     def test_bad_rows_go_to_the_error_policy(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "x.csv", row("a.jpg"), "b.jpg,30,20,cat,9,2,3,4", row("c.jpg"))
+        path = write_csv(tmp_path / "x.csv", row("a.jpg"), "b.jpg,30,20,cat,9,2,3,4", row("c.jpg"))
         with pytest.raises(Exception) as raised:
             load(path)
         output = f"{path}, row 3: xmin 9 is greater than xmax 3"
@@ -160,7 +164,9 @@ class TestImport:
         assert [(where, str(error)) for where, error in policy.errors] == [(("row 3", "x"), output)]
 
     def test_names_that_lead_elsewhere(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "x.csv", row("C:\\data\\a.jpg"), row("../../b.jpg"), row("/c.jpg"))
+        path = write_csv(
+            tmp_path / "x.csv", row("C:\\data\\a.jpg"), row("../../b.jpg"), row("/c.jpg")
+        )
         found = {item.id: item.attributes for item in load(path)}
         assert found == {
             "a": {"filename": "C:\\data\\a.jpg"},
@@ -187,7 +193,7 @@ class TestImport:
         ],
     )
     def test_subsets(self, tmp_path: Path, name: str, subset: str) -> None:
-        write(tmp_path / name, row("a.jpg"))
+        write_csv(tmp_path / name, row("a.jpg"))
         assert [item.subset for item in load(tmp_path)] == [subset]
         assert [item.subset for item in load(tmp_path / name, subset="mine")] == ["mine"]
 
@@ -212,7 +218,7 @@ class TestDetection:
 
     def test_by_its_header(self, tmp_path: Path) -> None:
         assert self.detected(EXAMPLES / "shapes_csv") == [FORMAT]
-        write(tmp_path / "data" / "train_labels.csv", row("a.jpg"))
+        write_csv(tmp_path / "data" / "train_labels.csv", row("a.jpg"))
         assert self.detected(tmp_path) == [FORMAT]
 
     def test_other_csvs_are_left_alone(self, tmp_path: Path) -> None:
@@ -393,7 +399,7 @@ class TestRoundTrip:
         """The CSV of a subset that is gone goes; one that was never ours stays."""
         dataset = annotated(("a", "train", [box()]), ("b", "val", [box()]))
         dataset.export(str(tmp_path), FORMAT)
-        write(tmp_path / "other_labels.csv", row("c.jpg"))
+        write_csv(tmp_path / "other_labels.csv", row("c.jpg"))
         dataset.remove("b", "val")
         dataset.save(str(tmp_path))
         assert sorted(os.listdir(tmp_path)) == [
@@ -411,7 +417,7 @@ def _ones() -> Any:
 
 class TestCommands:
     def test_it_replaces_generate_tfrecord(self, tmp_path: Path) -> None:
-        run(
+        run_datum(
             *("datum", "convert", "-i", str(EXAMPLES / "shapes_csv"), "-if", FORMAT),
             *("-f", "tf_detection_api", "-o", "out", "--", "--save-media"),
             folder=tmp_path,
@@ -423,8 +429,8 @@ class TestCommands:
         }
 
     def test_one_line_for_a_bad_row(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "train_labels.csv", row("a.jpg"), "b.jpg,30,20,cat,9,2,3,4")
-        output = run(
+        path = write_csv(tmp_path / "train_labels.csv", row("a.jpg"), "b.jpg,30,20,cat,9,2,3,4")
+        output = run_datum(
             *("datum", "convert", "-i", ".", "-if", FORMAT, "-f", FORMAT, "-o", "out"),
             folder=tmp_path,
             code=1,

@@ -17,10 +17,8 @@ from datumaro.components.annotation import (
     Bbox,
     Caption,
     Label,
-    LabelCategories,
     Mask,
     Points,
-    PointsCategories,
     Polygon,
     PolyLine,
 )
@@ -39,8 +37,7 @@ try:
 except ImportError:
     from datumaro.components.converter import ExportErrorPolicy
 
-from tests.datumaro.conftest import content, ids_of, import_dataset
-from tests.datumaro.test_import import jpeg
+from tests.datumaro.conftest import content, dataset_of, ids_of, import_dataset, jpeg
 from tests.records import encode
 
 
@@ -53,20 +50,13 @@ def item(name: str = "a", *annotations: Any, data: bytes | None = None, **option
     return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
 
 
-def dataset(*items: Any, names: Any = ("cat", "dog", "кошка"), points: Any = None) -> Dataset:
-    categories: dict[Any, Any] = {AnnotationType.label: LabelCategories.from_iterable(names)}
-    if points:
-        categories[AnnotationType.points] = PointsCategories.from_iterable(points.items())
-    return Dataset.from_iterable(list(items), categories=categories)
-
-
 def export(source: Dataset, folder: Path, **options: Any) -> list[Any]:
     source.export(str(folder), "tf_detection_api", **options)
     return list(read_detections(folder))
 
 
 def test_layout_and_features(tmp_path) -> None:
-    source = dataset(item("a", Bbox(50, 10, 50, 30, label=2), data=jpeg()))
+    source = dataset_of(item("a", Bbox(50, 10, 50, 30, label=2), data=jpeg()))
     (found,) = export(source, tmp_path, save_media=True)
     assert sorted(os.listdir(tmp_path)) == ["default.tfrecord", "label_map.pbtxt"]
     assert (tmp_path / "label_map.pbtxt").read_text("utf-8") == (
@@ -82,7 +72,7 @@ def test_layout_and_features(tmp_path) -> None:
 
 
 def test_without_images_the_ten_keys_are_there_and_empty(tmp_path) -> None:
-    (found,) = export(dataset(item("a", Bbox(0, 0, 1, 1, label=0))), tmp_path)
+    (found,) = export(dataset_of(item("a", Bbox(0, 0, 1, 1, label=0))), tmp_path)
     assert (bytes(found.encoded), found.format, found.sha256) == (b"", "", "")
     (example,) = read_examples(tmp_path)
     assert len(example) == 13
@@ -98,7 +88,7 @@ def test_an_image_without_objects_has_a_record(tmp_path, options: dict[str, Any]
 
 
 def test_dataset_meta_file(tmp_path) -> None:
-    export(dataset(item("a")), tmp_path, save_dataset_meta=True)
+    export(dataset_of(item("a")), tmp_path, save_dataset_meta=True)
     assert "кошка" in str(json.loads((tmp_path / "dataset_meta.json").read_text("utf-8")))
 
 
@@ -112,12 +102,12 @@ def test_progress_is_reported(tmp_path) -> None:
             self.reported.append((len(iterable), desc))
             yield from iterable
 
-    export(dataset(item("a"), item("b")), tmp_path, progress_reporter=Reporter())
+    export(dataset_of(item("a"), item("b")), tmp_path, progress_reporter=Reporter())
     assert Reporter.reported == [(2, "Writing TFRecords")]
 
 
 def test_old_option_name_and_both_in_the_parser(tmp_path) -> None:
-    source = dataset(item("a", data=jpeg()))
+    source = dataset_of(item("a", data=jpeg()))
     (found,) = export(source, tmp_path, save_images=True)
     assert bytes(found.encoded) == jpeg()
     from tfod.datumaro.formats.tf_detection_api import TfDetectionApiExporter
@@ -132,13 +122,13 @@ class TestImages:
     @pytest.mark.parametrize("extension", [".jpg", ".jpeg", "JPG"])
     def test_bytes_are_kept_where_the_format_is_what_was_asked(self, tmp_path, extension) -> None:
         (found,) = export(
-            dataset(item("a", data=jpeg())), tmp_path, save_media=True, image_ext=extension
+            dataset_of(item("a", data=jpeg())), tmp_path, save_media=True, image_ext=extension
         )
         assert bytes(found.encoded) == jpeg()
 
     def test_another_extension_re_encodes(self, tmp_path) -> None:
         (found,) = export(
-            dataset(item("a", data=jpeg())), tmp_path, save_media=True, image_ext=".png"
+            dataset_of(item("a", data=jpeg())), tmp_path, save_media=True, image_ext=".png"
         )
         assert (found.filename, found.format) == ("a.png", "png")
         assert PillowImage.open(io.BytesIO(bytes(found.encoded))).size == (200, 100)
@@ -149,13 +139,13 @@ class TestImages:
         path.write_bytes(jpeg())
         media = compat.image_from_file(str(path), None)
         (found,) = export(
-            dataset(DatasetItem(id="b", media=media)), tmp_path / "out", save_media=True
+            dataset_of(DatasetItem(id="b", media=media)), tmp_path / "out", save_media=True
         )
         assert bytes(found.encoded) == jpeg() and (found.height, found.width) == (100, 200)
 
     def test_pixels_are_encoded(self, tmp_path) -> None:
         media = compat.image_from_pixels(np.full((4, 6, 3), 7, np.uint8), ".png", None)
-        (found,) = export(dataset(DatasetItem(id="p", media=media)), tmp_path, save_media=True)
+        (found,) = export(dataset_of(DatasetItem(id="p", media=media)), tmp_path, save_media=True)
         assert (found.filename, found.format, found.height, found.width) == ("p.png", "png", 4, 6)
         (loaded,) = import_dataset(tmp_path)
         assert np.asarray(loaded.media.data)[0, 0, 0] == 7
@@ -163,18 +153,18 @@ class TestImages:
     def test_a_wrong_name_does_not_change_the_bytes(self, tmp_path) -> None:
         stream = io.BytesIO()
         PillowImage.new("L", (3, 2)).save(stream, "PNG")
-        (found,) = export(dataset(item("a", data=stream.getvalue())), tmp_path, save_media=True)
+        (found,) = export(dataset_of(item("a", data=stream.getvalue())), tmp_path, save_media=True)
         assert (found.filename, found.format) == ("a.jpg", "png")
         assert bytes(found.encoded) == stream.getvalue()
 
     def test_an_item_without_a_size_is_an_error_with_its_name(self, tmp_path) -> None:
         nothing = DatasetItem(id="nothing", annotations=[Bbox(0, 0, 1, 1, label=0)])
         with pytest.raises(DatasetExportError) as caught:
-            export(dataset(nothing), tmp_path)
+            export(dataset_of(nothing), tmp_path)
         assert "'nothing' has no image size" in str(caught.value.__cause__)
 
     def test_an_item_of_labels_needs_no_size(self, tmp_path) -> None:
-        (found,) = export(dataset(DatasetItem(id="x", annotations=[Label(1)])), tmp_path)
+        (found,) = export(dataset_of(DatasetItem(id="x", annotations=[Label(1)])), tmp_path)
         assert (found.height, found.image_labels[0].text) == (None, "dog")
         assert content(import_dataset(tmp_path))["x", "default"]["size"] is None
 
@@ -184,7 +174,7 @@ class TestObjects:
 
     def test_boxes_of_a_group_stay_apart(self, tmp_path) -> None:
         shapes = [Bbox(0, 0, 10, 10, label=0, group=1), Bbox(50, 0, 10, 10, label=0, group=1)]
-        (found,) = export(dataset(item("a", *shapes)), tmp_path)
+        (found,) = export(dataset_of(item("a", *shapes)), tmp_path)
         assert len(found.boxes) == 2
 
     def test_a_mask_joins_only_the_box_of_its_object(self, tmp_path) -> None:
@@ -196,9 +186,9 @@ class TestObjects:
             Bbox(150, 50, 10, 10, label=0, group=1),
             Bbox(50, 10, 50, 30, label=1, group=1),
         ]
-        (found,) = export(dataset(item("a", *shapes)), tmp_path / "m", save_masks=True)
+        (found,) = export(dataset_of(item("a", *shapes)), tmp_path / "m", save_masks=True)
         assert found.class_text == ["cat", "cat", "dog"] and len(found.masks) == 3
-        assert len(export(dataset(item("a", *shapes)), tmp_path / "b")[0].boxes) == 3
+        assert len(export(dataset_of(item("a", *shapes)), tmp_path / "b")[0].boxes) == 3
         (loaded,) = import_dataset(tmp_path / "m")
         assert [one.type.name for one in loaded.annotations] == ["mask", "bbox", "bbox"]
         assert np.array_equal(loaded.annotations[0].image, image)
@@ -213,11 +203,11 @@ class TestObjects:
             Bbox(50, 10, 50, 30, label=0, id=7, group=7),
             Mask(image, label=0, id=7, group=7),
         ]
-        (found,) = export(dataset(item("a", *shapes)), tmp_path / "same", save_masks=True)
+        (found,) = export(dataset_of(item("a", *shapes)), tmp_path / "same", save_masks=True)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[50, 10, 100, 40]]
         assert len(found.masks) == 1
         shapes[1] = Mask(image, label=0, id=8, group=7)
-        (found,) = export(dataset(item("a", *shapes)), tmp_path / "other", save_masks=True)
+        (found,) = export(dataset_of(item("a", *shapes)), tmp_path / "other", save_masks=True)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [
             [50, 10, 100, 40],
             [50, 10, 54, 14],
@@ -226,14 +216,14 @@ class TestObjects:
     def test_a_mask_alone_gets_its_box(self, tmp_path) -> None:
         image = np.zeros((100, 200), bool)
         image[10:40, 50:100] = True
-        (found,) = export(dataset(item("a", Mask(image, label=0))), tmp_path)
+        (found,) = export(dataset_of(item("a", Mask(image, label=0))), tmp_path)
         assert found.boxes.tolist() == [np.array([0.25, 0.1, 0.5, 0.4], "<f4").tolist()]
         assert found.masks is None
 
     def test_save_masks_makes_masks_of_polygons_and_boxes(self, tmp_path) -> None:
         """The box comes back as a box all the same."""
         shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
-        (found,) = export(dataset(item("a", *shapes)), tmp_path, save_masks=True)
+        (found,) = export(dataset_of(item("a", *shapes)), tmp_path, save_masks=True)
         first, second = (decode_mask_png(one.data) for one in found.masks)
         assert first.shape == (100, 200) and first[10:40, 50:100].all() and first.sum() == 1500
         assert second[:10, :20].all() and second.sum() == 200
@@ -249,7 +239,7 @@ class TestObjects:
 
     def test_polygons_are_drawn_as_by_datumaro(self, tmp_path) -> None:
         outline = [1.3, 1.2, 9.7, 2.1, 8.2, 7.9, 4.4, 9.3, 1.1, 6.3]
-        source = dataset(item("a", Polygon(outline, label=0)))
+        source = dataset_of(item("a", Polygon(outline, label=0)))
         (ours,) = export(source, tmp_path / "a", save_masks=True)
         (theirs,) = export(source.transform("polygons_to_masks"), tmp_path / "b", save_masks=True)
         assert bytes(ours.masks[0].data) == bytes(theirs.masks[0].data)
@@ -257,7 +247,7 @@ class TestObjects:
     @pytest.mark.parametrize("transform", ["polygons_to_masks", "boxes_to_masks"])
     def test_after_datumaros_own_transforms(self, tmp_path, transform) -> None:
         shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
-        source = dataset(item("a", *shapes))
+        source = dataset_of(item("a", *shapes))
         if transform not in source.env.transforms:
             pytest.skip(f"this Datumaro has no {transform}")
         export(source.transform(transform), tmp_path, save_masks=True)
@@ -273,19 +263,19 @@ class TestObjects:
             Polygon([0, 0, 10, 0, 10, 10], label=0, id=5, group=5),
             Polygon([50, 50, 60, 50, 60, 60], label=0, id=5, group=5),
         ]
-        (found,) = export(dataset(item("a", *parts)), tmp_path)
+        (found,) = export(dataset_of(item("a", *parts)), tmp_path)
         assert (found.boxes * (200, 100, 200, 100)).round(4).tolist() == [[0, 0, 60, 60]]
 
     def test_rotated_boxes_export_what_encloses_them(self, tmp_path, caplog) -> None:
         shape = Bbox(40, 40, 20, 10, label=0, attributes={"rotation": 90.0})
-        (found,) = export(dataset(item("a", shape)), tmp_path)
+        (found,) = export(dataset_of(item("a", shape)), tmp_path)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 35, 55, 55]]
         assert "written as their enclosing box: 1 rotated_bbox" in caplog.text
 
     @pytest.mark.parametrize("rotation", ["30", "", None, [30], True])
     def test_a_rotation_that_is_not_a_number_is_an_attribute(self, tmp_path, rotation) -> None:
         shape = Bbox(40, 40, 20, 10, label=0, attributes={"rotation": rotation, "n": 1})
-        (found,) = export(dataset(item("a", shape)), tmp_path)
+        (found,) = export(dataset_of(item("a", shape)), tmp_path)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[40, 40, 60, 50]]
 
     def test_rotated_boxes_and_ellipses_as_masks(self, tmp_path) -> None:
@@ -295,7 +285,7 @@ class TestObjects:
         if not hasattr(annotation, "RotatedBbox"):
             pytest.skip("this Datumaro has no rotated boxes")
         shape = annotation.RotatedBbox(50, 50, 20, 10, 90, label=0)
-        (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
+        (found,) = export(dataset_of(item("a", shape)), tmp_path, save_masks=True)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 40, 55, 60]]
         (loaded,) = import_dataset(tmp_path)
         assert int(loaded.annotations[0].image.sum()) == 200
@@ -303,7 +293,7 @@ class TestObjects:
     def test_rotation_in_an_attribute_turns_the_mask_too(self, tmp_path) -> None:
         """CVAT and the 0.3 line: degrees about the centre, clockwise."""
         shape = Bbox(80, 40, 40, 20, label=0, attributes={"rotation": 45.0})
-        (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
+        (found,) = export(dataset_of(item("a", shape)), tmp_path, save_masks=True)
         left, _, right, _ = (found.boxes * (200, 100, 200, 100))[0]
         assert right - left == pytest.approx(60 * 2**-0.5, abs=0.01)
         (loaded,) = import_dataset(tmp_path)
@@ -317,7 +307,7 @@ class TestObjects:
         if not hasattr(annotation, "Ellipse"):
             pytest.skip("this Datumaro has no ellipses")
         shape = annotation.Ellipse(80, 40, 120, 60, label=0, attributes={"rotation": 90.0})
-        (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
+        (found,) = export(dataset_of(item("a", shape)), tmp_path, save_masks=True)
         corners = (found.boxes * (200, 100, 200, 100)).round(1).tolist()
         assert corners == [[90, 30, 110, 70]]
         (loaded,) = import_dataset(tmp_path)
@@ -331,7 +321,7 @@ class TestObjects:
                 self.output.append(str(error.__cause__))
 
         shapes = [Bbox(float("nan"), 0, 1, 1, label=0), Bbox(5, 5, -3, 1), Bbox(0, 0, 9, 9)]
-        source = dataset(item("a", *shapes))
+        source = dataset_of(item("a", *shapes))
         with pytest.raises(DatasetExportError) as caught:
             export(source, tmp_path)
         assert "item 'a': a box is inverted or not finite" in str(caught.value.__cause__)
@@ -341,29 +331,29 @@ class TestObjects:
     def test_numbers_beyond_a_list_travel_beside_it(self, tmp_path) -> None:
         values = [{"area": 1e300, "n": 10**400}, {"area": 1.5, "n": 0.5}]
         shapes = [Bbox(0, 0, 9, 9, label=0, attributes=one) for one in values]
-        export(dataset(item("a", *shapes)), tmp_path)
+        export(dataset_of(item("a", *shapes)), tmp_path)
         (loaded,) = import_dataset(tmp_path)
         assert [one.attributes for one in loaded.annotations] == values
 
     def test_a_label_out_of_range_is_one_line(self, tmp_path) -> None:
         with pytest.raises(DatasetExportError) as caught:
-            export(dataset(item("a", Bbox(0, 0, 9, 9, label=7))), tmp_path)
+            export(dataset_of(item("a", Bbox(0, 0, 9, 9, label=7))), tmp_path)
         assert "a label is 7, but there are 3 classes" in str(caught.value.__cause__)
 
     def test_half_a_surrogate_pair(self, tmp_path) -> None:
         shape = Bbox(0, 0, 9, 9, label=0, attributes={"note": "\ud800"})
-        export(dataset(item("a", shape, attributes={"note": "\ud800"})), tmp_path)
+        export(dataset_of(item("a", shape, attributes={"note": "\ud800"})), tmp_path)
         (loaded,) = import_dataset(tmp_path)
         assert loaded.attributes["note"] == loaded.annotations[0].attributes["note"] == "\ud800"
 
     def test_attributes_of_the_image(self, tmp_path) -> None:
         attributes = {"frame": 7, "tags": ["a"], "source_id": "x"}
-        export(dataset(item("a", attributes=attributes)), tmp_path)
+        export(dataset_of(item("a", attributes=attributes)), tmp_path)
         (loaded,) = import_dataset(tmp_path)
         assert loaded.attributes == attributes
 
     def test_coco_number_of_the_image_is_its_source_id(self, tmp_path) -> None:
-        (found,) = export(dataset(item("a", attributes={"id": 139})), tmp_path)
+        (found,) = export(dataset_of(item("a", attributes={"id": 139})), tmp_path)
         assert found.source_id == "139"
 
     def test_keypoints(self, tmp_path) -> None:
@@ -373,7 +363,7 @@ class TestObjects:
             Bbox(0, 0, 10, 10, label=0),
         ]
         points = {1: (["nose", "eye", "ear"],), 0: (["tail"],)}
-        source = dataset(
+        source = dataset_of(
             item("a", *shapes),
             names=["cat", "person"],
             points={label: list(names[0]) for label, names in points.items()},
@@ -415,7 +405,7 @@ class TestObjects:
             ),
             Bbox(20, 0, 9, 9, label=0, attributes={"occluded": False, "pose": "Right"}),
         ]
-        export(dataset(item("a", *shapes)), tmp_path)
+        export(dataset_of(item("a", *shapes)), tmp_path)
         keys = set(next(iter(read_examples(tmp_path))))
         assert {"image/object/occluded", "image/object/track/label", "image/object/area"} <= keys
         assert {"image/object/view", "image/object/attribute/score"} <= keys
@@ -430,7 +420,7 @@ class TestObjects:
 
     def test_image_level_labels(self, tmp_path) -> None:
         shapes = [Label(0, attributes={"score": 0.25}), Label(1)]
-        export(dataset(item("a", *shapes)), tmp_path)
+        export(dataset_of(item("a", *shapes)), tmp_path)
         (loaded,) = import_dataset(tmp_path)
         assert [(one.label, one.attributes) for one in loaded.annotations] == [
             (0, {"score": 0.25}),
@@ -439,7 +429,7 @@ class TestObjects:
 
     def test_captions(self, tmp_path, caplog) -> None:
         shapes = [Caption("a cat"), Caption("кот", attributes={"by": "me"})]
-        (found,) = export(dataset(item("a", *shapes, Bbox(0, 0, 9, 9, label=1))), tmp_path)
+        (found,) = export(dataset_of(item("a", *shapes, Bbox(0, 0, 9, 9, label=1))), tmp_path)
         assert found.captions == ["a cat", "кот"]
         assert next(iter(read_examples(tmp_path))).byte_strings("image/caption")[0] == b"a cat"
         assert "attributes not written: 1 by (of a caption)" in caplog.text
@@ -454,7 +444,7 @@ class TestObjects:
             Bbox(0, 0, 9, 9, label=0, attributes=group),
             Bbox(0, 0, 5, 5, label=0, attributes={"is_group_of": False}),
         ]
-        export(dataset(item("a", *shapes)), tmp_path)
+        export(dataset_of(item("a", *shapes)), tmp_path)
         example = next(iter(read_examples(tmp_path)))
         assert example.ints("image/object/group_of") == [1, 0]
         assert example.byte_strings("image/object/view") == [b"Left", b""]
@@ -463,13 +453,13 @@ class TestObjects:
 
     def test_an_attribute_keeps_its_key_from_one_of_another_name(self, tmp_path) -> None:
         both = {"is_group_of": True, "group_of": False}
-        export(dataset(item("a", Bbox(0, 0, 9, 9, label=0, attributes=both))), tmp_path)
+        export(dataset_of(item("a", Bbox(0, 0, 9, 9, label=0, attributes=both))), tmp_path)
         assert next(iter(read_examples(tmp_path))).ints("image/object/group_of") == [0]
         (loaded,) = import_dataset(tmp_path)
         assert loaded.annotations[0].attributes == both
 
     def test_unlabelled_boxes_come_back_unlabelled(self, tmp_path, caplog) -> None:
-        export(dataset(item("a", Bbox(0, 0, 9, 9), Bbox(0, 0, 5, 5, label=2))), tmp_path)
+        export(dataset_of(item("a", Bbox(0, 0, 9, 9), Bbox(0, 0, 5, 5, label=2))), tmp_path)
         (loaded,) = import_dataset(tmp_path)
         assert [one.label for one in loaded.annotations] == [None, 2]
         assert "without a class, written as id 0 with an empty text: 1" in caplog.text
@@ -481,7 +471,7 @@ class TestObjects:
             Points([1, 1], label=0),
             Bbox(-10, 0, 20, 10, label=0),
         ]
-        (found,) = export(dataset(item("a", *shapes)), tmp_path)
+        (found,) = export(dataset_of(item("a", *shapes)), tmp_path)
         (output,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
         assert output == (
             "tf_detection_api: not written, the format has no place for them: 2 polyline, "
@@ -491,7 +481,7 @@ class TestObjects:
         assert found.boxes[0, 0] == np.float32(-0.05)
 
     def test_nothing_to_say_says_nothing(self, tmp_path, caplog) -> None:
-        export(dataset(item("a", Bbox(0, 0, 9, 9, label=0))), tmp_path)
+        export(dataset_of(item("a", Bbox(0, 0, 9, 9, label=0))), tmp_path)
         assert caplog.text == ""
 
 
@@ -511,14 +501,16 @@ class TestClasses:
         assert (tmp_path / "out" / "label_map.pbtxt").read_text() == text
 
     def test_wanted_label_map(self, tmp_path) -> None:
-        (found,) = export(dataset(item("a", Bbox(0, 0, 9, 9, label=1))), tmp_path, label_map="coco")
+        (found,) = export(
+            dataset_of(item("a", Bbox(0, 0, 9, 9, label=1))), tmp_path, label_map="coco"
+        )
         assert (found.class_text, found.class_label) == (["dog"], [18])
         label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
         assert len(label_map.items) == 81 and label_map.find("кошка").id == 91
 
     @pytest.mark.parametrize(("key", "text", "ids"), [("text", ["cat"], None), ("id", None, [1])])
     def test_label_key(self, tmp_path, key, text, ids) -> None:
-        source = dataset(item("a", Bbox(0, 0, 9, 9, label=0)))
+        source = dataset_of(item("a", Bbox(0, 0, 9, 9, label=0)))
         (found,) = export(source, tmp_path, label_key=key)
         assert (found.class_text, found.class_label) == (text, ids)
         assert content(import_dataset(tmp_path))["a", "default"]["annotations"][0]["label"] == "cat"
@@ -544,7 +536,7 @@ class TestClasses:
         assert found.image_attributes == {"neg_category_ids": [18]}
 
     def test_no_classes_at_all(self, tmp_path) -> None:
-        export(dataset(item("a"), names=[]), tmp_path)
+        export(dataset_of(item("a"), names=[]), tmp_path)
         assert ids_of(import_dataset(tmp_path)) == {}
 
 
@@ -552,7 +544,7 @@ class TestShards:
     """Numbers, sizes, compression."""
 
     def test_num_shards(self, tmp_path) -> None:
-        source = dataset(*[item(str(n)) for n in range(5)])
+        source = dataset_of(*[item(str(n)) for n in range(5)])
         export(source, tmp_path, num_shards=2)
         assert sorted(os.listdir(tmp_path))[:2] == [
             "default-00000-of-00002.tfrecord",
@@ -564,7 +556,7 @@ class TestShards:
 
     def test_no_shard_is_empty(self, tmp_path) -> None:
         """A shard of no bytes looks like a failed download; nobody needs one."""
-        export(dataset(item("a"), item("b")), tmp_path, num_shards=5)
+        export(dataset_of(item("a"), item("b")), tmp_path, num_shards=5)
         assert sorted(os.listdir(tmp_path)) == [
             "default-00000-of-00002.tfrecord",
             "default-00001-of-00002.tfrecord",
@@ -572,7 +564,7 @@ class TestShards:
         ]
 
     def test_shard_size(self, tmp_path) -> None:
-        source = dataset(*[item(str(n), data=jpeg()) for n in range(6)])
+        source = dataset_of(*[item(str(n), data=jpeg()) for n in range(6)])
         export(source, tmp_path, save_media=True, shard_size=3 * len(jpeg()))
         shards = sorted(tmp_path.glob("*.tfrecord"))
         assert len(shards) == 3 and max(s.stat().st_size for s in shards) <= 3 * len(jpeg())
@@ -580,7 +572,7 @@ class TestShards:
 
     @pytest.mark.parametrize("compression", ["gzip", "zlib", "none"])
     def test_compression(self, tmp_path, compression) -> None:
-        source = dataset(item("a", Bbox(0, 0, 9, 9, label=0), data=jpeg()))
+        source = dataset_of(item("a", Bbox(0, 0, 9, 9, label=0), data=jpeg()))
         export(source, tmp_path, save_media=True, compression=compression)
         head = (tmp_path / "default.tfrecord").read_bytes()[:2]
         assert (head == b"\x1f\x8b", head == b"\x78\x9c") == (
@@ -601,14 +593,14 @@ class TestShards:
     )
     def test_options_that_make_no_sense(self, tmp_path, options) -> None:
         with pytest.raises(DatasetExportError):
-            export(dataset(item("a")), tmp_path, **options)
+            export(dataset_of(item("a")), tmp_path, **options)
 
     def test_stale_shards_of_the_subset_go(self, tmp_path) -> None:
-        source = dataset(item("a"), item("b"), item("c"))
+        source = dataset_of(item("a"), item("b"), item("c"))
         export(source, tmp_path, num_shards=3)
         assert len(list(tmp_path.glob("*.tfrecord"))) == 3
         shutil.copy(tmp_path / "default-00000-of-00003.tfrecord", tmp_path / "other.tfrecord")
-        export(dataset(item("a")), tmp_path)
+        export(dataset_of(item("a")), tmp_path)
         assert sorted(p.name for p in tmp_path.glob("*.tfrecord")) == [
             "default.tfrecord",
             "other.tfrecord",
@@ -616,7 +608,7 @@ class TestShards:
 
     def test_other_options_in_place_write_everything_anew(self, tmp_path) -> None:
         """Datumaro takes an export to where the dataset lies for a patch of what changed."""
-        source = dataset(item("a"), item("b"))
+        source = dataset_of(item("a"), item("b"))
         export(source, tmp_path)
         export(source, tmp_path, num_shards=2)
         assert len(list(tmp_path.glob("*.tfrecord"))) == 2
@@ -626,14 +618,14 @@ class TestWholeOrNotAtAll:
     """Files appear complete or not at all."""
 
     def test_a_failing_item_leaves_the_previous_files(self, tmp_path) -> None:
-        export(dataset(item("a")), tmp_path)
+        export(dataset_of(item("a")), tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
         def failing(*_: Any) -> bytes:
             raise KeyboardInterrupt
 
         media = compat.image_from_bytes(failing, "b.jpg", (1, 1))
-        source = dataset(item("a", data=jpeg()), DatasetItem(id="b", media=media))
+        source = dataset_of(item("a", data=jpeg()), DatasetItem(id="b", media=media))
         with pytest.raises(KeyboardInterrupt):
             export(source, tmp_path, save_media=True)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -651,7 +643,7 @@ class TestWholeOrNotAtAll:
 
         monkeypatch.setattr(writer.os, "fdopen", full)
         with pytest.raises(DatasetExportError, match="No space left on device"):
-            export(dataset(item("a", data=jpeg())), tmp_path, save_media=True)
+            export(dataset_of(item("a", data=jpeg())), tmp_path, save_media=True)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -659,7 +651,7 @@ class TestInPlace:
     """``dataset.save`` into the folder that a dataset came from."""
 
     def three(self, folder: Path) -> Dataset:
-        source = dataset(
+        source = dataset_of(
             *[item(name, Bbox(0, 0, 9, 9, label=0), data=jpeg(), subset=name) for name in "abc"]
         )
         export(source, folder, save_media=True)
@@ -677,14 +669,14 @@ class TestInPlace:
         assert again["new", "a"]["image"] == jpeg(colour=5)
 
     def test_annotations_alone_stay_alone(self, tmp_path) -> None:
-        export(dataset(item("a")), tmp_path)
+        export(dataset_of(item("a")), tmp_path)
         loaded = import_dataset(tmp_path)
         loaded.put(item("new", data=jpeg(), subset="default"))
         loaded.save()
         assert [one["image"] for one in content(import_dataset(tmp_path)).values()] == [None, None]
 
     def test_an_emptied_subset_can_be_read_again(self, tmp_path) -> None:
-        source = dataset(item("a", subset="a"), item("c", subset="c"))
+        source = dataset_of(item("a", subset="a"), item("c", subset="c"))
         export(source, tmp_path)
         source.remove("c", "c")
         source.save()
@@ -758,15 +750,15 @@ class TestInPlace:
         assert sorted(one.id for one in import_dataset(tmp_path)) == ["a", "b", "c", "new"]
 
     def test_emptied_subsets_of_any_name(self, tmp_path) -> None:
-        source = dataset(item("a", subset="a"), item("c", subset="b, c\n"))
+        source = dataset_of(item("a", subset="a"), item("c", subset="b, c\n"))
         export(source, tmp_path)
         source.remove("c", "b, c\n")
         source.save()
         assert [one.id for one in import_dataset(tmp_path)] == ["a"]
 
     def test_other_shards_in_the_folder_are_left_alone(self, tmp_path, caplog) -> None:
-        export(dataset(item("o", subset="other"), names=["x"]), tmp_path)
-        source = dataset(item("a", subset="a"))
+        export(dataset_of(item("o", subset="other"), names=["x"]), tmp_path)
+        source = dataset_of(item("a", subset="a"))
         export(source, tmp_path)
         assert "written with the old one: other" in caplog.text
         source.put(item("b", subset="a"))
@@ -774,7 +766,7 @@ class TestInPlace:
         assert (tmp_path / "other.tfrecord").exists()
 
     def test_shards_and_compression_stay_as_they_were(self, tmp_path) -> None:
-        export(dataset(item("a"), item("b")), tmp_path, num_shards=2, compression="zlib")
+        export(dataset_of(item("a"), item("b")), tmp_path, num_shards=2, compression="zlib")
         loaded = import_dataset(tmp_path)
         loaded.put(item("c", subset="default"))
         loaded.save()
@@ -783,7 +775,7 @@ class TestInPlace:
 
     def test_subsets_named_like_shards_or_folders(self, tmp_path) -> None:
         names = ["train", "train-00000-of-00002", "train-00001-of-00002", "train/night"]
-        export(dataset(*[item("a", subset=name) for name in names]), tmp_path)
+        export(dataset_of(*[item("a", subset=name) for name in names]), tmp_path)
         assert sorted(import_dataset(tmp_path).subsets()) == sorted(names)
 
     def test_subsets_that_are_gone_are_removed(self, tmp_path) -> None:

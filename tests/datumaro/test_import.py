@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,14 @@ import numpy as np
 import pytest
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
-from PIL import Image as PillowImage
 from tfod.datumaro import compat
 from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 
-from tests.datumaro.conftest import boxes, content, ids_of, labels_of
+from tests.datumaro.conftest import boxes, content, ids_of, jpeg, labels_of
+from tests.image_kinds import image_of_pixels
 from tests.records import encode, image, objects
 
 try:
@@ -29,18 +28,6 @@ except ImportError:
     from datumaro.components.extractor import ImportErrorPolicy
 
 BOX = [0.25, 0.1, 0.5, 0.4]
-
-
-def jpeg(height: int = 100, width: int = 200, colour: int = 90) -> bytes:
-    stream = io.BytesIO()
-    PillowImage.new("RGB", (width, height), (colour, 120, 200)).save(stream, "JPEG")
-    return stream.getvalue()
-
-
-def png(mask: Any) -> bytes:
-    stream = io.BytesIO()
-    PillowImage.fromarray(np.asarray(mask, np.uint8)).save(stream, "PNG")
-    return stream.getvalue()
 
 
 def root_of(error: BaseException | None) -> BaseException:
@@ -334,7 +321,7 @@ class TestObjects:
     def test_png_masks_and_boxes_in_one_record(self, make_shard, load) -> None:
         mask = [[0, 1, 1], [0, 1, 0]]
         record = image("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
-        make_shard("s", record | {"image/object/mask": [png(mask), b""]})
+        make_shard("s", record | {"image/object/mask": [image_of_pixels(mask), b""]})
         (item,) = load()
         assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
         assert item.annotations[0].image.astype(int).tolist() == mask
@@ -343,7 +330,9 @@ class TestObjects:
         """COCO's boxes are not the extents of their masks."""
         mask = np.zeros((100, 200), np.uint8)
         mask[20:30, 60:90] = 1
-        record = image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
+        record = (
+            image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [image_of_pixels(mask)]}
+        )
         make_shard("s", record, folder=tmp_path / "in")
         dataset = load(tmp_path / "in")
         (item,) = dataset
@@ -360,7 +349,9 @@ class TestObjects:
     def test_a_mask_with_other_pixels_has_the_box_of_those(self, make_shard, load) -> None:
         mask = np.zeros((100, 200), np.uint8)
         mask[20:30, 60:90] = 1
-        record = image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
+        record = (
+            image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [image_of_pixels(mask)]}
+        )
         make_shard("s", record)
         (item,) = load()
         moved = item.annotations[0].wrap(image=np.roll(mask, 50, axis=1))
@@ -370,13 +361,13 @@ class TestObjects:
 
     def test_a_mask_of_nothing_is_a_mask_with_a_box(self, make_shard, load) -> None:
         record = image() | objects([BOX], ["a"], [1])
-        make_shard("s", record | {"image/object/mask": [png(np.zeros((100, 200)))]})
+        make_shard("s", record | {"image/object/mask": [image_of_pixels(np.zeros((100, 200)))]})
         (item,) = load()
         assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
 
     def test_masks_of_another_size_are_told(self, make_shard, load, warnings) -> None:
         record = image() | objects([BOX], ["a"], [1])
-        make_shard("s", record | {"image/object/mask": [png([[0, 1]])]})
+        make_shard("s", record | {"image/object/mask": [image_of_pixels([[0, 1]])]})
         load()
         assert "1 mask of another size than the image" in warnings()
 
@@ -384,7 +375,9 @@ class TestObjects:
         pixels = np.zeros((100, 200, 4))
         pixels[:, :, 3] = 255
         pixels[5, 6, :3] = 1
-        record = image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(pixels)]}
+        record = (
+            image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [image_of_pixels(pixels)]}
+        )
         make_shard("s", record)
         (item,) = load()
         assert int(item.annotations[0].image.sum()) == 1
@@ -599,7 +592,7 @@ class TestDefects:
 
     def test_no_record_stays_in_memory(self, make_shard, load, tmp_path) -> None:
         """Neither what was made of records nor what was reported of them keeps their buffers."""
-        mask = {"image/object/mask": [png(np.eye(100, 200))], "image/encoded": jpeg()}
+        mask = {"image/object/mask": [image_of_pixels(np.eye(100, 200))], "image/encoded": jpeg()}
         good = image() | objects([BOX], ["x"], [1]) | mask
         bad = good | {"image/width": [1, 2]}, {"age": 3}, good | objects([BOX[::-1]])
         shard = make_shard("s", good, *bad)
@@ -686,7 +679,7 @@ class TestImages:
         encoded = {
             "jpeg": jpeg(),
             "long profile": jpeg()[:2] + profile + jpeg()[2:],
-            "png": png(np.zeros((100, 200))),
+            "png": image_of_pixels(np.zeros((100, 200))),
             "pixels": bytes(100 * 200 * 3),
         }[kind]
         make_shard("train", image("a.jpg") | {"image/encoded": encoded})

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from datumaro.components.annotation import (
-    AnnotationType,
     Bbox,
     Label,
-    LabelCategories,
     Mask,
     Points,
     Polygon,
@@ -28,16 +26,17 @@ from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
 
-from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
+from tests.datumaro.conftest import content, dataset_of, ids_of, import_dataset, labels_of
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode
 
 FORMAT = "tf_keras_coco"
 load = partial(import_dataset, name=FORMAT)
+dataset = partial(dataset_of, names=("cat", "dog"))
 PNG, JPEG = saved("RGB", "PNG"), saved("RGB", "JPEG")
 
 
-def record(number: int, image: int = 7, **changes: Any) -> dict[str, Any]:
+def recipe_record(number: int, image: int = 7, **changes: Any) -> dict[str, Any]:
     """A record of the recipe."""
     return {
         "image": JPEG,
@@ -50,7 +49,7 @@ def record(number: int, image: int = 7, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def write(folder: Path, name: str, *records: dict[str, Any]) -> None:
+def write_recipe(folder: Path, name: str, *records: dict[str, Any]) -> None:
     """A file of the recipe under its own name."""
     write_records(folder, "x", [encode(one) for one in records], name_files=lambda _: [name])
 
@@ -60,12 +59,6 @@ def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any
     if data:
         media = compat.image_from_bytes(lambda *_: data, f"{name}.jpg", (HEIGHT, WIDTH))
     return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
-
-
-def dataset(*items: Any, names: Any = ("cat", "dog")) -> Any:
-    return Dataset.from_iterable(
-        list(items), categories={AnnotationType.label: LabelCategories.from_iterable(names)}
-    )
 
 
 def records_in(folder: Path) -> list[dict[str, Any]]:
@@ -82,8 +75,14 @@ def records_in(folder: Path) -> list[dict[str, Any]]:
 
 class TestReading:
     def test_records_of_a_image_become_one_item(self, tmp_path, warnings) -> None:
-        write(tmp_path, "file_00-3.tfrec", record(1), record(2, image=8), record(3))
-        write(tmp_path, "file_01-1.tfrec", record(4))
+        write_recipe(
+            tmp_path,
+            "file_00-3.tfrec",
+            recipe_record(1),
+            recipe_record(2, image=8),
+            recipe_record(3),
+        )
+        write_recipe(tmp_path, "file_01-1.tfrec", recipe_record(4))
         found = load(tmp_path)
         assert not warnings()
         assert [(one.id, one.subset, one.attributes["id"]) for one in found] == [
@@ -100,57 +99,62 @@ class TestReading:
         assert ids_of(found) == {"1": 1, "11": 11, "21": 21}
 
     def test_names_by_a_label_map(self, tmp_path) -> None:
-        write(tmp_path, "file_00-1.tfrec", record(1, category_id=44))
+        write_recipe(tmp_path, "file_00-1.tfrec", recipe_record(1, category_id=44))
         assert "bottle" in labels_of(load(tmp_path, label_map="coco"))
         (tmp_path / "label_map.pbtxt").write_text("item { id: 44 name: 'фляга' }")
         assert labels_of(load(tmp_path)) == ["фляга"]
 
     def test_subsets_by_name_folder_and_caller(self, tmp_path) -> None:
-        write(tmp_path, "a%2Fb_00-1.tfrec", record(1))
-        write(tmp_path / "train", "file_00-1.tfrec", record(2))
-        write(tmp_path, "petals.tfrec", record(3))
+        write_recipe(tmp_path, "a%2Fb_00-1.tfrec", recipe_record(1))
+        write_recipe(tmp_path / "train", "file_00-1.tfrec", recipe_record(2))
+        write_recipe(tmp_path, "petals.tfrec", recipe_record(3))
         assert sorted(load(tmp_path).subsets()) == ["a/b", "petals", "train"]
         assert list(load(tmp_path, subset="mine").subsets()) == ["mine"]
         # The same number in another subset is another image.
         assert len(load(tmp_path)) == 3
 
     def test_a_file_shorter_than_its_name_says_is_told(self, tmp_path, warnings) -> None:
-        write(tmp_path, "file_00-9.tfrec", record(1))
+        write_recipe(tmp_path, "file_00-9.tfrec", recipe_record(1))
         load(tmp_path)
         (output,) = warnings()
         assert output.endswith("file_00-9.tfrec has 1 records where its name says 9")
 
     def test_another_image_of_the_same_number_is_told(self, tmp_path, warnings) -> None:
-        write(tmp_path, "file_00-2.tfrec", record(1), record(2, image=7) | {"image": PNG})
+        write_recipe(
+            tmp_path,
+            "file_00-2.tfrec",
+            recipe_record(1),
+            recipe_record(2, image=7) | {"image": PNG},
+        )
         assert len(load(tmp_path)) == 1
         (output,) = warnings()
         assert output.startswith("1 record with another image than an earlier")
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
-        write(tmp_path, "file_00-1.tfrec", record(1, bbox=[1.0, 1.0, -5.0, 2.0]))
+        write_recipe(tmp_path, "file_00-1.tfrec", recipe_record(1, bbox=[1.0, 1.0, -5.0, 2.0]))
         with pytest.raises(DatasetImportError) as error:
             load(tmp_path)
         assert "record 0, byte 0" in str(error.value.__cause__ or error.value)
-        two = record(
+        two = recipe_record(
             1,
             bbox=[1.0, 1.0, -5.0, 2.0, 0.0, 0.0, 5.0, 5.0],
             category_id=[1, 2],
             id=[5, 6],
             area=[1.0, 2.0],
         )
-        write(tmp_path, "file_00-1.tfrec", two)
+        write_recipe(tmp_path, "file_00-1.tfrec", two)
         policy = _lenient()
         (found,) = load(tmp_path, error_policy=policy)
         assert [one.id for one in found.annotations] == [6] and policy.count == 1
 
     @pytest.mark.parametrize(("image", "bbox"), [(b"broken", None), (JPEG, [1.0])])
     def test_a_bad_record_names_file_record_and_byte(self, tmp_path, image, bbox) -> None:
-        second = record(2) | {"image": image} | ({"bbox": bbox} if bbox else {})
-        write(tmp_path, "file_00-2.tfrec", record(1), second)
+        second = recipe_record(2) | {"image": image} | ({"bbox": bbox} if bbox else {})
+        write_recipe(tmp_path, "file_00-2.tfrec", recipe_record(1), second)
         with pytest.raises(DatasetImportError) as error:
             load(tmp_path)
         output = str(error.value.__cause__ or error.value)
-        length = len(encode(record(1))) + 16
+        length = len(encode(recipe_record(1))) + 16
         assert f"file_00-2.tfrec, record 1, byte {length}: bbox " in output
 
     def test_other_shards_are_refused(self, make_shard, tmp_path) -> None:
@@ -196,7 +200,9 @@ class TestWriting:
     def test_round_trip(self, tmp_path, warnings) -> None:
         for name, number in (("train_00-3.tfrec", 1), ("val_00-3.tfrec", 20)):
             places = ((0, 1), (1, 1), (2, 8))
-            write(tmp_path / "a", name, *(record(number + i, image=j) for i, j in places))
+            write_recipe(
+                tmp_path / "a", name, *(recipe_record(number + i, image=j) for i, j in places)
+            )
         (tmp_path / "a" / "label_map.pbtxt").write_text(
             "".join(f"item {{ id: {i} name: 'n{i}' }}" for i in (1, 11, 21))
         )
@@ -208,7 +214,7 @@ class TestWriting:
         assert not warnings()
 
     def test_through_the_other_format(self, tmp_path) -> None:
-        write(tmp_path / "a", "file_00-2.tfrec", record(1), record(2, image=8))
+        write_recipe(tmp_path / "a", "file_00-2.tfrec", recipe_record(1), recipe_record(2, image=8))
         load(tmp_path / "a").export(str(tmp_path / "b"), "tf_detection_api", save_media=True)
         between = Dataset.import_from(str(tmp_path / "b"), "tf_detection_api")
         assert {one.attributes["source_id"] for one in between} == {"7", "8"}
@@ -305,8 +311,8 @@ class TestWriting:
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     def test_saving_in_place(self, tmp_path) -> None:
-        write(tmp_path, "train_00-2.tfrec", record(1), record(2, image=8))
-        write(tmp_path, "val_00-1.tfrec", record(3))
+        write_recipe(tmp_path, "train_00-2.tfrec", recipe_record(1), recipe_record(2, image=8))
+        write_recipe(tmp_path, "val_00-1.tfrec", recipe_record(3))
         (tmp_path / "notes.txt").write_text("mine")
         found = load(tmp_path)
         found.remove("val/000000000008", "train")
@@ -404,7 +410,7 @@ def test_what_a_transform_changed_is_not_the_files(tmp_path) -> None:
 
 
 def test_who_recognises_what(tmp_path, make_shard) -> None:
-    write(tmp_path / "keras", "file_00-1.tfrec", record(1))
+    write_recipe(tmp_path / "keras", "file_00-1.tfrec", recipe_record(1))
     image = {"image_raw": JPEG, "label": 1, "height": 21, "width": 34, "depth": 3}
     make_shard("train", image, folder=tmp_path / "label")
     make_shard("train", {"image/encoded": JPEG}, folder=tmp_path / "od")

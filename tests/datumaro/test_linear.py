@@ -17,7 +17,7 @@ _SIZE = 12_000
 _MOST = 2.6  # as in tests/check/test_linear.py
 
 
-def load(path: Path) -> None:
+def import_it(path: Path) -> None:
     folder = path if path.is_dir() or path.suffix == ".zip" else path.parent
     with contextlib.suppress(DatasetImportError, TfodError):  # of what is damaged
         Dataset.import_from(os.fspath(folder), "tf_detection_api")
@@ -25,5 +25,5 @@ def load(path: Path) -> None:
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_twice_the_size_is_twice_the_work(tmp_path: Path, family: str) -> None:
-    first, second = growths(load, tmp_path, FAMILIES[family], _SIZE)
+    first, second = growths(import_it, tmp_path, FAMILIES[family], _SIZE)
     assert second <= _MOST * max(first, _SIZE)

@@ -55,9 +55,9 @@ def way(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 def ends(way: tuple[str, dict[str, Any]], tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     """A folder with the old export, and one with what the new one makes of it."""
     old, new = tmp_path / "old", tmp_path / "new"
-    export(dataset("cat", "dog"), old, way)
+    export_by(dataset("cat", "dog"), old, way)
     shutil.copytree(old, new)
-    export(NEW, new, way)
+    export_by(NEW, new, way)
     assert files_in(old) != files_in(new)
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield old, new
@@ -67,7 +67,7 @@ def ends(way: tuple[str, dict[str, Any]], tmp_path: Path) -> Iterator[tuple[Path
 NEW = dataset("dog", "cat", subsets=("train", "val", "test"))
 
 
-def export(data: Any, folder: Path, way: tuple[str, dict[str, Any]]) -> None:
+def export_by(data: Any, folder: Path, way: tuple[str, dict[str, Any]]) -> None:
     data.export(str(folder), way[0], save_media=True, **way[1])
 
 
@@ -80,7 +80,7 @@ def test_where_a_rename_fails_the_old_files_are_back(
         shutil.copytree(old, folder)
         with at_rename(number, fail) as watch:
             try:
-                export(NEW, folder, way)
+                export_by(NEW, folder, way)
             except compat.errors.DatasetExportError as error:
                 assert "Input/output error" in str(error)
                 assert "what was there before is unchanged" in str(error)
@@ -100,7 +100,7 @@ def test_ctrl_c_waits_until_all_have_their_names(
         shutil.copytree(old, folder)
         with at_rename(number, interrupt) as watch:
             try:
-                export(NEW, folder, way)
+                export_by(NEW, folder, way)
             except KeyboardInterrupt:
                 assert watch.reached and files_in(folder) == files_in(new)
                 continue
@@ -117,7 +117,7 @@ def test_after_a_kill_no_mix_is_read_and_the_next_export_is_whole(
     for number in itertools.count(1):
         folder = tmp_path / str(number)
         shutil.copytree(old, folder)
-        if not killed_at_rename(number, lambda to=folder: export(NEW, to, way)):
+        if not killed_at_rename(number, lambda to=folder: export_by(NEW, to, way)):
             break
         if visible(folder) != visible(old):
             for source in (folder, folder / "*"):
@@ -126,7 +126,7 @@ def test_after_a_kill_no_mix_is_read_and_the_next_export_is_whole(
             with pytest.raises(Exception, match="write to the folder again"):
                 Dataset.import_from(str(folder), way[0])
             refused += 1
-        export(NEW, folder, way)
+        export_by(NEW, folder, way)
         assert visible(folder) == visible(new)
         assert not list(folder.rglob(".*.old")) and not list(folder.rglob(".tfod-publishing*"))
     assert number > 5 and refused > 3
@@ -140,7 +140,7 @@ def visible(folder: Path) -> dict[str, bytes]:
 def test_saving_in_place_removes_what_goes_together_with_the_rest(tmp_path: Path) -> None:
     """A subset that is gone has the old label map's ids: its shards must not outlive that."""
     way = WAYS["flat"]
-    export(dataset("cat", "dog", subsets=("train", "val", "test")), tmp_path / "old", way)
+    export_by(dataset("cat", "dog", subsets=("train", "val", "test")), tmp_path / "old", way)
     for number in itertools.count(1):
         folder = tmp_path / str(number)
         shutil.copytree(tmp_path / "old", folder)

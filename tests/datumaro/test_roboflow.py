@@ -20,7 +20,7 @@ from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 
 from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
-from tests.datumaro.test_commands import run
+from tests.datumaro.test_commands import run_datum
 from tests.datumaro.test_csv import EXAMPLES, IMAGE, _chain, _ones, annotated, box
 
 load = partial(import_dataset, name="roboflow_tfrecord")
@@ -33,12 +33,12 @@ KEYS = [
 ]
 
 
-def export(dataset: Any, folder: Path, **options: Any) -> Path:
+def export_roboflow(dataset: Any, folder: Path, **options: Any) -> Path:
     dataset.export(str(folder), "tf_detection_api", layout="roboflow", **options)
     return folder
 
 
-def files(folder: Path) -> list[str]:
+def paths_in(folder: Path) -> list[str]:
     return sorted(
         os.path.relpath(os.path.join(where, name), folder)
         for where, _, names in os.walk(folder)
@@ -105,7 +105,7 @@ class TestZip:
         assert len(load(tmp_path / "out.zip", name="tf_detection_api")) == 1
 
     def test_commands(self, tmp_path: Path) -> None:
-        run(
+        run_datum(
             *("datum", "convert", "-i", str(ZIP), "-if", "roboflow_tfrecord"),
             *("-f", "tf_detection_api", "-o", "out", "--", "--save-media"),
             folder=tmp_path,
@@ -118,8 +118,8 @@ class TestLayout:
         dataset = annotated(
             ("a", "train", [box(1)]), ("b", "val", [box()]), ("c", "test", []), ("d", "", [box()])
         )
-        export(dataset, tmp_path, save_media=True)
-        assert files(tmp_path) == [
+        export_roboflow(dataset, tmp_path, save_media=True)
+        assert paths_in(tmp_path) == [
             "README.roboflow.txt",
             *(
                 f"{folder}/Objects{ending}"
@@ -132,7 +132,7 @@ class TestLayout:
 
     def test_label_map_syntax(self, tmp_path: Path) -> None:
         dataset = annotated(("a", "train", [box()]), labels=("zebra", 'a "b"', "étoile"))
-        export(dataset, tmp_path, name="My pieces")
+        export_roboflow(dataset, tmp_path, name="My pieces")
         text = (tmp_path / "train" / "My pieces_label_map.pbtxt").read_text(encoding="utf-8")
         assert text == (
             'item {\n    name: "a \\"b\\"",\n    id: 1,\n    display_name: "a \\"b\\""\n}\n'
@@ -143,7 +143,7 @@ class TestLayout:
 
     @pytest.mark.parametrize("annotations", [[box(1), box(0)], []])
     def test_exactly_eleven_keys(self, tmp_path: Path, annotations: list[Any]) -> None:
-        export(annotated(("a", "train", annotations)), tmp_path, save_media=True)
+        export_roboflow(annotated(("a", "train", annotations)), tmp_path, save_media=True)
         path = str(tmp_path / "train" / "Objects.tfrecord")
         (example,) = (Example.of(record, path) for record in read_records(path))
         assert list(example) == KEYS
@@ -159,18 +159,18 @@ class TestLayout:
     def test_names_of_roboflow_are_kept(self, tmp_path: Path) -> None:
         """Its names have several dots; nobody's names are changed."""
         name = "Frame608_jpg.rf.0123456789abcdef0123456789abcdef"
-        export(annotated((name, "train", [box()])), tmp_path, save_media=True)
+        export_roboflow(annotated((name, "train", [box()])), tmp_path, save_media=True)
         (found,) = tfod.read_detections(tmp_path)
         assert found.filename == f"{name}.jpg"
         assert [item.id for item in load(tmp_path)] == [name]
 
     def test_ids_of_a_label_map(self, tmp_path: Path) -> None:
-        export(annotated(("a", "train", [box()])), tmp_path, label_map="coco")
+        export_roboflow(annotated(("a", "train", [box()])), tmp_path, label_map="coco")
         assert ids_of(load(tmp_path))["cat"] == 17
 
     def test_the_note_tells_the_truth(self, tmp_path: Path) -> None:
         dataset = annotated(("a", "train", [box(), box()]), ("b", "train", []), ("c", "val", []))
-        export(dataset, tmp_path, name="Pets")
+        export_roboflow(dataset, tmp_path, name="Pets")
         text = (tmp_path / "README.roboflow.txt").read_text()
         assert text.startswith("Pets: 3 images\n")
         assert "Roboflow has not made these files." in text and tfod.__version__ in text
@@ -194,7 +194,7 @@ class TestLayout:
         )
         for item in dataset:
             item.attributes.update({"weather": "rain", "id": 7})
-        export(dataset, tmp_path)
+        export_roboflow(dataset, tmp_path)
         assert warnings() == [
             "tf_detection_api: not written, Roboflow's records have no place for them: "
             "1 difficult, 1 classes of an image, 1 captions, 1 weather (of the image), "
@@ -219,19 +219,19 @@ class TestLayout:
 
     def test_two_subsets_of_one_folder(self, tmp_path: Path) -> None:
         with pytest.raises(Exception) as raised:
-            export(annotated(("a", "val", []), ("b", "valid", [])), tmp_path / "out")
+            export_roboflow(annotated(("a", "val", []), ("b", "valid", [])), tmp_path / "out")
         assert "'val' and 'valid' would both be written to valid/" in _chain(raised.value)
         assert not (tmp_path / "out").exists()
 
     def test_a_name_that_no_file_can_have(self, tmp_path: Path) -> None:
-        export(annotated(("a", "train", [box()])), tmp_path, name="a/b-00001-of-00002")
+        export_roboflow(annotated(("a", "train", [box()])), tmp_path, name="a/b-00001-of-00002")
         assert len(load(tmp_path)) == 1
-        assert files(tmp_path)[1].startswith("train/a%2Fb")
+        assert paths_in(tmp_path)[1].startswith("train/a%2Fb")
 
 
 class TestRoundTrip:
     def test_shapes(self, tmp_path: Path) -> None:
-        export(load(ZIP), tmp_path, save_media=True)
+        export_roboflow(load(ZIP), tmp_path, save_media=True)
         assert content(load(tmp_path)) == content(load(ZIP))
         with zipfile.ZipFile(ZIP) as archive:
             for name in archive.namelist():
@@ -240,16 +240,16 @@ class TestRoundTrip:
 
     def test_shapes_are_those_of_the_voc_example(self, tmp_path: Path) -> None:
         voc = Dataset.import_from(str(EXAMPLES / "shapes_voc"), "voc")
-        export(voc, tmp_path, save_media=True)
+        export_roboflow(voc, tmp_path, save_media=True)
         assert content(load(tmp_path)) == content(load(ZIP))
 
     def test_exporting_again_replaces_and_keeps_other_files(self, tmp_path: Path) -> None:
         dataset = annotated(("a", "train", [box()]), ("b", "train", [box()]))
-        export(dataset, tmp_path, num_shards=2)
+        export_roboflow(dataset, tmp_path, num_shards=2)
         (tmp_path / "train" / "notes.txt").write_text("mine")
         (tmp_path / "train" / "other.tfrecord").write_bytes(b"mine")
-        export(dataset, tmp_path)
-        assert files(tmp_path) == [
+        export_roboflow(dataset, tmp_path)
+        assert paths_in(tmp_path) == [
             "README.roboflow.txt",
             "train/Objects.tfrecord",
             "train/Objects_label_map.pbtxt",
@@ -258,7 +258,7 @@ class TestRoundTrip:
         ]
 
     def test_saving_in_place(self, tmp_path: Path) -> None:
-        export(load(ZIP), tmp_path, save_media=True)
+        export_roboflow(load(ZIP), tmp_path, save_media=True)
         (tmp_path / "valid" / "notes.txt").write_text("mine")
         dataset = load(tmp_path, name="tf_detection_api")
         before = content(dataset)
@@ -276,15 +276,15 @@ class TestRoundTrip:
     def test_saving_again_what_was_exported(self, tmp_path: Path) -> None:
         """A subset that has become empty leaves no shard that would bring it back."""
         dataset = annotated(("a", "train", [box()]), ("b", "val", [box()]))
-        export(dataset, tmp_path, save_media=True)
+        export_roboflow(dataset, tmp_path, save_media=True)
         dataset.remove("b", "val")
         dataset.save(str(tmp_path), layout="roboflow")
         found = content(load(tmp_path))
         assert list(found) == [("a", "train")] and found["a", "train"]["image"] == IMAGE
 
     def test_a_full_disk_leaves_what_was_there(self, tmp_path: Path) -> None:
-        export(annotated(("a", "train", [box()])), tmp_path)
-        before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+        export_roboflow(annotated(("a", "train", [box()])), tmp_path)
+        before = {name: (tmp_path / name).read_bytes() for name in paths_in(tmp_path)}
         code = (
             "import resource, signal, sys; from datumaro.components.dataset import Dataset;"
             "d = Dataset.import_from(sys.argv[1], 'roboflow_tfrecord'); len(d);"
@@ -299,13 +299,13 @@ class TestRoundTrip:
             check=False,
         )
         assert "cannot be written" in done.stderr
-        assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
+        assert {name: (tmp_path / name).read_bytes() for name in paths_in(tmp_path)} == before
 
     def test_commands(self, tmp_path: Path) -> None:
-        run(
+        run_datum(
             *("datum", "convert", "-i", str(EXAMPLES / "shapes_voc"), "-if", "voc", "-o", "out"),
             *("-f", "tf_detection_api", "--", "--save-media"),
             *("--layout", "roboflow", "--name", "shapes"),
             folder=tmp_path,
         )
-        assert "train/shapes.tfrecord" in files(tmp_path / "out")
+        assert "train/shapes.tfrecord" in paths_in(tmp_path / "out")

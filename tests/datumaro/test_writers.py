@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tfod.datumaro import compat
 
-from tests.datumaro.conftest import boxes, content, ids_of, labels_of
-from tests.datumaro.test_import import jpeg, png
+from tests.datumaro.conftest import boxes, content, ids_of, jpeg, labels_of
+from tests.image_kinds import image_of_pixels
 from tests.records import objects
 
 IMAGE = jpeg(100, 200)
@@ -59,7 +59,7 @@ def test_create_pascal(make_shard, load) -> None:
 
 
 def test_create_pet_with_masks(make_shard, load, tmp_path) -> None:
-    mask = png([[0, 1], [1, 1]])
+    mask = image_of_pixels([[0, 1], [1, 1]])
     (tmp_path / "pet_label_map.pbtxt").write_text("item { id: 1 name: 'Abyssinian' }")
     shard = make_shard(
         "pets",

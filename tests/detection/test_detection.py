@@ -70,7 +70,7 @@ def detections(draw: st.DrawFn) -> Detection:
     )
 
 
-def plain(detection: Detection) -> dict[str, Any]:
+def plain_detection(detection: Detection) -> dict[str, Any]:
     found = dict(vars(detection))
     found["boxes"] = detection.boxes.tobytes()
     found["encoded"] = None if detection.encoded is None else bytes(detection.encoded)
@@ -86,7 +86,7 @@ def plain(detection: Detection) -> dict[str, Any]:
 @given(detections())
 def test_round_trip(detection: Detection) -> None:
     example = Example.from_bytes(encode_detection(detection))
-    assert plain(decode_detection(example)) == plain(detection)
+    assert plain_detection(decode_detection(example)) == plain_detection(detection)
 
 
 def test_keypoints_and_numerical_masks() -> None:
@@ -110,7 +110,9 @@ def test_keypoints_and_numerical_masks() -> None:
 
 
 def test_nothing_is_an_empty_detection() -> None:
-    assert plain(decode_detection(Example.from_bytes(b""))) == plain(Detection())
+    assert plain_detection(decode_detection(Example.from_bytes(b""))) == plain_detection(
+        Detection()
+    )
 
 
 def test_empty_lists_of_another_kind_are_nothing() -> None:

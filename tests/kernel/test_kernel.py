@@ -70,7 +70,7 @@ def test_python_stands_in(tmp_path: Path, library: bytes | None, why: str) -> No
     assert done.stdout.startswith(why) and done.stdout.endswith(" 0\n")
 
 
-def plain(columns: Columns) -> tuple[Any, ...]:
+def plain_columns(columns: Columns) -> tuple[Any, ...]:
     """Everything in columns, comparable to the bit."""
     found = {
         (one.key, one.kind): (one.rows.tolist(), one.ends.tolist(), one.values.tobytes())
@@ -95,9 +95,9 @@ def both(payloads: list[bytes]) -> Columns:
         buffer, starts, lengths = spans(batch)
         array = np.frombuffer(buffer, np.uint8)
         columns = parse_examples(buffer, starts, lengths)
-        expected = plain(reference.parse_examples(array, starts, lengths))
-        assert plain(columns) == expected
-        assert plain(lockstep.parse_examples(array, starts, lengths)) == expected
+        expected = plain_columns(reference.parse_examples(array, starts, lengths))
+        assert plain_columns(columns) == expected
+        assert plain_columns(lockstep.parse_examples(array, starts, lengths)) == expected
     return columns
 
 
@@ -277,7 +277,9 @@ def test_real_shards(shard: Path) -> None:
     columns = parse_examples(data, found.starts, found.lengths)
     array = np.frombuffer(data, np.uint8)
     for python in (reference, lockstep):
-        assert plain(columns) == plain(python.parse_examples(array, found.starts, found.lengths))
+        assert plain_columns(columns) == plain_columns(
+            python.parse_examples(array, found.starts, found.lengths)
+        )
     assert len(columns.columns) > 0 and columns.problems == []
 
 

@@ -39,7 +39,7 @@ def source(
     return folder
 
 
-def record(*classes: tuple[str | None, int | None], name: str = "a.jpg") -> dict[str, Any]:
+def boxed(*classes: tuple[str | None, int | None], name: str = "a.jpg") -> dict[str, Any]:
     texts = [text for text, _ in classes if text is not None]
     labels = [label for _, label in classes if label is not None]
     return image(name) | objects([BOX] * len(classes), texts or None, labels or None)
@@ -56,8 +56,8 @@ def merged(tmp_path: Path, *sources: Path, **options: Any) -> tuple[Merged, dict
 
 
 def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat", 2: "dog"}, record(("cat", 1), ("dog", 2)))
-    b = source(tmp_path / "b", {1: "dog", 2: "cow"}, record(("cow", 2), ("dog", 1), name="b.jpg"))
+    a = source(tmp_path / "a", {1: "cat", 2: "dog"}, boxed(("cat", 1), ("dog", 2)))
+    b = source(tmp_path / "b", {1: "dog", 2: "cow"}, boxed(("cow", 2), ("dog", 1), name="b.jpg"))
     done, names = merged(tmp_path, a, b)
     assert names == {1: "cat", 2: "dog", 3: "cow"}
     assert labels_in(tmp_path / "out") == [[1, 2], [3, 2]]
@@ -70,7 +70,7 @@ def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
 
 
 def test_ids_of_images_and_lists_follow(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
+    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     features = {
         "image/class/label": [2, 1],
         "image/neg_category_ids": [1],
@@ -84,7 +84,7 @@ def test_ids_of_images_and_lists_follow(tmp_path: Path) -> None:
 
 
 def test_text_decides_over_id_and_stays(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat", 2: "dog"}, record(("dog", 1)), record((None, 1)))
+    a = source(tmp_path / "a", {1: "cat", 2: "dog"}, boxed(("dog", 1)), boxed((None, 1)))
     done, _ = merged(tmp_path, a)
     assert labels_in(tmp_path / "out") == [[2], [1]]
     (note,) = done.notes
@@ -95,17 +95,17 @@ def test_text_decides_over_id_and_stays(tmp_path: Path) -> None:
 
 def test_display_names_name_the_same_class(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    a = source(tmp_path / "a", {}, record(("Cat", 5)))
+    a = source(tmp_path / "a", {}, boxed(("Cat", 5)))
     (a / "label_map.pbtxt").write_text("item { id: 5 name: '/m/01' display_name: 'Cat' }")
-    b = source(tmp_path / "b", {5: "dog", 6: "Cat"}, record(("Cat", 6), name="b.jpg"))
+    b = source(tmp_path / "b", {5: "dog", 6: "Cat"}, boxed(("Cat", 6), name="b.jpg"))
     _, names = merged(tmp_path, a, b)
     assert names[5] == "/m/01"
     assert labels_in(tmp_path / "out") == [[5], [5]]
 
 
 def test_all_that_label_maps_say_survives(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {7: "dog"}, record(("dog", 7)))
-    b = source(tmp_path / "b", {}, record(("person", 7), name="b.jpg"))
+    a = source(tmp_path / "a", {7: "dog"}, boxed(("dog", 7)))
+    b = source(tmp_path / "b", {}, boxed(("person", 7), name="b.jpg"))
     (b / "label_map.pbtxt").write_text(
         "item { id: 7 name: 'person' display_name: 'Person' frequency: RARE instance_count: 3 "
         "keypoints { id: 1 label: 'nose' } ancestor_ids: 8 }"
@@ -122,9 +122,9 @@ def test_all_that_label_maps_say_survives(tmp_path: Path) -> None:
 
 
 def test_an_id_that_nobody_explains_is_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
+    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     for number, names in enumerate(({1: "dog"}, {})):
-        b = source(tmp_path / f"b{number}", names, record((None, 4), name="b.jpg"))
+        b = source(tmp_path / f"b{number}", names, boxed((None, 4), name="b.jpg"))
         with pytest.raises(RecordError, match=r"record 0.*class/label holds the id 4.*beside"):
             merge([a, b], tmp_path / "out")
     c = source(tmp_path / "c", {1: "dog"}, image("c") | {"image/neg_category_ids": [4]})
@@ -134,15 +134,15 @@ def test_an_id_that_nobody_explains_is_refused(tmp_path: Path) -> None:
 
 
 def test_objects_without_a_class_stay_without(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
-    b = source(tmp_path / "b", {1: "dog"}, record(("", 0), ("dog", 1), ("", -1), name="b"))
+    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
+    b = source(tmp_path / "b", {1: "dog"}, boxed(("", 0), ("dog", 1), ("", -1), name="b"))
     merged(tmp_path, a, b)
     assert labels_in(tmp_path / "out") == [[1], [0, 2, -1]]
 
 
 def test_texts_do_without_a_label_map(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {}, record(("cat", None)), record(("cow", 2), name="b"))
-    b = source(tmp_path / "b", {}, record(("dog", 2), ("cat", 1), name="c"))
+    a = source(tmp_path / "a", {}, boxed(("cat", None)), boxed(("cow", 2), name="b"))
+    b = source(tmp_path / "b", {}, boxed(("dog", 2), ("cat", 1), name="c"))
     done, names = merged(tmp_path, a, b)
     assert names == {2: "cow", 3: "cat", 4: "dog"}
     assert labels_in(tmp_path / "out") == [[], [2], [4, 3]]
@@ -150,19 +150,19 @@ def test_texts_do_without_a_label_map(tmp_path: Path) -> None:
 
 
 def test_a_label_map_that_is_given_decides_the_ids(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "dog", 2: "unused"}, record(("dog", 1), ("dog", 1)))
+    a = source(tmp_path / "a", {1: "dog", 2: "unused"}, boxed(("dog", 1), ("dog", 1)))
     done, names = merged(tmp_path, a, label_map="coco")
     assert names[18] == "dog" and len(names) == 80
     assert labels_in(tmp_path / "out") == [[18, 18]]
-    b = source(tmp_path / "b", {1: "dinosaur"}, record((None, 1), name="b"))
+    b = source(tmp_path / "b", {1: "dinosaur"}, boxed((None, 1), name="b"))
     with pytest.raises(LabelMapError, match=r"b/train.tfrecord: the class 'dinosaur' is not in"):
         merge([a, b], tmp_path / "other", label_map="coco")
     assert done.classes == 80
 
 
 def test_a_text_that_would_mean_another_class_is_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
-    b = source(tmp_path / "b", {}, record(("cat", 1), name="b"))
+    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
+    b = source(tmp_path / "b", {}, boxed(("cat", 1), name="b"))
     (b / "label_map.pbtxt").write_text("item { id: 1 name: '/m/01' display_name: 'cat' }")
     with pytest.raises(
         LabelMapError, match=r"'cat' is that of id 1 in the merged label map, and not"
@@ -171,9 +171,9 @@ def test_a_text_that_would_mean_another_class_is_refused(tmp_path: Path) -> None
 
 
 def test_subsets_of_one_name_join_in_order(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "x"}, *(record(("x", 1), name=f"a{n}") for n in range(3)))
-    b = source(tmp_path / "b", {1: "x"}, *(record(("x", 1), name=f"b{n}") for n in range(3)))
-    source(tmp_path / "b", {1: "x"}, record(("x", 1), name="v"), subset="val")
+    a = source(tmp_path / "a", {1: "x"}, *(boxed(("x", 1), name=f"a{n}") for n in range(3)))
+    b = source(tmp_path / "b", {1: "x"}, *(boxed(("x", 1), name=f"b{n}") for n in range(3)))
+    source(tmp_path / "b", {1: "x"}, boxed(("x", 1), name="v"), subset="val")
     done, _ = merged(tmp_path, b, a, layout=ShardLayout(shard_size=1))
     assert done.records == {"train": 6, "val": 1}
     found = [one.filename for one in read_detections(tmp_path / "out" / "train-*")]
@@ -181,13 +181,13 @@ def test_subsets_of_one_name_join_in_order(tmp_path: Path) -> None:
 
 
 def test_a_shard_that_is_given_twice_is_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "x"}, record(("x", 1)))
+    a = source(tmp_path / "a", {1: "x"}, boxed(("x", 1)))
     with pytest.raises(TfodError, match="given twice"):
         merge([a, a / "train.tfrecord"], tmp_path / "out")
 
 
 def with_image(data: bytes, name: str, *classes: tuple[str | None, int | None]) -> dict[str, Any]:
-    return record(*classes, name=name) | {"image/encoded": data, "image/source_id": name}
+    return boxed(*classes, name=name) | {"image/encoded": data, "image/source_id": name}
 
 
 def test_equal_images_are_told_and_left_out_when_asked(tmp_path: Path) -> None:
@@ -225,18 +225,18 @@ def test_images_without_bytes_are_not_equal(tmp_path: Path) -> None:
     a = source(
         tmp_path / "a",
         {1: "x"},
-        record(("x", 1), name="a") | {"image/encoded": b""},
-        record(("x", 1), name="b") | {"image/encoded": b""},
-        record(("x", 1), name=""),
-        record(("x", 1), name=""),
+        boxed(("x", 1), name="a") | {"image/encoded": b""},
+        boxed(("x", 1), name="b") | {"image/encoded": b""},
+        boxed(("x", 1), name=""),
+        boxed(("x", 1), name=""),
     )
     done, _ = merged(tmp_path, a, drop_equal_images=True)
     assert (done.records, done.equal_images, done.equal_names) == ({"train": 4}, 0, 0)
 
 
 def test_a_name_may_come_again_in_another_subset(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "x"}, record(("x", 1), name="a"))
-    source(a, {1: "x"}, record(("x", 1), name="a"), subset="val")
+    a = source(tmp_path / "a", {1: "x"}, boxed(("x", 1), name="a"))
+    source(a, {1: "x"}, boxed(("x", 1), name="a"), subset="val")
     assert merged(tmp_path, a)[0].equal_names == 0
 
 
@@ -276,7 +276,7 @@ def test_every_object_keeps_its_class(
                 [(c if how != "id" else None, ids[c] if how != "text" else None) for c in one]
                 for one in records
             ]
-            made = [record(*one, name=f"{number}_{n}") for n, one in enumerate(classes)]
+            made = [boxed(*one, name=f"{number}_{n}") for n, one in enumerate(classes)]
             by_id = {label: text for text, label in ids.items()}
             sources.append(source(folder / str(number), by_id, *made))
             expected += records
@@ -329,8 +329,8 @@ def all_of(folder: Path) -> Counter[bytes]:
 
 
 def test_nothing_is_left_of_a_merge_that_fails(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
-    out = source(tmp_path / "out", {3: "old"}, record(("old", 3)))
+    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
+    out = source(tmp_path / "out", {3: "old"}, boxed(("old", 3)))
     before = files_in(out)
     with pytest.raises(TfodError, match="is there already"):
         merge([a], out)

@@ -24,7 +24,7 @@ from tfod.shards.sheet.page import HEIGHT, WIDTH
 from tfod.shards.sheet.tile import class_colour, spelled
 from tfod.tfrecord.writer import write_records
 
-from tests.image_kinds import gradient
+from tests.image_kinds import gradient, plain_image
 from tests.mutants.sound import (
     LABEL_MAP,
     features,
@@ -42,13 +42,6 @@ GAP = 10
 FIELD, PAPER, PLACEHOLDER = (240, 242, 244), (255, 255, 255), (138, 143, 152)
 MAP_TEXT = LABEL_MAP
 CAT, DOG = class_colour("cat", 1), class_colour("dog", 2)
-
-
-def white(size: tuple[int, int]) -> bytes:
-    """An image on which everything is seen."""
-    file = io.BytesIO()
-    Image.new("RGB", size, "white").save(file, "PNG")
-    return file.getvalue()
 
 
 def tile_of(payload: bytes, folder: Path, **choice: Any) -> Tile:
@@ -80,7 +73,7 @@ def has(pixels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
 
 def test_boxes_are_where_they_belong_in_the_colours_of_their_classes(tmp_path: Path) -> None:
     boxes = [(0.25, 0.5, 0.5, 0.75), (0.625, 0.5, 0.875, 0.75)]
-    payload = with_boxes(boxes, ["cat", "dog"], [1, 2], encoded=white((320, 240)))
+    payload = with_boxes(boxes, ["cat", "dog"], [1, 2], encoded=plain_image((320, 240), kind="PNG"))
     pixels = painted(tile_of(payload, tmp_path))
     assert pixels.shape[1] == WIDTH + 2 * GAP
     # The image fills its frame: a box's left edge is a line of its colour at a quarter of it.
@@ -91,7 +84,7 @@ def test_boxes_are_where_they_belong_in_the_colours_of_their_classes(tmp_path: P
 
 
 def test_what_is_outside_is_seen_beside_the_image(tmp_path: Path) -> None:
-    payload = with_boxes([(-0.2, 0.25, 0.5, 0.75)], encoded=white((320, 240)))
+    payload = with_boxes([(-0.2, 0.25, 0.5, 0.75)], encoded=plain_image((320, 240), kind="PNG"))
     pixels = painted(tile_of(payload, tmp_path))[GAP : GAP + HEIGHT, GAP : GAP + WIDTH]
     outside = has(pixels[:, :40], CAT)
     assert outside.any() and has(pixels[:, :40], FIELD).any()
@@ -125,7 +118,12 @@ def test_masks_are_translucent(numbers: bool, tmp_path: Path) -> None:
     mask = np.zeros((240, 320), bool)
     mask[:, 160:] = True
     value = mask.astype("f4").reshape(-1).tolist() if numbers else [encode_mask_png(mask)]
-    how = {"encoded": white((320, 240)), "height": 240, "width": 320, keys.MASK: value}
+    how = {
+        "encoded": plain_image((320, 240), kind="PNG"),
+        "height": 240,
+        "width": 320,
+        keys.MASK: value,
+    }
     pixels = painted(tile_of(with_boxes([(0.125, 0.5, 0.25, 0.75)], **how), tmp_path))
     left, right = pixels[GAP + 20, GAP + 40], pixels[GAP + 20, GAP + 300]
     assert tuple(left) == PAPER and tuple(right) != PAPER
@@ -147,7 +145,7 @@ def test_keypoints_are_dots_filled_where_they_are_visible(tmp_path: Path) -> Non
         keys.KEYPOINT_Y: [0.25, 0.25, 0.25],
         keys.KEYPOINT_VISIBILITY: [2, 1, 0],
     }
-    how = {"encoded": white((320, 240)), "height": 240, "width": 320, **points}
+    how = {"encoded": plain_image((320, 240), kind="PNG"), "height": 240, "width": 320, **points}
     pixels = painted(tile_of(with_boxes([(0.5, 0.5, 0.75, 0.75)], **how), tmp_path))
     spots = [pixels[GAP + 60, GAP + x] for x in (40, 80, 120)]
     assert [tuple(one) for one in spots] == [CAT, PAPER, PAPER]
@@ -183,7 +181,9 @@ def bomb() -> bytes:
 
 def test_a_decompression_bomb_is_not_decoded(bomb: bytes, tmp_path: Path) -> None:
     assert has(painted(tile_of(record("b.png", encoded=bomb), tmp_path)), PLACEHOLDER).any()
-    payload = with_boxes([(0.1, 0.5, 0.2, 0.7)], encoded=white((320, 240)), **{keys.MASK: [bomb]})
+    payload = with_boxes(
+        [(0.1, 0.5, 0.2, 0.7)], encoded=plain_image((320, 240), kind="PNG"), **{keys.MASK: [bomb]}
+    )
     pixels = painted(tile_of(payload, tmp_path))
     assert tuple(pixels[GAP + 200, GAP + 300]) == PAPER
 
@@ -294,7 +294,7 @@ def test_choices(tmp_path: Path) -> None:
 # The command
 
 
-def run(*arguments: object) -> int:
+def show(*arguments: object) -> int:
     """Run the command; return its exit status."""
     return main(["show", *map(str, arguments)])
 
@@ -314,14 +314,14 @@ def test_what_it_writes_and_says(
     ending: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sheet = tmp_path / f"sheet.{ending}"
-    assert run(source, "-o", sheet) == 0
+    assert show(source, "-o", sheet) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{sheet}: 2 records, 4 boxes\n"
     assert printed.err == "tfod: 1 damaged record skipped; tfod check lists them\n"
     data = sheet.read_bytes()
     assert data.startswith(b"<!DOCTYPE html>" if ending == "html" else b"\x89PNG")
-    assert run(source, "-o", sheet) == 2 and "pass --overwrite" in capsys.readouterr().err
-    assert run(source, "-o", sheet, "--overwrite") == 0
+    assert show(source, "-o", sheet) == 2 and "pass --overwrite" in capsys.readouterr().err
+    assert show(source, "-o", sheet, "--overwrite") == 0
     assert sheet.read_bytes() == data
 
 
@@ -343,7 +343,7 @@ def test_what_cannot_be_shown_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(source, *arguments) == 2
+    assert show(source, *arguments) == 2
     assert output in (err := capsys.readouterr().err) and err.count("\n") == 1
     assert sorted(one.name for one in tmp_path.iterdir()) == ["in"]
 
@@ -352,21 +352,21 @@ def test_records_are_numbers_within_one_shard(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (source.parent / "b.tfrecord").write_bytes(shard(other()))
-    assert run(source.parent, "-o", tmp_path / "x.png", "--records", "0") == 2
+    assert show(source.parent, "-o", tmp_path / "x.png", "--records", "0") == 2
     assert "name one shard" in capsys.readouterr().err
-    assert run(source, "-o", tmp_path / "x.png", "--records", "0,2-2") == 0
+    assert show(source, "-o", tmp_path / "x.png", "--records", "0,2-2") == 0
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.writestr("a.tfrecord", shard(record()))
         archive.writestr("b.tfrecord", shard(other(), record()))
-    assert run(tmp_path / "two.zip", "-o", tmp_path / "y.png", "--records", "1") == 2
+    assert show(tmp_path / "two.zip", "-o", tmp_path / "y.png", "--records", "1") == 2
     assert "the zip holds several" in capsys.readouterr().err
-    assert run(tmp_path / "two.zip", "-o", tmp_path / "y.png") == 0
+    assert show(tmp_path / "two.zip", "-o", tmp_path / "y.png") == 0
     assert capsys.readouterr().out.endswith("y.png: 3 records, 6 boxes\n")
 
 
 def test_a_table_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_records(tmp_path, "a", [encode({"age": 29, "name": "Allen"})])
-    assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
+    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
     assert "there are no images or boxes to show, its features are age, name" in (
         capsys.readouterr().err
     )
@@ -396,9 +396,9 @@ def test_a_profile_says_which_keys_mean_what(tmp_path: Path) -> None:
         "field_mapping": field_mapping,
     }
     (tmp_path / "my.json").write_text(json.dumps(profile))
-    assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
+    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
     how = ("--profile", tmp_path / "my.json")
-    assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png", *how) == 0
+    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png", *how) == 0
     pixels = np.asarray(Image.open(tmp_path / "x.png"))
     assert has(pixels, class_colour("cat", None)).any() and not has(pixels, PLACEHOLDER).any()
 
@@ -415,8 +415,8 @@ def test_too_many_for_one_image(tmp_path: Path) -> None:
     "name", ["blood-cells", "datumaro-roboflow", "datumaro-tf-detection-api", "hyphal-tips"]
 )
 def test_real_shards(name: str, corpus: Path, tmp_path: Path) -> None:
-    assert run(corpus / name, "-o", tmp_path / "x.html", "--first", "4") == 0
-    assert run(corpus / name, "-o", tmp_path / "x.png", "--random", "3") == 0
+    assert show(corpus / name, "-o", tmp_path / "x.html", "--first", "4") == 0
+    assert show(corpus / name, "-o", tmp_path / "x.png", "--random", "3") == 0
 
 
 def test_other_kinds_of_shards(tmp_path: Path) -> None:
@@ -447,7 +447,7 @@ def test_the_image_of_the_readme_is_made_so(tmp_path: Path) -> None:
     Dataset.import_from(str(shapes), "voc").export(
         str(tmp_path / "shapes"), "tf_detection_api", save_media=True
     )
-    assert run(tmp_path / "shapes", "-o", tmp_path / "shapes.png", "--first", 8) == 0
+    assert show(tmp_path / "shapes", "-o", tmp_path / "shapes.png", "--first", 8) == 0
     made, kept = (
         np.asarray(Image.open(path)).astype(int)
         for path in (tmp_path / "shapes.png", shapes.parents[1] / "docs" / "shapes.png")

@@ -27,7 +27,7 @@ THREE = {"train": 0.7, "val": 0.2, "test": 0.1}
 BOX = (0.1, 0.2, 0.3, 0.4)
 
 
-def record(number: int, *texts: str, encoded: bytes = b"") -> dict[str, Any]:
+def features_of(number: int, *texts: str, encoded: bytes = b"") -> dict[str, Any]:
     features = image(f"{number}.jpg") | objects([BOX] * len(texts), list(texts))
     return features | {"image/encoded": encoded} if encoded else features
 
@@ -69,7 +69,7 @@ def test_classes_get_their_share(corpus: Path, tmp_path: Path) -> None:
 def test_the_rarest_class_is_in_every_part(tmp_path: Path) -> None:
     random = np.random.RandomState(0)
     records = [
-        record(n, *["common"] * int(random.randint(1, 9)), *(["rare"] if n % 33 == 0 else []))
+        features_of(n, *["common"] * int(random.randint(1, 9)), *(["rare"] if n % 33 == 0 else []))
         for n in range(100)
     ]
     write_records(tmp_path / "in", "s", map(encode, records))
@@ -85,7 +85,7 @@ def test_the_rarest_class_is_in_every_part(tmp_path: Path) -> None:
 
 
 def test_a_seed_means_the_same_parts_for_ever(tmp_path: Path) -> None:
-    write_records(tmp_path / "in", "s", (encode(record(n, "xy"[n % 2])) for n in range(8)))
+    write_records(tmp_path / "in", "s", (encode(features_of(n, "xy"[n % 2])) for n in range(8)))
     for name in ("one", "two"):
         split(tmp_path / "in", tmp_path / name, {"a": 0.5, "b": 0.5}, seed=1)
     assert files_in(tmp_path / "one") == files_in(tmp_path / "two")
@@ -96,7 +96,7 @@ def test_a_seed_means_the_same_parts_for_ever(tmp_path: Path) -> None:
 
 
 def test_equal_images_stay_together(tmp_path: Path) -> None:
-    records = [record(n, "x", encoded=b"image %d" % (n % 10)) for n in range(40)]
+    records = [features_of(n, "x", encoded=b"image %d" % (n % 10)) for n in range(40)]
     for folder, part in (("train", records[:20]), ("val", records[20:])):
         write_records(tmp_path / "in", folder, map(encode, part))
     done = split(tmp_path / "in", tmp_path / "out", {"a": 0.5, "b": 0.5})
@@ -108,7 +108,9 @@ def test_equal_images_stay_together(tmp_path: Path) -> None:
 
 
 def test_order_and_label_map_stay(tmp_path: Path) -> None:
-    write_records(tmp_path / "in", "s", (encode(record(n, "x")) for n in range(9)), num_shards=2)
+    write_records(
+        tmp_path / "in", "s", (encode(features_of(n, "x")) for n in range(9)), num_shards=2
+    )
     (tmp_path / "in" / "any_label_map.pbtxt").write_bytes(b"item { id: 1 name: 'x' } # mine")
     done = split(
         tmp_path / "in", tmp_path / "out", {"a": 0.5, "b": 0.5}, layout=ShardLayout(num_shards=2)
@@ -158,7 +160,7 @@ def test_records_without_a_known_class_are_dealt_at_random(tmp_path: Path) -> No
 
 
 def test_numbers_of_records(tmp_path: Path) -> None:
-    write_records(tmp_path / "in", "s", (encode(record(n, "x")) for n in range(10)))
+    write_records(tmp_path / "in", "s", (encode(features_of(n, "x")) for n in range(10)))
     assert split(tmp_path / "in", tmp_path / "out", {"a": 9, "b": 1}).records == (9, 1)
     for parts, message in (
         ({"a": 9, "b": 2}, "11 records together, but there are 10"),
@@ -184,7 +186,7 @@ def test_parts_as_they_are_typed() -> None:
 
 def test_different_label_maps_are_for_merge(tmp_path: Path) -> None:
     for folder in ("a", "b"):
-        write_records(tmp_path / "in" / folder, folder, [encode(record(1, "x"))])
+        write_records(tmp_path / "in" / folder, folder, [encode(features_of(1, "x"))])
         (tmp_path / "in" / folder / "label_map.pbtxt").write_text(
             f"item {{ id: 1 name: '{folder}' }}"
         )
@@ -196,7 +198,7 @@ def test_different_label_maps_are_for_merge(tmp_path: Path) -> None:
 def test_a_shard_that_changes_meanwhile_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = [encode(record(n, "x")) for n in range(6)]
+    records = [encode(features_of(n, "x")) for n in range(6)]
     write_records(tmp_path / "in", "s", records)
     from tfod.shards import split as splitting
 
@@ -223,7 +225,7 @@ def test_every_record_is_in_one_part(found: list[list[str]], weights: list[int],
     parts = {f"p{n}": weight / sum(weights) for n, weight in enumerate(weights)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        records = [encode(record(n, *texts)) for n, texts in enumerate(found)]
+        records = [encode(features_of(n, *texts)) for n, texts in enumerate(found)]
         write_records(folder / "in", "s", records)
         try:
             done = split(folder / "in", folder / "out", parts, seed=seed)

@@ -22,14 +22,14 @@ from tests.records import frame
 payload_lists = st.lists(st.binary(max_size=300), max_size=8)
 
 
-def read(data: bytes) -> list[bytes]:
+def payloads_of(data: bytes) -> list[bytes]:
     stream = io.BytesIO(data)
     return [bytes(record.payload) for record in read_record_stream(stream, "x.record", len(data))]
 
 
 def failure(data: bytes) -> ShardError:
     with pytest.raises(ShardError) as caught:
-        read(data)
+        payloads_of(data)
     return caught.value
 
 
@@ -40,19 +40,19 @@ def test_masked_checksum_is_that_of_tensorflow() -> None:
 
 @given(payload_lists.filter(bool))
 def test_reads_what_was_written(payloads: list[bytes]) -> None:
-    assert read(frame(*payloads)) == payloads
+    assert payloads_of(frame(*payloads)) == payloads
 
 
 @given(payload_lists.filter(bool))
 def test_reads_gzip_and_zlib_unasked(payloads: list[bytes]) -> None:
     data = frame(*payloads)
-    assert read(gzip.compress(data)) == payloads
-    assert read(zlib.compress(data)) == payloads
+    assert payloads_of(gzip.compress(data)) == payloads
+    assert payloads_of(zlib.compress(data)) == payloads
 
 
 def test_reads_gzip_of_several_members_with_padding() -> None:
     data = gzip.compress(frame(b"one")) + gzip.compress(frame(b"two")) + bytes(512)
-    assert read(data) == [b"one", b"two"]
+    assert payloads_of(data) == [b"one", b"two"]
 
 
 def test_offsets_are_bytes_of_the_uncompressed_file() -> None:
@@ -63,7 +63,7 @@ def test_offsets_are_bytes_of_the_uncompressed_file() -> None:
 @pytest.mark.parametrize("size", [1, 11, 12, 524_288, 524_289, 3_000_000])
 def test_records_of_any_size(size: int) -> None:
     payloads = [bytes([n]) * size for n in range(3)]
-    assert read(frame(*payloads)) == payloads
+    assert payloads_of(frame(*payloads)) == payloads
 
 
 def test_records_that_are_kept_stay_as_they_are(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_every_truncation_is_an_error_or_a_whole_prefix() -> None:
     ends = {len(frame(*payloads[:n])): n for n in range(4)}
     for length in range(1, len(data)):
         if length in ends:
-            assert read(data[:length]) == payloads[: ends[length]]
+            assert payloads_of(data[:length]) == payloads[: ends[length]]
             continue
         error = failure(data[:length])
         whole = max(n for end, n in ends.items() if end < length)
@@ -113,7 +113,7 @@ def test_every_flipped_bit_is_an_error(compress) -> None:
         changed = bytearray(data)
         changed[position] ^= 1 << position % 8
         try:
-            found = read(bytes(changed))
+            found = payloads_of(bytes(changed))
         except ShardError as error:
             assert str(error).startswith("x.record")
         else:
@@ -176,7 +176,7 @@ def test_other_files_are_called_by_their_name(content: bytes, what: str) -> None
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        read(data)
+        payloads_of(data)
     except ShardError as error:
         assert "\n" not in str(error)
 

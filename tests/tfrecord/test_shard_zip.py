@@ -22,7 +22,7 @@ from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.storage.open import open_shard
 
 from tests.records import encode, frame, image, objects
-from tests.zip_forge import Item, forge
+from tests.zip_forge import Item, forge, real_zip
 
 TRAIN = [encode(image(f"{i}.jpg") | objects([[0, 0, 1, 1]], ["cup"], [2])) for i in range(3)]
 VALID = [encode(image("v.jpg") | objects([[0, 0.25, 1, 1]], ["bowl"], [1]))]
@@ -36,9 +36,7 @@ ROBOFLOW = {
 
 
 def make_zip(path: Path, entries: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> str:
-    with zipfile.ZipFile(path, "w", method) as archive:
-        for name, data in entries.items():
-            archive.writestr(name, data)
+    path.write_bytes(real_zip(entries.items(), method))
     return str(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 import pwd
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,11 +20,12 @@ from typing import Any
 
 import pytest
 import requests
-from PIL import Image
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import free_port, require
+from tests.commands import free_port, require, wait_until
+from tests.image_kinds import plain_image
 from tests.records import encode, image, objects
+from tests.zip_forge import real_zip
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
 REMOTE_TIMEOUT = 240
@@ -186,10 +185,7 @@ def running_service(
 
 
 def _wait_until_ready(service: Service) -> None:
-    end = time.monotonic() + REMOTE_TIMEOUT
-    while service.get("/readyz").status_code != 200:
-        assert time.monotonic() < end, service.lines
-        time.sleep(0.1)
+    wait_until(lambda: service.get("/readyz").status_code == 200, service.lines)
 
 
 @pytest.fixture
@@ -212,10 +208,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     limits = ("--max-queued-per-client", "1000")
     with running_service(data, *limits) as running:
         yield running
-        end = time.monotonic() + REMOTE_TIMEOUT
-        while list((data / "uploads").iterdir()):  # of checks that nobody has waited for
-            assert time.monotonic() < end, running.lines[-20:]
-            time.sleep(0.1)
+        # Checks that nobody has waited for.
+        wait_until(lambda: not list((data / "uploads").iterdir()), running.lines)
     assert list((data / "incoming").iterdir()) == []
 
 
@@ -283,9 +277,7 @@ def shard_of(
     folder: Path, *, boxes: int = 1, xmax: float = 0.5, text: str = "cat", records: int = 3
 ) -> bytes:
     """A shard with an image in each record; an ``xmax`` of 0.1 or less makes boxes inverted."""
-    one = io.BytesIO()
-    Image.new("RGB", (200, 100), (90, 140, 90)).save(one, "JPEG")
-    encoded = {"image/encoded": one.getvalue(), "image/format": "jpeg"}
+    encoded = {"image/encoded": plain_image((200, 100)), "image/format": "jpeg"}
     found = []
     for number in range(records):
         boxed = objects([(0.1, 0.1, xmax, 0.5 + 0.01 * place) for place in range(boxes)])
@@ -301,11 +293,7 @@ def shard_of(
 
 def zip_of(entries: Mapping[str, bytes]) -> bytes:
     """A zip."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in entries.items():
-            archive.writestr(name, content)
-    return packed.getvalue()
+    return real_zip(entries.items())
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def choose(page: Any, *files: tuple[str, bytes]) -> None:
     page.locator("#file").set_input_files(given)
 
 
-def upload(page: Any, url: str, *files: tuple[str, bytes]) -> str:
+def upload_and_wait(page: Any, url: str, *files: tuple[str, bytes]) -> str:
     """Choose files and send them; returns the address of their report."""
     page.goto(url)
     choose(page, *files)
@@ -104,7 +104,7 @@ def upload(page: Any, url: str, *files: tuple[str, bytes]) -> str:
     return str(page.url)
 
 
-def verdict(page: Any) -> str:
+def verdict_on(page: Any) -> str:
     """The verdict, once it is there."""
     return str(page.locator(".verdict").inner_text())
 
@@ -150,8 +150,8 @@ def waiting(start_service: Start) -> Service:
 
 def test_from_choosing_a_file_to_the_report(service: Service, open_page: Any) -> None:
     page = open_page()
-    upload(page, service.url, ("anno.zip", bad()))
-    assert verdict(page) == BAD
+    upload_and_wait(page, service.url, ("anno.zip", bad()))
+    assert verdict_on(page) == BAD
     assert page.title() == "Invalid: anno.zip · tfod"
     page.get_by_role("link", name="Box is inverted").click()
     assert "What to do:" in page.locator("#BOX006").inner_text()
@@ -184,7 +184,7 @@ def test_dropped_files_are_collected_and_can_be_removed(service: Service, open_p
     page.get_by_role("button", name="Remove label_map.pbtxt").click()
     assert choosing.count() == 1
     page.get_by_role("button", name="Check", exact=True).click()
-    assert verdict(page) == "Valid: 1 image, 2 boxes"
+    assert verdict_on(page) == "Valid: 1 image, 2 boxes"
     assert "a.tfrecord" in page.title()
 
 
@@ -201,8 +201,8 @@ def test_every_format_can_be_downloaded(
     service: Service, open_page: Any, name: str, ending: str, begin: bytes
 ) -> None:
     page = open_page()
-    upload(page, service.url, ("anno.zip", bad()))
-    verdict(page)
+    upload_and_wait(page, service.url, ("anno.zip", bad()))
+    verdict_on(page)
     with page.expect_download() as download:
         page.get_by_role("link", name=name, exact=True).click()
     content = Path(download.value.path()).read_bytes()
@@ -222,7 +222,7 @@ def test_options_are_followed(service: Service, open_page: Any) -> None:
         {"name": "labels.json", "mimeType": "application/json", "buffer": labels}
     )
     page.get_by_role("button", name="Check", exact=True).click()
-    assert verdict(page) == "Not ready for CVAT: 1 warning in 1 of 2 images"
+    assert verdict_on(page) == "Not ready for CVAT: 1 warning in 1 of 2 images"
     assert "warnings fail, too" in page.locator(".head").inner_text()
     page.get_by_text("What was checked").click()
     assert "Profile cvat" in page.locator("main").inner_text()
@@ -243,15 +243,15 @@ def test_the_page_offers_zips_to_try(
     page.goto(service.url)
     page.get_by_role("button", name=button).click()
     page.wait_for_url("**/reports/*")
-    assert verdict(page) == output
+    assert verdict_on(page) == output
     assert page.locator(".card svg.image image").count() >= 4
 
 
 def test_a_zip_of_another_format_is_named(service: Service, open_page: Any) -> None:
     page = open_page()
     coco = real_zip([("annotations/instances_default.json", b"{}")])
-    upload(page, service.url, ("coco.zip", coco))
-    assert verdict(page) == "This zip holds COCO annotations, not TFRecord"
+    upload_and_wait(page, service.url, ("coco.zip", coco))
+    assert verdict_on(page) == "This zip holds COCO annotations, not TFRecord"
     assert (
         page.locator(".next li").inner_text() == "Export the annotations as TFRecord 1.0 instead."
     )
@@ -260,8 +260,8 @@ def test_a_zip_of_another_format_is_named(service: Service, open_page: Any) -> N
 def test_a_missing_label_map_is_to_be_uploaded(service: Service, open_page: Any) -> None:
     """No option of the command line is named where there is none."""
     page = open_page()
-    upload(page, service.url, ("a.tfrecord", shard(record())))
-    verdict(page)
+    upload_and_wait(page, service.url, ("a.tfrecord", shard(record())))
+    verdict_on(page)
     page.get_by_text("No label map", exact=False).first.click()
     output = page.locator("main").inner_text()
     assert "Upload the label map (label_map.pbtxt) together with the shards." in output
@@ -298,8 +298,8 @@ def test_many_findings_fit_in_five_screens(
     service: Service, open_page: Any, size: dict[str, int]
 ) -> None:
     page = open_page(viewport=size)
-    upload(page, service.url, ("anno.zip", crowd()))
-    assert verdict(page).endswith(" of 38 images")
+    upload_and_wait(page, service.url, ("anno.zip", crowd()))
+    assert verdict_on(page).endswith(" of 38 images")
     assert page.locator(".rule").count() >= 13
     height = page.evaluate("document.documentElement.scrollHeight")
     assert height <= 5 * size["height"]
@@ -331,7 +331,7 @@ def test_the_check_shows_how_far_it_is(waiting: Service, open_page: Any, events:
     page, worker = open_page(), Worker(waiting)
     if not events:
         page.route("**/events", lambda route: route.fulfill(status=503))
-    address = upload(page, waiting.url, ("anno.zip", bad()))
+    address = upload_and_wait(page, waiting.url, ("anno.zip", bad()))
     assert page.get_by_role("heading", name="Waiting").is_visible()
     key = worker.begin(address)
     page.get_by_role("heading", name="Checking").wait_for()
@@ -342,14 +342,14 @@ def test_the_check_shows_how_far_it_is(waiting: Service, open_page: Any, events:
     )
     assert page.get_by_role("status").inner_text() == "50 percent checked"
     worker.end(key)
-    assert verdict(page) == BAD
+    assert verdict_on(page) == BAD
     assert page.get_by_role("status").inner_text() == "Invalid: anno.zip · tfod"
     assert page.url == address and page.locator("progress").count() == 0
 
 
 def test_a_check_that_fails_says_why(waiting: Service, open_page: Any) -> None:
     page, worker = open_page(), Worker(waiting)
-    key = worker.begin(upload(page, waiting.url, ("label_map.pbtxt", LABEL_MAP)))
+    key = worker.begin(upload_and_wait(page, waiting.url, ("label_map.pbtxt", LABEL_MAP)))
     problem = {"title": "x", "status": 422, "detail": f"Too many {ATTACK}.", "limit": "max_records"}
     worker.end(key, Result({}, None, failure=problem))
     page.get_by_role("heading", name="The check could not be done").wait_for()
@@ -362,15 +362,15 @@ def test_a_check_that_fails_says_why(waiting: Service, open_page: Any) -> None:
 
 def test_the_link_can_be_copied_and_opened_elsewhere(service: Service, open_page: Any) -> None:
     page = open_page(permissions=["clipboard-read", "clipboard-write"])
-    address = upload(page, service.url, ("anno.zip", bad()))
-    verdict(page)
+    address = upload_and_wait(page, service.url, ("anno.zip", bad()))
+    verdict_on(page)
     page.get_by_role("button", name="Copy").click()
     page.get_by_role("button", name="Copied").wait_for()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == address == page.get_by_label("Link to this report").input_value()
     stranger = open_page()
     stranger.goto(copied)
-    assert verdict(stranger) == BAD
+    assert verdict_on(stranger) == BAD
     stranger.goto(service.url)
     assert stranger.get_by_role("heading", name="Recent").count() == 0
 
@@ -380,9 +380,10 @@ def test_a_browser_remembers_its_reports_until_they_are_deleted(
 ) -> None:
     page = open_page()
     addresses = [
-        upload(page, service.url, (f"{n}.zip", data)) for n, data in enumerate([good(), bad()])
+        upload_and_wait(page, service.url, (f"{n}.zip", data))
+        for n, data in enumerate([good(), bad()])
     ]
-    verdict(page)
+    verdict_on(page)
     page.goto(service.url)
     recent = page.locator(".recent li")
     assert recent.count() == 2
@@ -402,8 +403,8 @@ def test_a_browser_remembers_its_reports_until_they_are_deleted(
 def test_attacks_in_names_stay_text(service: Service, open_page: Any) -> None:
     page = open_page()
     name = f"{ATTACK}\u202egpj.zip"
-    upload(page, service.url, (name, bad(ATTACK)))
-    assert verdict(page) == "2 errors in 1 of 2 images"
+    upload_and_wait(page, service.url, (name, bad(ATTACK)))
+    assert verdict_on(page) == "2 errors in 1 of 2 images"
     shown = page.locator("main").inner_text()
     assert ATTACK in shown and r"\u202e" in shown and "\u202e" not in shown
     assert ATTACK in page.title()
@@ -425,7 +426,7 @@ def test_limits_are_told_before_and_after_sending(start_service: Start, open_pag
     assert alert.inner_text().startswith("These files have 10.0 kB; at most 9.0 kB")
     page.get_by_role("button", name="Check", exact=True).click()
     assert page.url == url + "/"
-    upload(page, url, ("a.zip", good()))
+    upload_and_wait(page, url, ("a.zip", good()))
     page.goto(url)
     choose(page, ("b.zip", good()))
     page.get_by_role("button", name="Check", exact=True).click()
@@ -443,7 +444,7 @@ def test_signing_in_and_out(start_service: Start, open_page: Any) -> None:
     page.get_by_label("Token").fill("barley")
     page.keyboard.press("Enter")
     page.wait_for_url(url + "/rules")
-    upload(page, url, ("anno.zip", good()))
+    upload_and_wait(page, url, ("anno.zip", good()))
     page.get_by_role("heading", name="Waiting").wait_for()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", name="Sign in").wait_for()
@@ -458,8 +459,8 @@ def test_signing_in_and_out(start_service: Start, open_page: Any) -> None:
 
 def test_without_scripts(service: Service, open_page: Any) -> None:
     page = open_page(java_script_enabled=False)
-    address = upload(page, service.url, ("anno.zip", bad(ATTACK)))
-    assert verdict(page) == "2 errors in 1 of 2 images"  # the page asks again by itself
+    address = upload_and_wait(page, service.url, ("anno.zip", bad(ATTACK)))
+    assert verdict_on(page) == "2 errors in 1 of 2 images"  # the page asks again by itself
     assert page.locator("svg.image").first.is_visible()
     assert page.get_by_label("Link to this report").input_value() == address
     assert page.get_by_role("button", name="Copy").count() == 0
@@ -475,8 +476,8 @@ def test_forms_work_without_https(start_service: Start, open_page: Any) -> None:
     service = start_service("--hosts", "tfod.test,127.0.0.1")
     url = service.url.replace("127.0.0.1", "tfod.test")
     page = open_page(java_script_enabled=False)
-    assert upload(page, url, ("anno.zip", good())).startswith(url)
-    assert verdict(page) == "Valid: 2 images, 4 boxes"
+    assert upload_and_wait(page, url, ("anno.zip", good())).startswith(url)
+    assert verdict_on(page) == "Valid: 2 images, 4 boxes"
     page.get_by_text("Delete", exact=True).click()
     page.get_by_role("button", name="Delete it now").click()
     page.wait_for_url(url + "/")
@@ -515,7 +516,7 @@ def test_by_keyboard_alone(service: Service, open_page: Any) -> None:
     choosers[0].set_files({"name": "anno.zip", "buffer": bad(), **NAMED})
     tab_to("Check")
     page.keyboard.press("Enter")
-    assert verdict(page) == BAD
+    assert verdict_on(page) == BAD
     assert {"HTML", "JSON", "JUnit", "Text", "link", "Copy"} <= {*tab_to("Delete")}
 
 
@@ -536,16 +537,16 @@ def test_no_page_has_violations_or_scrolls_sideways(
     with_tokens = start_service("--workers", "0", data="other", TFOD_TOKENS="sesame").url
     page.goto(with_tokens)
     check("sign-in")
-    address = upload(page, waiting.url, (ATTACK * 5, bad(ATTACK)))
+    address = upload_and_wait(page, waiting.url, (ATTACK * 5, bad(ATTACK)))
     check("waiting")
     key = worker.begin(address)
     page.get_by_role("heading", name="Checking").wait_for()
     check("running")
     worker.end(key)
-    verdict(page)
+    verdict_on(page)
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     check("finished")
-    key = worker.begin(upload(page, waiting.url, ("a.zip", b"x")))
+    key = worker.begin(upload_and_wait(page, waiting.url, ("a.zip", b"x")))
     worker.end(key, Result({}, None, failure={"title": "x", "status": 422, "detail": "No."}))
     page.get_by_role("heading", name="The check could not be done").wait_for()
     check("failed")

@@ -20,9 +20,10 @@ from tfod_validator.jobs.database import Database
 from tfod_validator.jobs.request import Result
 from tfod_validator.settings import Limits, Settings
 
+from tests.mutants.sound import frame
 from tests.records import encode, image
 from tests.validator.conftest import Service, running_service, zip_of
-from tests.validator.heavy import framed, record_of, slow_shard, wait_for
+from tests.validator.heavy import record_of, slow_shard, wait_for
 from tests.validator.test_api import problem
 from tests.zip_forge import Item, deflate, forge, quoting_zip
 
@@ -303,7 +304,7 @@ class TestChecks:
         assert len(report["findings"]) <= 5
 
     def test_images(self, strict: Service) -> None:
-        assert len(records_of(strict, framed(broken_image()) * 20)["images"]) <= 2
+        assert len(records_of(strict, frame(broken_image()) * 20)["images"]) <= 2
 
     def test_time_and_memory(self, start_service: Start) -> None:
         hasty = start_service(*options({"max_check_seconds": 2}), data="hasty")
@@ -311,7 +312,7 @@ class TestChecks:
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
         running = start_service(*options({"max_check_bytes": 300 * _MIB}))
-        large = records_of(running, framed(huge_image()), decode="all")
+        large = records_of(running, frame(huge_image()), decode="all")
         assert (large["failure"]["status"], large["failure"]["limit"]) == (422, "max_check_bytes")
         assert records_of(running, record_of())["state"] == "finished"
         wait_for(lambda: not list((running.data / "uploads").iterdir()), running)

@@ -7,14 +7,14 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import requests
 
-from tests.commands import free_port, require
+from tests.commands import free_port, require, wait_until
 from tests.validator.conftest import Service, running_service
 from tests.validator.heavy import record_of
 from tests.validator.sockets import Answer, answer_on
@@ -186,13 +186,6 @@ def is_closed(one: socket.socket) -> bool:
         return one.recv(1) == b""
     except ConnectionResetError:
         return True
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + _TIMEOUT
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_the_service_is_away(tmp_path: Path) -> None:

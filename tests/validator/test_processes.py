@@ -25,6 +25,7 @@ from tfod_validator.serve.command import settings_from
 from tfod_validator.serve.processes import listen, locked
 from tfod_validator.settings import Limits, Settings
 
+from tests.commands import parent_of
 from tests.validator.conftest import REMOTE_TIMEOUT, Service
 from tests.validator.heavy import wait_for
 from tests.validator.sockets import answer_on
@@ -42,10 +43,6 @@ def workers_of(service: Service) -> list[int]:
     """The worker processes."""
     found = service.children("tfod_validator.jobs.worker")
     return [pid for pid in found if parent_of(pid) == service.process.pid]
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 class TestRunning:

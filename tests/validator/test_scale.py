@@ -18,9 +18,10 @@ import pytest
 import requests
 
 from tests.commands import free_port
+from tests.mutants.sound import frame
 from tests.records import encode, image
 from tests.validator.conftest import REMOTE_TIMEOUT, Service, new_database, running_service
-from tests.validator.heavy import framed, long_body, record_of, slow_shard, wait_for
+from tests.validator.heavy import long_body, record_of, slow_shard, wait_for
 from tests.validator.sockets import answer_on
 from tests.validator.test_api import problem
 
@@ -190,7 +191,7 @@ def test_fifty_uploads_beside_slow_clients(service: Service) -> None:
 
 
 def small_shard() -> bytes:
-    return framed(encode(image("a.jpg") | {"image/encoded": os.urandom(100_000)})) * 3
+    return frame(encode(image("a.jpg") | {"image/encoded": os.urandom(100_000)})) * 3
 
 
 @pytest.mark.parametrize("mebibytes", [256, pytest.param(2048, marks=pytest.mark.slow)])

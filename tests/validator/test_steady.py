@@ -24,6 +24,7 @@ from tfod_validator.jobs.request import REPORTS, FilesAwayError, Request, Upload
 from tfod_validator.jobs.worker import Worker
 from tfod_validator.settings import Settings
 
+from tests.commands import parent_of
 from tests.validator.conftest import REMOTE_TIMEOUT, Service, running_service
 from tests.validator.heavy import record_of, slow_shard, wait_for
 from tests.validator.sockets import answer_on
@@ -73,10 +74,6 @@ def check_of(service: Service) -> int:
 
 def is_child(pid: int, service: Service) -> bool:
     return parent_of(pid) == worker_of(service)
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def attempts_of(service: Service, key: str) -> int:
@@ -201,7 +198,7 @@ class TestFilesThatAreNotThere:
 
     def test_a_disk_that_fails_while_it_is_read(self, tmp_path: Path) -> None:
         (tmp_path / "0").symlink_to("/proc/self/mem")  # has a size of 0, and reading it fails
-        request = Request((UploadedFile("a.tfrecord", 0, "file", "0"),))
+        request = Request((UploadedFile("a.tfrecord", 0, "file", "0"),), "none")
         with pytest.raises(FilesAwayError):
             run_check(tmp_path, request, Settings(tmp_path).limits, lambda *_: None)
 

@@ -21,7 +21,7 @@ SECOND = record("b.png", encoded=png(), text=["кот", "dog"])
 SIMULATED = Path(__file__).parent / "simulated"
 
 
-def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_python(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Python there, whose locale is not UTF-8."""
     inherited = os.environ.get("PYTHONPATH")
     environment = {
@@ -41,7 +41,7 @@ def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def tfod(*arguments: object, cwd: Path, code: int = 0) -> str:
     """The command; what it printed."""
-    done = run("-m", "tfod.cli.main", *arguments, cwd=cwd)
+    done = run_python("-m", "tfod.cli.main", *arguments, cwd=cwd)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
@@ -78,7 +78,7 @@ def test_the_simulation_lacks_what_windows_lacks(tmp_path: Path) -> None:
         "try: open('a')\n"
         "except EncodingWarning: print('all as on Windows')\n"
     )
-    done = run("tfod_probe.py", cwd=tmp_path)
+    done = run_python("tfod_probe.py", cwd=tmp_path)
     assert done.stdout == "all as on Windows\n", done.stderr
 
 
@@ -146,7 +146,7 @@ print(first, second, len(list(tfod.read_records("out/s-00000-of-00002.tfrecord")
 
 
 def test_the_library(shards: Path, tmp_path: Path) -> None:
-    done = run("-c", LIBRARY, cwd=tmp_path)
+    done = run_python("-c", LIBRARY, cwd=tmp_path)
     assert done.stdout == "a.jpg b.png 2\n", done.stderr
 
 
@@ -166,7 +166,7 @@ print(*(item.id for item in data))
 def test_datumaro(shards: Path, tmp_path: Path) -> None:
     """Saving in place replaces a shard that is open for the images in it."""
     pytest.importorskip("datumaro")
-    done = run("-c", DATUMARO, cwd=tmp_path)
+    done = run_python("-c", DATUMARO, cwd=tmp_path)
     assert done.stdout == "a\n", done.stderr
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from tfod.detection.stream import read_detections
 
 from tests.cvat.client.stub_server import PASSWORD, USER, StubServer
 from tests.cvat.client.stub_state import StubTask
+from tests.image_kinds import plain_image
 
 CAR = {
     "id": 11,
@@ -43,10 +43,7 @@ Run = Callable[..., Ran]
 
 
 def jpeg(width: int, height: int, shade: int) -> bytes:
-    image = pytest.importorskip("PIL.Image")
-    stream = io.BytesIO()
-    image.new("RGB", (width, height), (shade, 80, 120)).save(stream, "JPEG")
-    return stream.getvalue()
+    return plain_image((width, height), (shade, 80, 120))
 
 
 def shape(frame: int, points: list[float], kind: str = "rectangle", **more: Any) -> dict[str, Any]:

@@ -219,7 +219,7 @@ XML = """<annotations><version>1.1</version><meta><task><subset>val</subset><lab
 <image id="5" name="a.jpg" width="80" height="60">{}</image></annotations>"""
 
 
-def read(inner: str) -> CvatImage:
+def read_image(inner: str) -> CvatImage:
     meta, image = read_cvat_stream(io.BytesIO(XML.format(inner).encode()), "a.xml")
     assert isinstance(image, CvatImage)
     assert (meta.subset, meta.input_types) == ("val", {("car", "age"): "number"})
@@ -228,7 +228,7 @@ def read(inner: str) -> CvatImage:
 
 class TestXml:
     def test_shapes(self) -> None:
-        image = read(
+        image = read_image(
             '<box label="car" occluded="1" xtl="1.50" ytl="2.00" xbr="3.00" ybr="4.00" z_order="0"'
             ' group_id="7"><attribute name="age">3</attribute></box>'
             '<polygon label="car" occluded="0" points="1.00,2.00;5.00,2.00;5.00,9.00"/>'

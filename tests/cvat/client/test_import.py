@@ -45,7 +45,7 @@ def make_zip(tmp_path: Path) -> MakeZip:
     return make
 
 
-def record(name: str = "a.jpg", box: tuple[float, ...] = (0.1, 0.1, 0.5, 0.5), **more: Any) -> Any:
+def car(name: str = "a.jpg", box: tuple[float, ...] = (0.1, 0.1, 0.5, 0.5), **more: Any) -> Any:
     size = {} if name != "c.jpg" else {"height": 48, "width": 64}
     return image(name, **size) | objects([box], ["car"], [1]) | more
 
@@ -100,7 +100,7 @@ def test_video_round_trip(run: Run, stub: StubServer, tmp_path: Path) -> None:
 def test_changes_and_dry_run(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     stub.tasks[1].shapes.append(shape(0, [1.0, 1.0, 9.0, 9.0], "polyline"))
     before = state(stub)
-    path = make_zip(record(box=(0.0525, 0.2025, 0.3, 0.7)), record("c.jpg"))
+    path = make_zip(car(box=(0.0525, 0.2025, 0.3, 0.7)), car("c.jpg"))
     ran = run("cvat", "import", "task", 1, path, "--dry-run")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [
@@ -117,7 +117,7 @@ def test_changes_and_dry_run(run: Run, stub: StubServer, make_zip: MakeZip) -> N
 
 def test_append(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     before = state(stub)
-    ran = run("cvat", "import", "task", 1, make_zip(record()), "--mode", "append")
+    ran = run("cvat", "import", "task", 1, make_zip(car()), "--mode", "append")
     assert ran.code == 0
     assert ran.out.splitlines()[1] == "car (box)    1            1      1        0"
     shapes, tags, _ = state(stub)
@@ -128,7 +128,7 @@ def test_append_on_a_server_that_would_replace(
     run: Run, old_stub: StubServer, make_zip: MakeZip
 ) -> None:
     before = state(old_stub)
-    path = make_zip(record())
+    path = make_zip(car())
     for version in ("2.15.0", "2.64.2", "", "dev"):
         old_stub.version = version
         ran = run("cvat", "import", "task", 1, path, "--mode", "append", at=old_stub)
@@ -138,23 +138,23 @@ def test_append_on_a_server_that_would_replace(
 
 
 def test_old_server(run: Run, old_stub: StubServer, make_zip: MakeZip) -> None:
-    ran = run("cvat", "import", "job", 10, make_zip(record()), at=old_stub)
+    ran = run("cvat", "import", "job", 10, make_zip(car()), at=old_stub)
     assert (ran.code, ran.err) == (0, "")
     assert [one["points"] for one in old_stub.tasks[1].shapes] == [[20, 10, 100, 50]]
     assert old_stub.tasks[1].tags  # of a frame of another job
     old_stub.import_error = "Could not match"
-    ran = run("cvat", "import", "job", 10, make_zip(record()), at=old_stub)
+    ran = run("cvat", "import", "job", 10, make_zip(car()), at=old_stub)
     assert (ran.code, "Could not match" in ran.err) == (2, True)
 
 
 def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     """Of a zip of its task; a name that the task lacks is refused."""
-    ran = run("cvat", "import", "job", 11, make_zip(record("z.jpg"), record("c.jpg")))
+    ran = run("cvat", "import", "job", 11, make_zip(car("z.jpg"), car("c.jpg")))
     assert (ran.code, "TSK002" in ran.out) == (1, True)
-    ran = run("cvat", "import", "job", 11, make_zip(record("a.jpg")))
+    ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg")))
     assert (ran.code, "none of the 1 images is a frame of job 11" in ran.err) == (2, True)
     before = [one for one in stub.tasks[1].shapes if one["frame"] != 2]
-    ran = run("cvat", "import", "job", 11, make_zip(record("a.jpg"), record("c.jpg")))
+    ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg"), car("c.jpg")))
     assert (ran.code, ran.err) == (
         0,
         "tfod: frames of the task that are not in job 11, left out: 1\n",
@@ -162,7 +162,7 @@ def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) 
     assert [one for one in stub.tasks[1].shapes if one["frame"] != 2] == before
     assert [one["frame"] for one in stub.tasks[1].shapes].count(2) == 1
     stub.faults = [Fault("GET", "/api/tasks/1/data/meta", 403, times=99)]
-    ran = run("cvat", "import", "job", 11, make_zip(record("a.jpg"), record("c.jpg")))
+    ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg"), car("c.jpg")))
     assert (ran.code, "TSK002" in ran.out) == (1, True)
 
 
@@ -178,9 +178,9 @@ def test_video_job_counts_from_the_task(run: Run, stub: StubServer, make_zip: Ma
 def test_job_of_chosen_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     # As servers tell of ground truth: the other frames are there as placeholders.
     stub.tasks[1].included = [0, 2]
-    ran = run("cvat", "import", "job", 12, make_zip(record("day/b.jpg")))
+    ran = run("cvat", "import", "job", 12, make_zip(car("day/b.jpg")))
     assert (ran.code, "none of the 1 images is a frame of job 12" in ran.err) == (2, True)
-    ran = run("cvat", "import", "job", 12, make_zip(record("a.jpg"), record("c.jpg")))
+    ran = run("cvat", "import", "job", 12, make_zip(car("a.jpg"), car("c.jpg")))
     assert ran.code == 0
     assert [one["frame"] for one in stub.tasks[1].shapes] == [0, 2]
     stub.tasks[2].included = [1, 3]
@@ -194,8 +194,8 @@ class TestTheCheckComesFirst:
     @pytest.mark.parametrize(
         ("bad", "code"),
         [
-            (record() | {"image/object/class/text": ["dog"]}, "TSK001"),
-            (record("x.jpg"), "TSK002"),
+            (car() | {"image/object/class/text": ["dog"]}, "TSK001"),
+            (car("x.jpg"), "TSK002"),
             (image("a.jpg", 50, 50) | objects([(0, 0, 1, 1)], ["car"], [1]), "TSK004"),
         ],
     )
@@ -212,19 +212,19 @@ class TestTheCheckComesFirst:
     def test_part_of_a_skeleton_is_no_label(
         self, run: Run, stub: StubServer, make_zip: MakeZip
     ) -> None:
-        bad = record() | {"image/object/class/text": ["1"]}
+        bad = car() | {"image/object/class/text": ["1"]}
         assert "TSK001" in run("cvat", "import", "task", 1, make_zip(bad)).out
 
     def test_deleted_frames(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         stub.tasks[1].deleted = [1]
-        ran = run("cvat", "import", "task", 1, make_zip(record()), "--dry-run")
+        ran = run("cvat", "import", "task", 1, make_zip(car()), "--dry-run")
         assert ran.err == "tfod: frames that were deleted from task 1 do not count: day/b.jpg\n"
-        assert "TSK002" in run("cvat", "import", "task", 1, make_zip(record("day/b.jpg"))).out
+        assert "TSK002" in run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).out
 
     def test_check_command(
         self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path
     ) -> None:
-        path = make_zip(record("x.jpg"))
+        path = make_zip(car("x.jpg"))
         for options in (("--cvat-task", 1), ("--cvat-job", 10)):
             ran = run("check", path, *options)
             assert (ran.code, "TSK002" in ran.out) == (1, True)
@@ -233,7 +233,7 @@ class TestTheCheckComesFirst:
         ran = run("check", path, "--cvat-project", 5)
         assert (ran.code, "TSK002" in ran.out) == (1, False)
         assert "IMG001 error" in ran.out
-        assert "TSK002" not in run("check", make_zip(record()), "--cvat-task", 1).out
+        assert "TSK002" not in run("check", make_zip(car()), "--cvat-task", 1).out
         ran = run("check", path, "--cvat-task", 1, "--cvat-job", 10)
         assert (ran.code, "stand alone" in ran.err) == (2, True)
         ran = run("check", path, "--cvat-task", 1, "--images", tmp_path)
@@ -249,7 +249,7 @@ class TestTheCheckComesFirst:
 
     def test_3d(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         stub.tasks[1].dimension = "3d"
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, "has 3d data" in ran.err) == (2, True)
 
 
@@ -262,7 +262,7 @@ class TestWhatComes:
             "image/object/attribute/colour": ["rosé & <b>"],
             "image/object/attribute/age": [2.5],
         }
-        ran = run("cvat", "import", "task", 1, make_zip(record(**attributes)))
+        ran = run("cvat", "import", "task", 1, make_zip(car(**attributes)))
         assert ran.err == (
             "tfod: not imported: attributes that the labels do not have: 1 difficult\n"
         )
@@ -289,7 +289,7 @@ class TestWhatComes:
     def test_numerical_masks(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         mask = [0.0] * (48 * 64)
         mask[5 * 64 + 7] = mask[6 * 64 + 8] = 1.0
-        path = make_zip(record("c.jpg") | {"image/object/mask": mask})
+        path = make_zip(car("c.jpg") | {"image/object/mask": mask})
         assert run("cvat", "import", "task", 1, path).code == 0
         (one,) = stub.tasks[1].shapes
         assert (one["type"], one["points"]) == ("mask", [0, 1, 2, 1, 7, 5, 8, 6])
@@ -308,7 +308,7 @@ class TestWhatComes:
         self, run: Run, stub: StubServer, make_zip: MakeZip
     ) -> None:
         # The stub asserts that name and number belong together.
-        path = make_zip(record("day\\b.png"), record("c.jpg"))
+        path = make_zip(car("day\\b.png"), car("c.jpg"))
         assert run("cvat", "import", "task", 1, path).code == 0
         assert [one["frame"] for one in stub.tasks[1].shapes] == [1, 2]
 
@@ -317,7 +317,7 @@ class TestProject:
     def test_new_tasks(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         data = jpeg(200, 100, 3)
         path = make_zip(
-            record("day/a.jpg") | {"image/encoded": data},
+            car("day/a.jpg") | {"image/encoded": data},
             image("b") | {"image/encoded": data},
             subset="val",
         )
@@ -341,17 +341,17 @@ class TestProject:
         assert second["annotations"] == []
 
     def test_without_images(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        ran = run("cvat", "import", "project", 5, make_zip(record()))
+        ran = run("cvat", "import", "project", 5, make_zip(car()))
         assert (ran.code, "tfod cvat import task ID" in ran.err) == (1, True)
         assert ran.out.startswith("INVALID for CVAT: 1 error,")
         assert not stub.asked("^POST .*dataset")
 
     def test_append(self, run: Run, make_zip: MakeZip) -> None:
-        ran = run("cvat", "import", "project", 5, make_zip(record()), "--mode", "append")
+        ran = run("cvat", "import", "project", 5, make_zip(car()), "--mode", "append")
         assert (ran.code, "leave out --mode" in ran.err) == (2, True)
 
     def test_unknown_class(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        bad = record() | {"image/object/class/text": ["dog"], "image/encoded": jpeg(200, 100, 1)}
+        bad = car() | {"image/object/class/text": ["dog"], "image/encoded": jpeg(200, 100, 1)}
         assert "TSK001" in run("cvat", "import", "project", 5, make_zip(bad)).out
         assert stub.datasets == []
 
@@ -377,7 +377,7 @@ class TestInterrupted:
         if fault.times == 4 and importlib.util.find_spec("tusclient"):
             pytest.skip("this cvat-sdk sends a piece once, so that three tries are all there are")
         stub.faults = [fault]
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, ran.err, fault.times) == (0, "", 0)
         assert len(stub.tasks[1].shapes) == 1
         assert stub.asked("Upload-Finish") == 1
@@ -397,7 +397,7 @@ class TestInterrupted:
     ) -> None:
         before = state(stub)
         stub.faults = [fault]
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, ran.err.count("\n")) == (2, 1)
         assert says in ran.err
         assert state(stub) == before
@@ -409,7 +409,7 @@ class TestInterrupted:
     ) -> None:
         before = state(stub)
         stub.faults = [Fault("POST", "Upload-Finish", times=99, **fault)]
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, stub.asked("Upload-Finish")) == (2, 1)
         assert "look at the task before you repeat this" in ran.err
         assert state(stub) == before  # its work was not asked about, and has not run
@@ -429,7 +429,7 @@ class TestInterrupted:
         # There, the PUT that old servers are asked by would write no annotations at all.
         stub.version = version
         stub.faults = [Fault("GET", path, 404, b'{"detail": "Not found."}', times=99)]
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, "reports nothing about its import" in ran.err) == (2, True)
         assert not stub.asked("^PUT")
 
@@ -454,7 +454,7 @@ class TestInterrupted:
         before = state(stub)
         method = "POST" if path in ("auth/login", "Upload-Finish") else "GET"
         stub.faults = [Fault(method, path, 200, body, times=99)]
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         if ran.code:
             assert ran.err.count("\n") == 1 or (path, ran.code) == ("labels", 1)
             assert state(stub) == before
@@ -466,13 +466,13 @@ class TestInterrupted:
         stub.import_error = (
             "cvat.apps.dataset_manager.bindings.CvatImportError: Could not match\n 'x'"
         )
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert ran.err == f"tfod: {stub.url} has failed: Could not match 'x'\n"
         assert (ran.code, state(stub)) == (2, before)
 
     def test_format_is_missing(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         stub.formats = ["COCO 1.0"]
-        ran = run("cvat", "import", "task", 1, make_zip(record()))
+        ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, "does not import 'CVAT 1.1'" in ran.err) == (2, True)
         assert not stub.asked("Upload-Start")
 
@@ -496,7 +496,7 @@ class TestInterrupted:
             processes[0].wait(TIMEOUT)
 
         stub.faults = [Fault(method, pattern, cut_before=True, call=interrupt)]
-        command = ["cvat", "import", "task", "1", str(make_zip(record()))]
+        command = ["cvat", "import", "task", "1", str(make_zip(car()))]
         options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
         process = subprocess.Popen(
             [sys.executable, "-m", "tfod.cli.main", *command, *options],
@@ -521,7 +521,7 @@ def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
         "from tfod.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    command = ["cvat", "import", "task", "1", str(make_zip(record())), "--server-host", stub.url]
+    command = ["cvat", "import", "task", "1", str(make_zip(car())), "--server-host", stub.url]
     ran = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
     assert ran.stderr == (
         "tfod: talking to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"

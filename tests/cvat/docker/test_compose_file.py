@@ -95,7 +95,7 @@ SCHEMA = {
 }
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return found
 
@@ -112,14 +112,14 @@ def test_what_is_named_is_declared() -> None:
 
 
 def test_every_cvat_has_the_services_that_are_named() -> None:
-    common = set.intersection(*(set(read(path)["services"]) for path in DOUBLES))
+    common = set.intersection(*(set(read_yaml(path)["services"]) for path in DOUBLES))
     assert set(OURS["services"]) - common == {"tfod"}
     assert len(DOUBLES) == 2
 
 
 @pytest.mark.parametrize("path", DOUBLES, ids=lambda path: path.stem)
 def test_merged_services_are_those_of_cvat_and_more(path: Path) -> None:
-    cvat = read(path)
+    cvat = read_yaml(path)
     merged = merge(cvat, OURS)
     assert merged.get("name") == cvat.get("name")
     for name in CVAT_SERVICES:
@@ -139,7 +139,7 @@ def test_settings_that_somebody_chose_stay() -> None:
     """CVAT's guide to LDAP sets this variable in an override; the file must not take its place."""
     ldap = {"services": {"cvat_server": {"environment": ["DJANGO_SETTINGS_MODULE=settings"]}}}
     for files in ([ldap, OURS], [OURS, ldap]):
-        project = read(DOUBLES[0])
+        project = read_yaml(DOUBLES[0])
         for one in files:
             project = merge(project, one)
         environment = project["services"]["cvat_server"]["environment"]
@@ -172,7 +172,7 @@ def test_compose_itself_merges_so(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert not done.returncode, done.stderr
     real = json.loads(done.stdout)["services"]
-    ours = merge(read(path), OURS)["services"]
+    ours = merge(read_yaml(path), OURS)["services"]
     assert set(real) == set(ours)
     for name in (*CVAT_SERVICES, "tfod"):
         assert set(real[name].get("environment", {})) == set(ours[name].get("environment", {}))

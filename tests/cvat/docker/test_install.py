@@ -43,7 +43,7 @@ def package(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-def run(
+def install(
     package: Path,
     volume: Path,
     *,
@@ -72,7 +72,7 @@ def current(volume: Path) -> str:
 
 
 def test_a_new_volume(package: Callable[[str], Path], volume: Path) -> None:
-    done = run(package("1"), volume)
+    done = install(package("1"), volume)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("tfod: tfod-1-") and "installed in" in done.stdout
     assert current(volume) == "1"
@@ -85,9 +85,9 @@ def test_the_same_version_again_changes_nothing(
     package: Callable[[str], Path], volume: Path
 ) -> None:
     one = package("1")
-    run(one, volume)
+    install(one, volume)
     inode = (volume / "current/tfod").stat().st_ino
-    done = run(one, volume)
+    done = install(one, volume)
     assert not done.returncode and "is already in" in done.stdout
     assert (volume / "current/tfod").stat().st_ino == inode
 
@@ -95,9 +95,9 @@ def test_the_same_version_again_changes_nothing(
 def test_a_newer_version_leaves_the_files_of_running_processes(
     package: Callable[[str], Path], volume: Path
 ) -> None:
-    run(package("1"), volume)
+    install(package("1"), volume)
     started_with = (volume / "current").resolve()
-    run(package("2"), volume)
+    install(package("2"), volume)
     assert current(volume) == "2"
     assert (started_with / "tfod/__init__.py").read_text() == "version = '1'\n"
     assert releases(volume) == ["1", "2"]
@@ -108,9 +108,9 @@ def test_old_versions_go_and_an_older_one_can_return(
 ) -> None:
     packages = [package(version) for version in "1234"]
     for one in packages:
-        run(one, volume)
+        install(one, volume)
     assert releases(volume) == ["2", "3", "4"]
-    run(packages[1], volume)
+    install(packages[1], volume)
     assert current(volume) == "2"
     assert releases(volume) == ["2", "3", "4"]
 
@@ -119,9 +119,9 @@ def test_old_versions_go_and_an_older_one_can_return(
 def test_half_a_copy_is_never_current(
     package: Callable[[str], Path], volume: Path, killed: bool
 ) -> None:
-    run(package("1"), volume)
+    install(package("1"), volume)
     two = package("2")
-    done = run(two, volume, killed=killed, limit=LARGE // 2)
+    done = install(two, volume, killed=killed, limit=LARGE // 2)
     assert current(volume) == "1"
     if killed:
         assert done.returncode < 0
@@ -130,16 +130,16 @@ def test_half_a_copy_is_never_current(
         assert done.stderr.count("\n") == 1
         assert "not installed" in done.stderr and "File too large" in done.stderr
         assert releases(volume) == ["1"]
-    assert not run(two, volume).returncode
+    assert not install(two, volume).returncode
     assert current(volume) == "2"
     assert releases(volume) == ["1", "2"]
 
 
 def test_a_damaged_copy_is_replaced(package: Callable[[str], Path], volume: Path) -> None:
     one = package("1")
-    run(one, volume)
+    install(one, volume)
     (volume / "current/tfod/__init__.py").write_text("vers")
-    done = run(one, volume)
+    done = install(one, volume)
     assert not done.returncode and "installed in" in done.stdout
     assert current(volume) == "1"
     assert releases(volume) == ["1"]
@@ -147,9 +147,9 @@ def test_a_damaged_copy_is_replaced(package: Callable[[str], Path], volume: Path
 
 def test_a_removed_link_returns(package: Callable[[str], Path], volume: Path) -> None:
     one = package("1")
-    run(one, volume)
+    install(one, volume)
     (volume / "current").unlink()
-    assert not run(one, volume).returncode
+    assert not install(one, volume).returncode
     assert current(volume) == "1"
 
 
@@ -160,14 +160,14 @@ def test_what_cannot_be_written_is_said_in_a_line(
     """/proc takes no new file, not even from root, as a read-only mount does not."""
     (tmp_path / "file").touch()
     volume = tmp_path / place
-    done = run(package("1"), volume)
+    done = install(package("1"), volume)
     assert done.returncode == 1
     assert done.stderr.startswith(f"tfod: not installed in {volume}: ")
     assert done.stderr.count("\n") == 1
 
 
 def test_an_image_without_a_package_is_said_in_a_line(tmp_path: Path, volume: Path) -> None:
-    done = run(tmp_path, volume)
+    done = install(tmp_path, volume)
     assert done.returncode == 1
     assert done.stderr == f"tfod: not installed in {volume}: there is no package in {tmp_path}\n"
 

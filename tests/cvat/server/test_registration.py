@@ -38,7 +38,7 @@ def python_path(*first: Path) -> str:
     return os.pathsep.join([*(str(one) for one in (*first, DOUBLE)), *([own] if own else [])])
 
 
-def run(code: str, double: str, *path: Path, **environment: str) -> tuple[Any, str]:
+def run_code(code: str, double: str, *path: Path, **environment: str) -> tuple[Any, str]:
     """What a process of the server prints, as JSON, and its log."""
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -60,21 +60,21 @@ def run(code: str, double: str, *path: Path, **environment: str) -> tuple[Any, s
 
 @pytest.mark.parametrize("double", SERVERS)
 def test_both_formats_are_in_both_menus(double: str) -> None:
-    formats, log = run(START + ASK, double)
+    formats, log = run_code(START + ASK, double)
     assert formats == FORMATS
     assert "Traceback" not in log
 
 
 @pytest.mark.parametrize("double", SERVERS)
 def test_without_the_app_there_is_nothing_of_ours(double: str) -> None:
-    formats, _ = run(START + ASK, double, DJANGO_SETTINGS_MODULE="cvat.settings.production")
+    formats, _ = run_code(START + ASK, double, DJANGO_SETTINGS_MODULE="cvat.settings.production")
     assert formats == FORMATS[:1]
 
 
 @pytest.mark.parametrize("double", SERVERS)
 def test_without_the_start_up_hook_of_the_package(double: str) -> None:
     """A server finds tfod in a folder on its path: no .pth file has run."""
-    formats, _ = run(START + ASK, double, TFOD_ACTIVATE="0")
+    formats, _ = run_code(START + ASK, double, TFOD_ACTIVATE="0")
     assert formats == FORMATS
 
 
@@ -85,7 +85,7 @@ def test_the_menu_says_what_it_takes(double: str) -> None:
         ";print(json.dumps([[one.NAME, one.VERSION, one.EXT, one.ENABLED, str(one.DIMENSION)]"
         " for get in (get_export_formats, get_import_formats) for one in get()[1:]]))"
     )
-    details, _ = run(START + code, double)
+    details, _ = run_code(START + code, double)
     wanted = [[name, "1.0", "ZIP", True, "2d"] for name in ("TFRecord", "TFRecord Masks")]
     assert details == wanted * 2
 
@@ -114,7 +114,7 @@ def test_formats_that_are_there_already_stay(double: str, tmp_path: Path) -> Non
         "print(json.dumps([[name, one.__module__] for formats in (EXPORT_FORMATS, IMPORT_FORMATS)"
         " for name, one in formats.items()]))"
     )
-    found, log = run(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="patched")
+    found, log = run_code(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="patched")
     assert [name for name, _ in found] == FORMATS * 2
     assert [module for name, module in found if name == "TFRecord 1.0"] == ["patch.apps"] * 2
     masks = [module for name, module in found if name == "TFRecord Masks 1.0"]
@@ -132,7 +132,7 @@ def test_settings_of_the_owner(double: str, tmp_path: Path) -> None:
         "print(json.dumps([settings.OWN_SETTING, settings.INSTALLED_APPS,"
         " settings.CVAT_DOCS_URL]))"
     )
-    found, _ = run(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="owned")
+    found, _ = run_code(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="owned")
     own, apps, address = found
     assert own == 41
     assert apps[-2:] == ["cvat.apps.quality_control", "tfod.cvat"]
@@ -143,7 +143,7 @@ def test_settings_of_the_owner(double: str, tmp_path: Path) -> None:
 def test_a_broken_tfod_leaves_the_server_up(double: str) -> None:
     """As where a package was built for another Python: the import of the module fails."""
     code = "import sys, logging; logging.basicConfig(); sys.modules['tfod.cvat.server'] = None;"
-    formats, log = run(code + START + ASK, double)
+    formats, log = run_code(code + START + ASK, double)
     assert formats == FORMATS[:1]
     assert "tfod.cvat" in log
     assert "goes on without" in log
@@ -156,7 +156,7 @@ def test_a_registry_that_refuses_leaves_the_server_up(double: str) -> None:
         "import logging; logging.basicConfig(); import tfod.cvat.server as formats;"
         "formats.register = lambda registry: registry.exporter(nonsense=1);"
     )
-    formats, log = run(code + START + ASK, double)
+    formats, log = run_code(code + START + ASK, double)
     assert formats == FORMATS[:1]
     assert "nonsense" in log
 
@@ -171,8 +171,8 @@ def test_a_lazy_server_stays_lazy() -> None:
         "print(json.dumps([name for name in sys.modules for one in heavy"
         " if name == one or name.startswith(one + '.')]))"
     )
-    assert run(code, "2.73")[0] == []
-    formats, _ = run(START + ASK, "2.73")
+    assert run_code(code, "2.73")[0] == []
+    formats, _ = run_code(START + ASK, "2.73")
     assert formats == FORMATS
 
 
@@ -185,13 +185,13 @@ def test_listing_the_formats_loads_no_more_than_the_server_has(double: str) -> N
         " if name.startswith(('tfod.check', 'tfod.datumaro.', 'tensorflow'))"
         " and name != 'tfod.datumaro.activation']))"
     )
-    assert run(code, double, TFOD_ACTIVATE="0")[0] == []
+    assert run_code(code, double, TFOD_ACTIVATE="0")[0] == []
 
 
 @pytest.mark.parametrize("double", SERVERS)
 def test_a_format_that_is_imported_first_imports_the_registry(double: str) -> None:
     """The registry then ends while a module of its own is still half imported."""
-    formats, log = run(START + "import cvat.apps.dataset_manager.formats.coco;" + ASK, double)
+    formats, log = run_code(START + "import cvat.apps.dataset_manager.formats.coco;" + ASK, double)
     assert sorted(formats) == FORMATS
     assert "Traceback" not in log
 

@@ -56,7 +56,7 @@ ORIENTED = {
 }
 
 
-def read(data: bytes) -> ImageHeader | None:
+def read_header(data: bytes) -> ImageHeader | None:
     """In the middle of a buffer, as the checker has it."""
     before, after = b"\xff\xd8\xff\xe0IEND", b"\xff\xd9\xff\xc0IEND\xaeB`\x82"
     return read_image_header(bytearray(before + data + after), len(before), len(before) + len(data))
@@ -65,13 +65,13 @@ def read(data: bytes) -> ImageHeader | None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind(kind: str) -> None:
     data = image_of(kind)
-    header = read(data)
+    header = read_header(data)
     assert header is not None and header == read_image_header(data, 0, len(data))
     assert header.format == kind.split()[0] == sniff_format(data[:16])
     assert (header.width, header.complete) == (WIDTH, True)
     assert header.height == (0 if kind == "jpeg without height" else HEIGHT)
     assert header.orientation == ORIENTED.get(kind, 1)
-    assert hash(header) == hash(read(data))
+    assert hash(header) == hash(read_header(data))
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - NOT_FOR_PILLOW))
@@ -82,7 +82,7 @@ def test_as_pillow_sees_it(kind: str) -> None:
             mode, seen_format, seen_size = image.mode, image.format, image.size
     except (OSError, SyntaxError):
         pytest.skip("this Pillow does not open it")
-    header = read(data)
+    header = read_header(data)
     assert header is not None
     assert header.format.upper() == seen_format
     # Newer Pillow turns a TIFF by itself.
@@ -118,14 +118,14 @@ def test_as_pillow_sees_it(kind: str) -> None:
     ],
 )
 def test_bits_and_notes(kind: str, bits: int, note: str) -> None:
-    header = read(image_of(kind))
+    header = read_header(image_of(kind))
     assert header is not None and (header.bits, header.note) == (bits, note)
 
 
 @pytest.mark.skipif(not features.check("webp"), reason="this Pillow knows no WebP")
 def test_webp() -> None:
     kinds = ("webp", "webp alpha", "webp lossless", "webp lossless alpha", "webp animated")
-    headers = [read(image_of(kind)) for kind in kinds]
+    headers = [read_header(image_of(kind)) for kind in kinds]
     assert [header.channels for header in headers if header] == [3, 4, 3, 4, 3]
     assert [header.note for header in headers if header] == ["", "", "", "", "animated"]
 
@@ -134,7 +134,7 @@ def test_webp() -> None:
 @pytest.mark.parametrize("order", "<>")
 def test_orientations(orientation: int, order: str) -> None:
     data = exif_jpeg(orientation, order)
-    header = read(data)
+    header = read_header(data)
     assert header is not None and header.orientation == orientation
     with Image.open(io.BytesIO(data)) as image:
         assert image.getexif()[0x0112] == orientation
@@ -153,20 +153,20 @@ def test_orientations(orientation: int, order: str) -> None:
     ],
 )
 def test_exif_without_an_orientation(body: bytes) -> None:
-    header = read(with_segment(saved("RGB", "JPEG"), 0xE1, body))
+    header = read_header(with_segment(saved("RGB", "JPEG"), 0xE1, body))
     assert header is not None and header.orientation == 1
 
 
 def test_the_first_exif_counts() -> None:
     twice = with_segment(exif_jpeg(3), 0xE1, b"Exif\0\0" + exif_block(8))
-    header = read(twice)
+    header = read_header(twice)
     assert header is not None and header.orientation == 8
 
 
 def test_end_marks_of_thumbnails_do_not_count() -> None:
     thumbnail = saved("RGB", "JPEG", (8, 8))
     jpeg = with_segment(saved("RGB", "JPEG"), 0xE1, b"Exif\0\0" + exif_block(1) + thumbnail)
-    header, cut = read(jpeg), read(jpeg[:-2])
+    header, cut = read_header(jpeg), read_header(jpeg[:-2])
     assert header is not None and (header.height, header.complete) == (HEIGHT, True)
     assert cut is not None and not cut.complete
 
@@ -184,14 +184,14 @@ def test_end_marks_of_thumbnails_do_not_count() -> None:
     ],
 )
 def test_cut_short(data: bytes) -> None:
-    header = read(data)
+    header = read_header(data)
     assert header is not None and not header.complete
 
 
 @pytest.mark.parametrize("junk", [b"\0", b"\r\n", bytes(3000)])
 @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif"])
 def test_bytes_after_the_end_are_fine(kind: str, junk: bytes) -> None:
-    header = read(image_of(kind) + junk)
+    header = read_header(image_of(kind) + junk)
     assert header is not None and header.complete
 
 
@@ -212,7 +212,7 @@ def test_bytes_after_the_end_are_fine(kind: str, junk: bytes) -> None:
     ],
 )
 def test_no_image(data: bytes) -> None:
-    assert read(data) is None
+    assert read_header(data) is None
     assert image_size(data) is None
 
 
@@ -232,13 +232,13 @@ SAMPLES = [image_of(kind) for kind in KINDS if "icc" not in kind]
 
 @given(st.binary(max_size=300))
 def test_random_bytes(data: bytes) -> None:
-    read(data)
+    read_header(data)
 
 
 @given(st.sampled_from([sample[:16] for sample in SAMPLES]), st.binary(max_size=300))
 def test_random_bytes_after_a_signature(head: bytes, data: bytes) -> None:
     for length in (2, 4, 8, 12, 16):
-        read(head[:length] + data)
+        read_header(head[:length] + data)
 
 
 @given(st.sampled_from(SAMPLES), st.data())
@@ -248,7 +248,7 @@ def test_changed_and_cut(sample: bytes, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, min(len(sample), 200) - 1))
         changed[place] ^= 1 << data.draw(st.integers(0, 7))
-    header = read(bytes(changed[: data.draw(st.integers(0, len(sample)))]))
+    header = read_header(bytes(changed[: data.draw(st.integers(0, len(sample)))]))
     if header is not None:
         assert header.height >= 0 and header.width >= 0 and 1 <= header.orientation <= 8
 
@@ -262,7 +262,7 @@ def test_every_truncation_and_every_flipped_bit(kind: str) -> None:
     data = image_of(kind)
     for length in range(len(data)):
         read_image_header(data, 0, length)
-        read(data[:length])
+        read_header(data[:length])
     for bit in range(min(len(data), 300) * 8):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
@@ -282,6 +282,6 @@ def test_sizes_as_pillow_writes_them(image_format: str, width: int, height: int,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         Image.new(mode, (width, height)).save(out, image_format)
-    header = read(out.getvalue())
+    header = read_header(out.getvalue())
     assert header is not None
     assert (header.height, header.width, header.complete) == (height, width, True)

@@ -35,7 +35,7 @@ def image(tmp_path: Path) -> None:
     Image.new("RGB", SIZE, "teal").save(tmp_path / NAME)
 
 
-def boxes_of(folder: Path) -> list[list[float]]:
+def boxes_in(folder: Path) -> list[list[float]]:
     """What was written, which is valid."""
     report = check_sources([str(folder / "out")], Options(receiver=OD_API))
     assert report.valid
@@ -69,7 +69,7 @@ class TestOneBox:
         assert f"1 {what}, {done} (the first: " in ran.err and PLACES[kind] in ran.err
         good = float32([0.1, 0.1, 0.5, 0.5])
         middle = [float32([0.75, 0.1, 1, 0.5])] if clipped else []
-        assert boxes_of(tmp_path) == [good, *middle, good]
+        assert boxes_in(tmp_path) == [good, *middle, good]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -77,7 +77,7 @@ def test_what_lies_wholly_outside_cannot_be_clipped(run: Run, tmp_path: Path, ki
     dataset = FORMATS[kind](tmp_path, SIZE, [GOOD, (210, 10, 250, 50)])
     ran = run(*dataset, "--odd_boxes=clip")
     assert "1 boxes that reach outside their image, left out" in ran.err
-    assert boxes_of(tmp_path) == [float32([0.1, 0.1, 0.5, 0.5])]
+    assert boxes_in(tmp_path) == [float32([0.1, 0.1, 0.5, 0.5])]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -85,7 +85,7 @@ def test_rounding_is_clipped_without_a_word(run: Run, tmp_path: Path, kind: str)
     dataset = FORMATS[kind](tmp_path, SIZE, [(-1e-5, 10, 200 * (1 + 1e-7), 100.00001)])
     ran = run(*dataset)
     assert ran.code == 0 and ran.err == ""
-    assert boxes_of(tmp_path) == [float32([0, 0.1, 1, 1])]
+    assert boxes_in(tmp_path) == [float32([0, 0.1, 1, 1])]
 
 
 @pytest.mark.parametrize(("right", "code"), [(200.01, 0), (200.02, 2)])

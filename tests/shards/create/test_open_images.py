@@ -41,17 +41,14 @@ def arguments(data: Path, out: Path, labels: bool = True) -> list[object]:
 
 def created(run: Run, data: Path, out: Path, *options: object, labels: bool = True) -> str:
     label_map = ("--input_label_map", data / "label_map.pbtxt")
-    ran = run(*arguments(data, out, labels), *label_map, *options)
-    assert ran.code == 0, ran.err
-    return ran.err
+    return run(*arguments(data, out, labels), *label_map, *options).succeeded()
 
 
 def refused(run: Run, data: Path, *options: object) -> str:
     label_map = ("--input_label_map", data / "label_map.pbtxt")
-    ran = run(*arguments(data, data / "out"), *label_map, *options)
-    assert ran.code == 2 and ran.err.count("\n") == 1
+    line = run(*arguments(data, data / "out"), *label_map, *options).refused()
     assert not (data / "out").exists()
-    return ran.err
+    return line
 
 
 def shuffle(path: Path) -> None:

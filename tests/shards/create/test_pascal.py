@@ -30,17 +30,14 @@ SIDES = {"xmin": "width", "ymin": "height", "xmax": "width", "ymax": "height"}
 
 
 def created(run: Run, data_dir: Path, out: Path, *options: object) -> str:
-    ran = run("pascal", "--data_dir", data_dir, "--output_path", out, *options)
-    assert ran.code == 0, ran.err
-    return ran.err
+    return run("pascal", "--data_dir", data_dir, "--output_path", out, *options).succeeded()
 
 
 def refused(run: Run, data_dir: Path, *options: object) -> str:
     out = data_dir / "out" / "x.record"
-    ran = run("pascal", "--data_dir", data_dir, "--output_path", out, *options)
-    assert ran.code == 2 and ran.err.count("\n") == 1
+    line = run("pascal", "--data_dir", data_dir, "--output_path", out, *options).refused()
     assert not out.exists() and not (out.parent / "label_map.pbtxt").exists()
-    return ran.err
+    return line
 
 
 def edit(path: Path, pattern: str, to: str) -> None:

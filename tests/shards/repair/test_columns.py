@@ -22,7 +22,7 @@ from tests.mutants.sound import HEIGHT, LABEL_MAP, WIDTH, png, with_boxes
 Box = tuple[float, float, float, float]
 
 
-def pixel_boxes(count: int = 40) -> list[Box]:
+def some_boxes(count: int = 40) -> list[Box]:
     """Boxes all over an image of 40 x 20 pixels: xmin, ymin, xmax, ymax."""
     random = np.random.default_rng(3)
     low = random.uniform((0, 0), (WIDTH - 4, HEIGHT - 4), (count, 2))
@@ -35,7 +35,7 @@ def divided(box: Sequence[float]) -> Box:
     return box[0] / WIDTH, box[1] / HEIGHT, box[2] / WIDTH, box[3] / HEIGHT
 
 
-def write(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
+def write_boxes(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
     """A shard with a record for each box, and its label map."""
     records = (
         # No two images are the same.
@@ -47,7 +47,7 @@ def write(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
     return folder
 
 
-def boxes_of(folder: Path) -> np.ndarray:
+def boxes_in(folder: Path) -> np.ndarray:
     """The boxes of all records, one each."""
     examples = tfod.read_examples(folder / "train.tfrecord")
     return np.stack([np.concatenate([one.floats(key) for key in keys.BOX]) for one in examples])
@@ -68,8 +68,8 @@ def test_columns_mixed_up_in_pixels_are_named_and_repaired_when_told(
     name: str, tmp_path: Path, run: Run
 ) -> None:
     taken, output = MIXED_UP[name]
-    true = pixel_boxes()
-    source = write(tmp_path / "in", [divided([box[at] for at in taken]) for box in true])
+    true = some_boxes()
+    source = write_boxes(tmp_path / "in", [divided([box[at] for at in taken]) for box in true])
     before = (source / "train.tfrecord").read_bytes()
     option = "--columns" if taken == (2, 3, 0, 1) else "--pixel-columns"
     status, out, _ = run("check", source)
@@ -87,7 +87,7 @@ def test_columns_mixed_up_in_pixels_are_named_and_repaired_when_told(
     status, out, _ = run("repair", source, "-o", tmp_path / "out", *reported)
     assert status == 0 and "BOX013 fixed" in out and "(40)" in out
     wanted = np.array([divided(box) for box in true])
-    np.testing.assert_allclose(boxes_of(tmp_path / "out"), wanted, atol=1e-6)
+    np.testing.assert_allclose(boxes_in(tmp_path / "out"), wanted, atol=1e-6)
     changes = json.loads((tmp_path / "changes.json").read_text())["changes"]
     assert [one["code"] for one in changes] == ["BOX013"] * 40
     assert (source / "train.tfrecord").read_bytes() == before
@@ -95,20 +95,22 @@ def test_columns_mixed_up_in_pixels_are_named_and_repaired_when_told(
 
 def test_fractions_fit_two_orders_and_both_are_named(tmp_path: Path, run: Run) -> None:
     """Fractions in another order fit turned by the diagonal, too: only looking decides."""
-    true = [divided(box) for box in pixel_boxes()]
-    source = write(tmp_path / "in", [(box[0], box[2], box[1], box[3]) for box in true])
+    true = [divided(box) for box in some_boxes()]
+    source = write_boxes(tmp_path / "in", [(box[0], box[2], box[1], box[3]) for box in true])
     status, _, err = run("repair", source, "-o", tmp_path / "out")
     assert status == 2
     assert "pass --columns=ymin=xmax,xmax=ymin or --columns=xmin=xmax,ymin=xmin,xmax=ymax," in err
     reported = "--columns=ymin=xmax,xmax=ymin"
     assert run("repair", source, "-o", tmp_path / "out", reported)[0] == 0
-    np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
+    np.testing.assert_allclose(boxes_in(tmp_path / "out"), true, atol=1e-6)
 
 
 def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> None:
     """Three boxes in each shard: too few to tell, and few enough to be taken for slips."""
     taken, output = MIXED_UP["xmin, xmax, ymin, ymax"]
-    source = write(tmp_path / "in", [divided([box[at] for at in taken]) for box in pixel_boxes(30)])
+    source = write_boxes(
+        tmp_path / "in", [divided([box[at] for at in taken]) for box in some_boxes(30)]
+    )
     assert main(["reshard", str(source), "-o", str(tmp_path / "many"), "--num-shards", "10"]) == 0
     status, out, _ = run("check", tmp_path / "many")
     assert status == 1 and out.count("BOX013 error") == 1 and f"--pixel-columns={output}" in out
@@ -120,7 +122,7 @@ def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> No
 def test_files_of_one_image_are_checked_as_one(tmp_path: Path, run: Run) -> None:
     """Two boxes in each file, and each file a set of its own, as scripts for one image write."""
     taken, output = MIXED_UP["xmin, xmax, ymin, ymax"]
-    boxes = [divided([box[at] for at in taken]) for box in pixel_boxes(60)]
+    boxes = [divided([box[at] for at in taken]) for box in some_boxes(60)]
     source = tmp_path / "in"
     for n in range(30):
         payload = with_boxes(boxes[2 * n : 2 * n + 2], name=f"{n}.png", encoded=png() + bytes([n]))
@@ -136,9 +138,9 @@ def test_files_of_one_image_are_checked_as_one(tmp_path: Path, run: Run) -> None
 def test_three_inverted_boxes_are_slips_of_more_than_six(
     sound: int, refused: bool, tmp_path: Path, run: Run
 ) -> None:
-    true = [divided(box) for box in pixel_boxes(3 + sound)]
+    true = [divided(box) for box in some_boxes(3 + sound)]
     slips = [(box[2], box[1], box[0], box[3]) for box in true[:3]]
-    source = write(tmp_path / "in", [*slips, *true[3:]])
+    source = write_boxes(tmp_path / "in", [*slips, *true[3:]])
     status, _, err = run("repair", source, "-o", tmp_path / "out")
     assert status == (2 if refused else 0)
     assert f"3 of {3 + sound} boxes are inverted" in err or not refused
@@ -148,61 +150,63 @@ def test_three_inverted_boxes_are_slips_of_more_than_six(
 def test_two_inverted_boxes_of_one_small_shard_are_slips_of_the_whole(
     tmp_path: Path, run: Run
 ) -> None:
-    true = [divided(box) for box in pixel_boxes(62)]
-    source = write(tmp_path / "in", true[2:])
+    true = [divided(box) for box in some_boxes(62)]
+    source = write_boxes(tmp_path / "in", true[2:])
     slips = [(box[2], box[1], box[0], box[3]) for box in true[:2]]
     write_records(source, "val", [with_boxes(slips, name="val.png")])
     assert run("repair", source, "-o", tmp_path / "out")[0] == 0
 
 
 def test_one_inverted_box_of_one_is_a_slip(tmp_path: Path, run: Run) -> None:
-    source = write(tmp_path / "in", [(0.75, 0.25, 0.5, 0.5)])
+    source = write_boxes(tmp_path / "in", [(0.75, 0.25, 0.5, 0.5)])
     assert run("repair", source, "-o", tmp_path / "out")[0] == 0
-    assert boxes_of(tmp_path / "out").tolist() == [[0.5, 0.25, 0.75, 0.5]]
+    assert boxes_in(tmp_path / "out").tolist() == [[0.5, 0.25, 0.75, 0.5]]
 
 
 @pytest.mark.parametrize(("factor", "shift", "count"), [(1.5, 0, 51), (1, 0.4, 56)])
 def test_boxes_of_which_many_are_far_outside_are_not_clipped(
     factor: float, shift: float, count: int, tmp_path: Path, run: Run
 ) -> None:
-    true = np.array([divided(box) for box in pixel_boxes(60)])
-    source = write(tmp_path / "in", (true * factor + shift).tolist())
+    true = np.array([divided(box) for box in some_boxes(60)])
+    source = write_boxes(tmp_path / "in", (true * factor + shift).tolist())
     status, out, err = run("repair", source, "-o", tmp_path / "out")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert f"{count} of 60 boxes are far outside the image, which are too many" in err
     assert "or pass --skip BOX003,BOX004 to leave them" in err
     assert not (tmp_path / "out").exists()
     left = run("repair", source, "-o", tmp_path / "out", "--skip", "BOX003,BOX004")
-    assert left[0] == 1 and (boxes_of(tmp_path / "out") == boxes_of(source)).all()
+    assert left[0] == 1 and (boxes_in(tmp_path / "out") == boxes_in(source)).all()
 
 
 def test_three_boxes_far_outside_are_clipped(tmp_path: Path, run: Run) -> None:
-    source = write(tmp_path / "in", [*[(0.5, 0.5, 1.25, 1)] * 3, *map(divided, pixel_boxes(37))])
+    source = write_boxes(
+        tmp_path / "in", [*[(0.5, 0.5, 1.25, 1)] * 3, *map(divided, some_boxes(37))]
+    )
     assert run("repair", source, "-o", tmp_path / "out")[0] == 0
-    assert boxes_of(tmp_path / "out")[:3].tolist() == [[0.5, 0.5, 1, 1]] * 3
+    assert boxes_in(tmp_path / "out")[:3].tolist() == [[0.5, 0.5, 1, 1]] * 3
 
 
 @pytest.mark.parametrize(("wrong", "refused"), [(3, False), (4, True)])
 def test_a_few_inverted_boxes_are_slips(
     wrong: int, refused: bool, tmp_path: Path, run: Run
 ) -> None:
-    true = [divided(box) for box in pixel_boxes()]
+    true = [divided(box) for box in some_boxes()]
     slips = [(box[2], box[1], box[0], box[3]) for box in true[:wrong]]
-    source = write(tmp_path / "in", [*slips, *true[wrong:]])
+    source = write_boxes(tmp_path / "in", [*slips, *true[wrong:]])
     assert "BOX013" not in run("check", source)[1]
     status, out, err = run("repair", source, "-o", tmp_path / "out")
     if not refused:
         assert status == 0 and "BOX006 fixed: box is inverted (3)" in out
-        np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
+        np.testing.assert_allclose(boxes_in(tmp_path / "out"), true, atol=1e-6)
         return
     assert status == 2 and "4 of 40 boxes are inverted, which are too many for slips" in err
     assert not (tmp_path / "out").exists()
     assert run("repair", source, "-o", tmp_path / "out", "--skip", "BOX006")[0] == 1
-    assert (boxes_of(tmp_path / "out") == boxes_of(source)).all()
+    assert (boxes_in(tmp_path / "out") == boxes_in(source)).all()
 
 
 def test_columns_that_do_not_fit_are_refused(tmp_path: Path, run: Run) -> None:
-    source = write(tmp_path / "in", [divided(box) for box in pixel_boxes()])
+    source = write_boxes(tmp_path / "in", [divided(box) for box in some_boxes()])
     wrong = "--columns=xmin=xmax,xmax=xmin"
     status, _, err = run("repair", source, "-o", tmp_path / "out", wrong)
     assert status == 2 and "40 of 40 boxes are inverted" in err
@@ -230,7 +234,7 @@ def test_columns_are_a_permutation(
 
 @pytest.mark.parametrize("code", ["BOX013", "BOX"])
 def test_columns_are_not_asked_for_and_skipped(code: str, tmp_path: Path, run: Run) -> None:
-    source = write(tmp_path / "in", [divided(box) for box in pixel_boxes()])
+    source = write_boxes(tmp_path / "in", [divided(box) for box in some_boxes()])
     reported = ["--columns=xmin=xmax,xmax=xmin", "--skip", code]
     status, _, err = run("repair", source, "-o", tmp_path / "out", *reported)
     assert status == 2 and f"--columns asks for what --skip {code} leaves; pass one of them" in err
@@ -246,7 +250,7 @@ def test_pixels_need_the_size_of_the_image(tmp_path: Path, run: Run) -> None:
 
 def test_parts_of_a_shard_add_up_to_the_whole() -> None:
     """Large shards are checked in parts, by several processes."""
-    corners = np.array([divided((box[0], box[2], box[1], box[3])) for box in pixel_boxes(300)])
+    corners = np.array([divided((box[0], box[2], box[1], box[3])) for box in some_boxes(300)])
     corners[7] = math.nan
 
     def of(part: slice) -> BoxColumns:
@@ -268,7 +272,7 @@ def test_parts_of_a_shard_add_up_to_the_whole() -> None:
 
 def test_many_objects_are_not_removed_unless_insisted(tmp_path: Path, run: Run) -> None:
     flat = [(0.25, 0.5, 0.75, 0.5)] * 6
-    source = write(tmp_path / "in", [*flat, *map(divided, pixel_boxes(94))])
+    source = write_boxes(tmp_path / "in", [*flat, *map(divided, some_boxes(94))])
     status, _, err = run("repair", source, "-o", tmp_path / "out")
     assert status == 2 and err.count("\n") == 1
     assert "6 of 100 objects (6 %) would be removed, more than 5 %;" in err
@@ -284,7 +288,7 @@ def test_many_objects_are_not_removed_unless_insisted(tmp_path: Path, run: Run) 
 def test_one_object_in_twenty_is_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run
 ) -> None:
-    source = write(tmp_path / "in", [(math.nan, 0, 1, 1), *map(divided, pixel_boxes(19))])
+    source = write_boxes(tmp_path / "in", [(math.nan, 0, 1, 1), *map(divided, some_boxes(19))])
     assert run("repair", source, "-o", tmp_path / "out")[0] == 0
     with pytest.raises(SystemExit):
         main(["repair", str(source), "-o", str(tmp_path / "b"), "--max-dropped", "101"])
@@ -293,7 +297,7 @@ def test_one_object_in_twenty_is_removed(
 
 def test_many_records_are_not_removed_unless_insisted(tmp_path: Path, run: Run) -> None:
     """Damaged records, whose objects are not known."""
-    source = write(tmp_path / "in", [divided(box) for box in pixel_boxes(20)])
+    source = write_boxes(tmp_path / "in", [divided(box) for box in some_boxes(20)])
     path = source / "train.tfrecord"
     data = bytearray(path.read_bytes())
     for record in list(tfod.read_records(path))[:4]:
@@ -308,10 +312,10 @@ def test_many_records_are_not_removed_unless_insisted(tmp_path: Path, run: Run) 
 
 
 def test_records_that_are_there_twice_are_not_lost(tmp_path: Path, run: Run) -> None:
-    boxes = [divided(box) for box in pixel_boxes(10)]
-    source = write(tmp_path / "in", boxes)
+    boxes = [divided(box) for box in some_boxes(10)]
+    source = write_boxes(tmp_path / "in", boxes)
     path = source / "train.tfrecord"
     path.write_bytes(path.read_bytes() * 2)
     status, out, _ = run("repair", source, "-o", tmp_path / "out")
     assert status == 0 and "10 dropped\n" in out
-    assert len(boxes_of(tmp_path / "out")) == 10
+    assert len(boxes_in(tmp_path / "out")) == 10

@@ -47,7 +47,7 @@ def source(tmp_path: Path) -> Path:
     return write_files(tmp_path / "in", {"train.tfrecord": broken, "label_map.pbtxt": LABEL_MAP})
 
 
-def run(*arguments: Any) -> int:
+def run_repair(*arguments: Any) -> int:
     """Run the command; return its exit status."""
     return main(["repair", *map(str, arguments)])
 
@@ -58,18 +58,18 @@ def test_no_other_numbering_stays_beside_the_result(
     old = write_files(tmp_path / "out", {"train-00000-of-00001.tfrecord": shard(other())})
     before = files_in(old)
     for more in ([], ["--overwrite"]):
-        assert run(source, "-o", old, *more) == 2
+        assert run_repair(source, "-o", old, *more) == 2
         assert "would be in one subset with the result" in capsys.readouterr().err
         assert files_in(old) == before
     (old / "train-00000-of-00001.tfrecord").rename(old / "val.tfrecord")
-    assert run(source, "-o", old) == 0
+    assert run_repair(source, "-o", old) == 0
 
 
 def test_what_it_says_and_writes(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, report = files_in(source), tmp_path / "report.json"
-    assert run(source, "-o", tmp_path / "out", "--report", report) == 0
+    assert run_repair(source, "-o", tmp_path / "out", "--report", report) == 0
     output = capsys.readouterr().out
     assert output.startswith("2 changes made: 1 record changed, 1 dropped\n")
     assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in output
@@ -93,11 +93,11 @@ def test_what_it_says_and_writes(
 def test_a_dry_run_says_the_same_and_writes_nothing(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(source, "--dry-run", "--report", tmp_path / "a.json") == 0
+    assert run_repair(source, "--dry-run", "--report", tmp_path / "a.json") == 0
     output = capsys.readouterr().out
     assert output.startswith("2 changes would be made: ") and "2 left\n" in output
     assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
-    assert run(source, "-o", tmp_path / "out", "--report", tmp_path / "b.json") == 0
+    assert run_repair(source, "-o", tmp_path / "out", "--report", tmp_path / "b.json") == 0
     dry, wet = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
     assert dry["changes"] == wet["changes"] and dry["counts"] == wet["counts"]
 
@@ -107,7 +107,7 @@ def test_what_is_left_is_named_with_status_1(
 ) -> None:
     odd = record(text=["cat", "bird"], sha256="x")
     source = write_files(tmp_path / "in", {"a.tfrecord": shard(odd), "label_map.pbtxt": LABEL_MAP})
-    assert run(source, "-o", tmp_path / "out") == 1
+    assert run_repair(source, "-o", tmp_path / "out") == 1
     output = capsys.readouterr().out
     assert "IMG008 fixed" in output and "\nLeft for you to decide" in output
     assert "LAB006 error: class is not in the label map\n" in output
@@ -116,7 +116,7 @@ def test_what_is_left_is_named_with_status_1(
 
 def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound = {"a.record": shard(record(), other()), "label_map.pbtxt": LABEL_MAP}
-    assert run(write_files(tmp_path / "in", sound), "-o", tmp_path / "out") == 0
+    assert run_repair(write_files(tmp_path / "in", sound), "-o", tmp_path / "out") == 0
     assert capsys.readouterr().out.startswith("Nothing to repair.\n")
     assert files_in(tmp_path / "out") == sound
 
@@ -141,7 +141,9 @@ def test_many_changes_are_counted_and_few_are_shown(
     many = [with_boxes([(0.5, 0.25, 1.05, 0.5)], filename=f"{n}.jpg") for n in range(1200)]
     write_records(tmp_path / "in", "a", many)
     write_files(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
-    run(tmp_path / "in", "-o", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX")
+    run_repair(
+        tmp_path / "in", "-o", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX"
+    )
     output = capsys.readouterr().out
     assert "BOX004 fixed: box reaches beyond the image (1,200)\n" in output
     assert output.count(" clipped to the image: ") == 3 and "  and 1,197 more\n" in output
@@ -162,7 +164,7 @@ def test_layout_names_and_compression_stay(tmp_path: Path) -> None:
             "notes.txt": b"of nobody's concern",
         },
     )
-    assert run(source, "-o", tmp_path / "out", "--skip", "IMG011") in (0, 1)
+    assert run_repair(source, "-o", tmp_path / "out", "--skip", "IMG011") in (0, 1)
     found = files_in(tmp_path / "out")
     assert sorted(found) == sorted(set(files_in(source)) - {"notes.txt"})
     assert found["train/a.record-00000-of-00002"] == shard(record())
@@ -170,11 +172,11 @@ def test_layout_names_and_compression_stay(tmp_path: Path) -> None:
     assert gzip.decompress(found["valid/a.tfrecord.gz"]) == shard(record())
     assert found["valid/a_label_map.pbtxt"] == LABEL_MAP
     # A glob, and a single shard with its label map one folder up.
-    run(f"{source}/train/a*", "-o", tmp_path / "glob")
+    run_repair(f"{source}/train/a*", "-o", tmp_path / "glob")
     assert sorted(files_in(tmp_path / "glob")) == [
         *("a.record-00000-of-00002", "a.record-00001-of-00002", "label_map.pbtxt"),
     ]
-    run(source / "valid" / "a.tfrecord.gz", "-o", tmp_path / "one")
+    run_repair(source / "valid" / "a.tfrecord.gz", "-o", tmp_path / "one")
     assert sorted(files_in(tmp_path / "one")) == ["a.tfrecord.gz", "a_label_map.pbtxt"]
 
 
@@ -182,10 +184,10 @@ def test_a_label_map_for_all_shards_takes_the_place_of_theirs(tmp_path: Path) ->
     other_ids = b"item { id: 7 name: 'cat' }\nitem { id: 8 name: 'dog' }\n"
     source = write_files(tmp_path / "in", {"a.tfrecord": shard(record()), "a.pbtxt": LABEL_MAP})
     write_files(tmp_path, {"new.pbtxt": other_ids})
-    assert run(source, "-o", tmp_path / "out", "--label-map", tmp_path / "new.pbtxt") == 0
+    assert run_repair(source, "-o", tmp_path / "out", "--label-map", tmp_path / "new.pbtxt") == 0
     assert sorted(files_in(tmp_path / "out")) == ["a.tfrecord", "label_map.pbtxt"]
     assert files_in(tmp_path / "out")["a.tfrecord"] == shard(record(label=[7, 8]))
-    assert run(source, "-o", tmp_path / "none", "--label-map", "no-such-map") == 2
+    assert run_repair(source, "-o", tmp_path / "none", "--label-map", "no-such-map") == 2
     assert not (tmp_path / "none").exists()
 
 
@@ -195,7 +197,7 @@ def test_a_zip_becomes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
         archive.writestr("set/val/a.tfrecord", shard(other()))
         archive.writestr("set/label_map.pbtxt", LABEL_MAP)
         archive.writestr("set/readme.txt", "hello")
-    assert run(tmp_path / "in.zip", "-o", tmp_path / "out") == 0
+    assert run_repair(tmp_path / "in.zip", "-o", tmp_path / "out") == 0
     assert files_in(tmp_path / "out") == {
         "set/label_map.pbtxt": LABEL_MAP,
         "set/train/a.tfrecord": shard(record()),
@@ -204,7 +206,7 @@ def test_a_zip_becomes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with zipfile.ZipFile(tmp_path / "in.zip", "a") as archive:
         archive.writestr("../evil.tfrecord", shard(other()))
     capsys.readouterr()
-    assert run(tmp_path / "in.zip", "-o", tmp_path / "again") == 1
+    assert run_repair(tmp_path / "in.zip", "-o", tmp_path / "again") == 1
     assert "ZIP002 error" in capsys.readouterr().out
     assert files_in(tmp_path / "again").keys() == files_in(tmp_path / "out").keys()
     assert not (tmp_path / "evil.tfrecord").exists()
@@ -216,7 +218,7 @@ def test_several_zips_are_repaired_one_by_one(
     for name in ("a", "b"):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.writestr("train.tfrecord", shard(record(f"{name}.jpg")))
-    assert run(tmp_path, "-o", tmp_path / "out") == 2
+    assert run_repair(tmp_path, "-o", tmp_path / "out") == 2
     assert "several zips; repair them one by one" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -248,7 +250,7 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
         big = record(encoded=jpeg() + bytes(700_000))
         write_files(source, {"train.tfrecord": shard(other(), big)})
     before = files_in(source.parent)
-    assert run("in", *arguments) == 2
+    assert run_repair("in", *arguments) == 2
     printed = capsys.readouterr()
     assert output in printed.err and printed.err.count("\n") == 1 and not printed.out
     assert files_in(source.parent) == before and not Path("new").exists()
@@ -256,7 +258,7 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
 
 def test_overwriting_is_asked_for(source: Path, tmp_path: Path) -> None:
     write_files(tmp_path / "out", {"train.tfrecord": b"old", "more.txt": b"stays"})
-    assert run(source, "-o", tmp_path / "out", "--overwrite") == 0
+    assert run_repair(source, "-o", tmp_path / "out", "--overwrite") == 0
     assert sorted(files_in(tmp_path / "out")) == ["label_map.pbtxt", "more.txt", "train.tfrecord"]
     assert files_in(tmp_path / "out")["train.tfrecord"] == shard(record(), other())
 
@@ -268,10 +270,10 @@ def test_an_index_of_a_shard_that_is_replaced_goes_with_it(
         tmp_path / "out", {"train.tfrecord.idx": b"0 9\n", "val.tfrecord.idx": b"0 7\n"}
     )
     before = files_in(out)
-    assert run(source, "-o", out) == 2
+    assert run_repair(source, "-o", out) == 2
     assert "train.tfrecord.idx is there already; pass --overwrite" in capsys.readouterr().err
     assert files_in(out) == before
-    assert run(source, "-o", out, "--overwrite") == 0
+    assert run_repair(source, "-o", out, "--overwrite") == 0
     assert sorted(files_in(out)) == ["label_map.pbtxt", "train.tfrecord", "val.tfrecord.idx"]
 
 
@@ -281,7 +283,7 @@ def test_standard_input_is_refused(
     path = write_files(tmp_path, {"a": shard(record())}) / "a"
     with path.open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        assert run("-", "-o", tmp_path / "out") == 2
+        assert run_repair("-", "-o", tmp_path / "out") == 2
     assert "only files on this machine can be repaired" in capsys.readouterr().err
 
 
@@ -326,7 +328,7 @@ def test_where_the_report_cannot_be_written_nothing_is_published(tmp_path: Path)
         tmp_path / "in", {"a.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
     )
     arguments = [str(source), "-o", f"{tmp_path}/out", "--report", f"{tmp_path}/report.json"]
-    assert run(*arguments) == 1
+    assert run_repair(*arguments) == 1
     most = (tmp_path / "report.json").stat().st_size - 100
     assert (tmp_path / "out" / "a.tfrecord").stat().st_size < most
     shutil.rmtree(tmp_path / "out")
@@ -368,12 +370,12 @@ def test_a_report_takes_the_place_of_nothing(
     before, out = files_in(source), tmp_path / "out"
     for name in ("train.tfrecord", "label_map.pbtxt"):
         for more in (["-o", out], ["--dry-run"]):
-            assert run(source, *more, "--report", source / name, "--overwrite") == 2
+            assert run_repair(source, *more, "--report", source / name, "--overwrite") == 2
             assert "name another file" in capsys.readouterr().err
-        assert run(source, "-o", out, "--report", out / name) == 2
+        assert run_repair(source, "-o", out, "--report", out / name) == 2
         assert "name another file" in capsys.readouterr().err
     assert files_in(source) == before and not out.exists()
-    assert run(source, "-o", out, "--report", out / "changes.json") == 0
+    assert run_repair(source, "-o", out, "--report", out / "changes.json") == 0
 
 
 def test_a_label_map_that_is_made_replaces_none(
@@ -381,10 +383,10 @@ def test_a_label_map_that_is_made_replaces_none(
 ) -> None:
     source = write_files(tmp_path / "in", {"a.tfrecord": shard(record(), other())})
     out = write_files(tmp_path / "out", {"label_map.pbtxt": b"mine"})
-    assert run(source, "-o", out) == 2
+    assert run_repair(source, "-o", out) == 2
     assert "label_map.pbtxt is there already" in capsys.readouterr().err
     assert files_in(out) == {"label_map.pbtxt": b"mine"}
-    assert run(source, "-o", out, "--overwrite") == 0
+    assert run_repair(source, "-o", out, "--overwrite") == 0
     assert "label map written, of 2 classes" in capsys.readouterr().out
     assert files_in(out)["label_map.pbtxt"] != b"mine"
 
@@ -394,7 +396,7 @@ def test_all_files_appear_or_none(source: Path, tmp_path: Path) -> None:
     (source / "val.tfrecord").write_bytes(shard(other()))
     out = write_files(tmp_path / "out", {"train.tfrecord": b"old", "val.tfrecord/x": b"in the way"})
     before = files_in(out)
-    assert run(source, "-o", out, "--overwrite") == 2
+    assert run_repair(source, "-o", out, "--overwrite") == 2
     assert files_in(out) == before
 
 
@@ -403,5 +405,5 @@ def test_records_without_a_name_are_not_the_same(tmp_path: Path) -> None:
     named = record(encoded=None, format=None, sha256=None)
     data = {"a.tfrecord": shard(nameless, nameless, named, named), "label_map.pbtxt": LABEL_MAP}
     source = write_files(tmp_path / "in", data)
-    run(source, "-o", tmp_path / "out", "--only", "NAM002")
+    run_repair(source, "-o", tmp_path / "out", "--only", "NAM002")
     assert files_in(tmp_path / "out")["a.tfrecord"] == shard(nameless, nameless, named)

@@ -8,8 +8,7 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,15 @@ import pytest
 from tfod.check.profiles.choice import profile_of
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import take_inventory
-from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT
+from tests.commands import TIMEOUT, Result, Run
 from tests.files import files_in
 from tests.records import encode, frame, image, objects
 from tests.tfrecord.remote.conftest import Bucket
 from tests.tfrecord.remote.servers import Web
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
-Run = Callable[..., "Done"]
 _LOOK = 1 << 18  # bytes of annotations that are read to choose the profile
 
 
@@ -56,31 +53,17 @@ def folder(tmp_path: Path) -> Path:
     return where
 
 
-@dataclass(frozen=True)
-class Done:
-    """What a command has come to."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture
-def run(bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(bucket: Bucket, run: Run) -> Run:
     """Run ``tfod`` in this process, with the bucket behind the line."""
-
-    def typed(*arguments: object) -> Done:
-        code = main([str(one) for one in arguments])
-        return Done(code, *capsys.readouterr())
-
-    return typed
+    return run
 
 
 @pytest.fixture
 def apart(bucket: Bucket) -> Run:
     """Run ``tfod`` in a process of its own."""
 
-    def typed(*arguments: object) -> Done:
+    def typed(*arguments: object) -> Result:
         done = subprocess.run(
             [sys.executable, "-m", "tfod.cli.main", *map(str, arguments)],
             env=bucket.environment(),
@@ -89,7 +72,7 @@ def apart(bucket: Bucket) -> Run:
             timeout=TIMEOUT,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return Result(done.returncode, done.stdout, done.stderr)
 
     return typed
 
@@ -117,10 +100,10 @@ def test_the_report_is_that_of_the_disk(
     url = store(bucket, folder)
     options = ("--format", "json", "--jobs", jobs)
     remote, local = (apart("check", f"{one}{what}", *options) for one in (url, folder))
-    assert remote.returncode == local.returncode == 1
-    assert remote.stderr == local.stderr == ""
-    found = report_of(remote.stdout, url)
-    assert found == report_of(local.stdout, str(folder))
+    assert remote.code == local.code == 1
+    assert remote.err == local.err == ""
+    found = report_of(remote.out, url)
+    assert found == report_of(local.out, str(folder))
     assert {"SET001", "TFR004"} <= {one["code"] for one in found["findings"]}
     assert [one["sha256"] for one in found["sources"]] == [
         hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("train*"))
@@ -134,7 +117,7 @@ def test_a_shard_is_read_once(bucket: Bucket, run: Run, options: Any, count: int
     shard = frame(*[payload] * count)
     url = bucket.put("a.tfrecord", shard)
     bucket.forget()
-    assert run("check", url, *options).returncode < 2
+    assert run("check", url, *options).code < 2
     assert bucket.line.sent < 1.01 * len(shard) + 10_000
     if count == 1:  # what was fetched to choose the profile is all of it
         assert (
@@ -152,7 +135,7 @@ def test_web_shards_are_read_once_by_one_process(
     shards = {f"/{one}.tfrecord": frame(*[payload] * count) for one in "ab"}
     server.files.update(shards)
     done = apart("check", *(url + path for path in shards), "--label-map", "coco", "--jobs", jobs)
-    assert done.returncode < 2, done.stderr
+    assert done.code < 2, done.err
     size = sum(map(len, shards.values()))
     again = 0 if jobs == 1 else min(size, 2 * 8 * _LOOK)
     assert size <= server.sent <= size + again
@@ -162,12 +145,12 @@ def test_a_label_map_by_its_url(bucket: Bucket, folder: Path, run: Run) -> None:
     url = store(bucket, folder)
     other = bucket.put("elsewhere/x.pbtxt", b"item { id: 7 name: 'cow' }")
     done = run("check", url, "--label-map", other, "--format", "json")
-    codes = {one["code"] for one in json.loads(done.stdout)["findings"]}
+    codes = {one["code"] for one in json.loads(done.out)["findings"]}
     assert any(one.startswith("LAB") for one in codes)
     absent = bucket.url("elsewhere/absent.pbtxt")
     done = run("check", url, "--label-map", absent)
-    assert done.returncode == 2
-    assert done.stderr == (
+    assert done.code == 2
+    assert done.err == (
         f"tfod: {absent} cannot be read: is not there; see whether the address is right\n"
     )
 
@@ -178,7 +161,7 @@ def test_images_are_fetched_from_their_places(bucket: Bucket, run: Run) -> None:
     url = bucket.put("a.tfrecord", frame(bad, *([filler] * 100), bad))
     bucket.forget()
     done = run("check", url, "--profile", "cvat", "--format", "html", "--samples", 3)
-    assert done.returncode < 2 and "<svg" in done.stdout
+    assert done.code < 2 and "<svg" in done.out
     assert bucket.line.sent < 1.3 * 100 * 200_000
 
 
@@ -188,7 +171,7 @@ def test_images_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Ru
     shard = frame(*[one for bad in records(60)[::5] for one in (bad, filler, filler)])
     server.files["/a.tfrecord"] = shard
     options = ("--profile", "cvat", "--samples", 12, "--label-map", "coco")
-    assert run("check", f"{url}/a.tfrecord", *options, "--format", "html").returncode < 2
+    assert run("check", f"{url}/a.tfrecord", *options, "--format", "html").code < 2
     assert server.sent < 2.5 * len(shard)
 
 
@@ -196,7 +179,7 @@ def test_a_shard_on_the_web_is_opened_once(web: tuple[Web, str], run: Run) -> No
     server, url = web
     server.files["/a.tfrecord"] = frame(*records(10))
     done = run("check", f"{url}/a.tfrecord", "--profile", "cvat", "--label-map", "coco")
-    assert done.returncode < 2
+    assert done.code < 2
     assert [method for method, _, _ in server.requests] == ["HEAD", "GET"]
 
 
@@ -207,8 +190,8 @@ def test_a_file_of_the_web_that_cannot_be_had_is_one_line(
     server, url = web
     server.status = status
     done = run("check", f"{url}/a.tfrecord")
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith(f"tfod: {url}/a.tfrecord: ") and done.stderr.count("\n") == 1
+    assert done.code == 2 and done.out == ""
+    assert done.err.startswith(f"tfod: {url}/a.tfrecord: ") and done.err.count("\n") == 1
 
 
 def test_numbered_shards_that_are_named_one_by_one_are_a_set(
@@ -220,7 +203,7 @@ def test_numbered_shards_that_are_named_one_by_one_are_a_set(
     query = "X-Amz-Credential=AK/2026/s3/aws4_request&X-Amz-Signature="
     signed = [f"{url}{path}?{query}{number}" for number, path in enumerate(server.files)]
     for named, missing in ((signed, 0), (signed[:1], 0), (signed[:2], 1)):
-        report = json.loads(run("check", *named, "--profile", "cvat", "--format", "json").stdout)
+        report = json.loads(run("check", *named, "--profile", "cvat", "--format", "json").out)
         reported = [one["shard"] for one in report["findings"] if one["code"] == "SET001"]
         assert reported == [f"{url}/d/train"] * missing
 
@@ -240,7 +223,7 @@ def test_labels_of_classes_are_copied_along(bucket: Bucket, tmp_path: Path, run:
     shard = bucket.put("d/a.tfrecord", frame(*records(2)))
     bucket.put("d/labels.txt", b"0:cat\n")
     done = run("reshard", shard, "-o", tmp_path / "out")
-    assert done.returncode == 0 and "label map copied: labels.txt" in done.stdout
+    assert done.code == 0 and "label map copied: labels.txt" in done.out
     assert (tmp_path / "out" / "labels.txt").read_bytes() == b"0:cat\n"
 
 
@@ -251,7 +234,7 @@ def test_a_zip_is_copied_and_checked(bucket: Bucket, run: Run) -> None:
         archive.writestr("label_map.pbtxt", LABEL_MAP)
     url = bucket.put("anno.zip", stream.getvalue())
     bucket.forget()
-    report = json.loads(run("check", url, "--format", "json").stdout)
+    report = json.loads(run("check", url, "--format", "json").out)
     assert report["counts"]["records"] == 4
     assert report["sources"][0]["sha256"] == hashlib.sha256(stream.getvalue()).hexdigest()
     assert {one["shard"] for one in report["findings"]} >= {f"{url}:default.tfrecord"}
@@ -266,8 +249,8 @@ def test_a_server_that_is_silent_in_the_middle_is_a_finding(bucket: Bucket, apar
     done = apart(
         *("check", large, small, "--profile", "cvat", "--remote-timeout", 5, "--format", "json")
     )
-    assert done.returncode == 1 and done.stderr == ""
-    report = json.loads(done.stdout)
+    assert done.code == 1 and done.err == ""
+    report = json.loads(done.out)
     reported = {one["shard"]: one for one in report["findings"] if one["code"] == "TFR013"}
     assert set(reported) == {large, small}
     assert "no byte came for 5 s: " in reported[large]["message"]
@@ -282,8 +265,8 @@ def test_a_server_that_is_silent_from_the_start_is_one_line(bucket: Bucket, apar
         done = apart("check", url, "--remote-timeout", 1)
     finally:
         bucket.server.thaw()
-    assert done.returncode == 2
-    assert done.stderr == (
+    assert done.code == 2
+    assert done.err == (
         f"tfod: {url}: cannot be reached: no answer came for 1 s; try again when the server is "
         "well\n"
     )
@@ -316,12 +299,12 @@ def test_other_commands_read_from_buckets(
     for place, out in ((url, tmp_path / "remote"), (str(where), tmp_path / "local")):
         out.mkdir()
         done = run(*(one.replace("SOURCE", place).replace("OUT", str(out)) for one in arguments))
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         content = {
             name: data.replace(place.encode(), b"PLACE") for name, data in files_in(out).items()
         }
-        output = done.stdout.replace(place, "PLACE").replace(str(out), "OUT")
-        results.append((content, output, done.stderr))
+        output = done.out.replace(place, "PLACE").replace(str(out), "OUT")
+        results.append((content, output, done.err))
     assert results[0] == results[1]
     assert len(results[0][0]) == written
 
@@ -344,9 +327,9 @@ def test_nothing_is_written_to_urls(
     before = files_in(tmp_path)
     url = "s3://bucket/out"
     done = run(*(one.replace("SOURCE", source).replace("URL", url) for one in arguments))
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"tfod: {url}")
-    assert "URLs are read only; write to this machine, and copy it there\n" in done.stderr
+    assert done.code == 2
+    assert done.err.startswith(f"tfod: {url}")
+    assert "URLs are read only; write to this machine, and copy it there\n" in done.err
     assert files_in(tmp_path) == before
 
 
@@ -365,17 +348,17 @@ def test_what_cannot_be_done_is_one_line(
     url = bucket.put("a.tfrecord", frame(*records(1)))
     bucket.put("a.tfrecord.zip", b"PK")
     done = run(*(one.replace("URL", url).replace("OUT", str(tmp_path)) for one in arguments))
-    assert done.returncode == 2 and done.stdout == ""
-    assert words in done.stderr and done.stderr.count("\n") == 1
+    assert done.code == 2 and done.out == ""
+    assert words in done.err and done.err.count("\n") == 1
 
 
 def test_a_web_server_is_checked(web: tuple[Web, str], folder: Path, run: Run) -> None:
     server, url = web
     server.files = {f"/data/{one.name}": one.read_bytes() for one in folder.iterdir()}
     remote, local = (run("check", one, "--format", "json") for one in (f"{url}/data/", folder))
-    assert remote.stderr == ""
-    found = report_of(remote.stdout, f"{url}/data")
-    expected = report_of(local.stdout, str(folder))
+    assert remote.err == ""
+    found = report_of(remote.out, f"{url}/data")
+    expected = report_of(local.out, str(folder))
     assert found["findings"] == expected["findings"] and found["counts"] == expected["counts"]
     assert [one["sha256"] for one in found["sources"]] == [
         one["sha256"] for one in expected["sources"]

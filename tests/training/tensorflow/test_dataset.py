@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import random
 import shutil
 import subprocess
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 from tfod.check.profiles.file import load_profile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.detection.schema import IMAGE_LABEL, FeatureSpec
@@ -29,6 +27,7 @@ from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import write_records
 
+from tests.image_kinds import image_of_pixels
 from tests.records import encode, objects
 
 SHAPE, MASKS = "original_image_spatial_shape", "groundtruth_instance_masks"
@@ -44,15 +43,7 @@ MAP = LabelMap(
 
 def draw(height: int, width: int, seed: int = 0, kind: str = "PNG") -> bytes:
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, kind)
-    return stream.getvalue()
-
-
-def png_mask(mask: Any) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(np.array(mask, np.uint8)).save(stream, "PNG")
-    return stream.getvalue()
+    return image_of_pixels(pixels, kind)
 
 
 def record(name: str = "a.png", **features: Any) -> bytes:
@@ -76,7 +67,9 @@ def boxes(count: int, text: Any = None, label: Any = None) -> dict[str, Any]:
     )
 
 
-def write(folder: Path, *records: bytes, label_map: LabelMap | None = MAP, **options: Any) -> Path:
+def write_train(
+    folder: Path, *records: bytes, label_map: LabelMap | None = MAP, **options: Any
+) -> Path:
     write_records(folder, "train", records, **options)
     if label_map is not None:
         (folder / "label_map.pbtxt").write_text(label_map.to_text())
@@ -135,7 +128,7 @@ def rows(batches: Any) -> Iterator[dict[str, Any]]:
             yield {key: value[number] for key, value in batch.items()}
 
 
-def plain(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
     """An array; an image of a ragged batch has rows of one length."""
     if isinstance(value, tf.RaggedTensor):
         value = value.to_tensor()
@@ -145,7 +138,7 @@ def plain(value: Any) -> np.ndarray:
 def assert_equal(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     assert found.keys() == wanted.keys()
     for key, value in wanted.items():
-        got, want = plain(found[key]), np.asarray(value)
+        got, want = as_array(found[key]), np.asarray(value)
         if want.dtype.kind not in "SO":  # texts are arrays of objects here and there
             assert got.dtype == want.dtype, key
         if got.size or want.size:
@@ -172,7 +165,7 @@ def test_real_shards(corpus: Path, folder: str, note_shard: Callable[[str], None
     for batched in (False, True):
         found = dataset(corpus / folder, batch_size=5 if batched else None)
         for row in rows(found) if batched else found:
-            key = row["filename"].numpy(), plain(row["groundtruth_boxes"]).tobytes()
+            key = row["filename"].numpy(), as_array(row["groundtruth_boxes"]).tobytes()
             if key in wanted:
                 assert_equal(row, wanted[key])
                 count += 1
@@ -239,20 +232,22 @@ class TestClasses:
         ],
     )
     def test_of_text_and_id(self, tmp_path: Path, text: Any, label: Any, classes: Any) -> None:
-        found = one(write(tmp_path, record(**boxes(len(classes), text, label))))
+        found = one(write_train(tmp_path, record(**boxes(len(classes), text, label))))
         assert found["groundtruth_classes"].numpy().tolist() == classes
 
     def test_a_class_of_id_0(self, tmp_path: Path) -> None:
         label_map = LabelMap((LabelMapItem(0, "zero"), LabelMapItem(1, "one")))
-        folder = write(tmp_path, record(**boxes(2, ["", "zero"], [0, 1])), label_map=label_map)
+        folder = write_train(
+            tmp_path, record(**boxes(2, ["", "zero"], [0, 1])), label_map=label_map
+        )
         assert one(folder)["groundtruth_classes"].numpy().tolist() == [0, 0]
 
     def test_without_a_label_map_ids_are_taken(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record(**boxes(2, ["cat", "dog"], [4, 1])), label_map=None)
+        folder = write_train(tmp_path, record(**boxes(2, ["cat", "dog"], [4, 1])), label_map=None)
         assert one(folder)["groundtruth_classes"].numpy().tolist() == [4, 1]
 
     def test_texts_alone_need_a_label_map(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record("b.png", **boxes(1, ["cat"])), label_map=None)
+        folder = write_train(tmp_path, record("b.png", **boxes(1, ["cat"])), label_map=None)
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)label_map=.*b\.png"):
             list(dataset(folder))
         assert one(folder, label_map=MAP)["groundtruth_classes"].numpy().tolist() == [2]
@@ -260,12 +255,12 @@ class TestClasses:
 
     def test_of_image_level_labels(self, tmp_path: Path) -> None:
         payload = record(**boxes(1, ["dog"]), image__class__text=["cat", "dog", "cow"])
-        found = one(write(tmp_path, payload), profile="open_images", batch_size=1)
+        found = one(write_train(tmp_path, payload), profile="open_images", batch_size=1)
         assert found["groundtruth_image_classes"].to_list() == [[2, 7, -1]]
 
     def test_label_maps_that_differ(self, tmp_path: Path) -> None:
-        write(tmp_path / "train", record(**boxes(1, ["cat"])))
-        write(tmp_path / "valid", record(**boxes(1, ["cat"])))
+        write_train(tmp_path / "train", record(**boxes(1, ["cat"])))
+        write_train(tmp_path / "valid", record(**boxes(1, ["cat"])))
         assert len(list(dataset(tmp_path))) == 2
         other = LabelMap.from_names(["cat"])
         (tmp_path / "valid" / "label_map.pbtxt").write_text(other.to_text())
@@ -277,7 +272,7 @@ class TestClasses:
             dataset(tmp_path)
 
     def test_two_label_maps_beside(self, tmp_path: Path) -> None:
-        write(tmp_path, record())
+        write_train(tmp_path, record())
         for name in ("a_labels_map", "b_labels_map"):
             (tmp_path / f"{name}.pbtxt").write_text(MAP.to_text())
         (tmp_path / "label_map.pbtxt").unlink()
@@ -288,7 +283,7 @@ class TestClasses:
 class TestOrder:
     @pytest.fixture
     def shards(self, tmp_path: Path) -> Path:
-        return write(tmp_path, *(record(str(n)) for n in range(40)), num_shards=20)
+        return write_train(tmp_path, *(record(str(n)) for n in range(40)), num_shards=20)
 
     @staticmethod
     def names(elements: Any) -> list[int]:
@@ -296,7 +291,7 @@ class TestOrder:
 
     def test_of_shards_in_turn(self, tmp_path: Path) -> None:
         """Records that were dealt to shards in turn, as the OD API does, come as they were."""
-        write(tmp_path, *(record(str(n)) for n in range(20)), num_shards=5)
+        write_train(tmp_path, *(record(str(n)) for n in range(20)), num_shards=5)
         assert self.names(dataset(tmp_path, decode=False)) == list(range(20))
 
     def test_shuffled(self, shards: Path) -> None:
@@ -330,7 +325,7 @@ class TestOrder:
             boxes(1, ["cat"]),
             {},
         ]
-        folder = write(tmp_path, *(record(image__encoded=image, **row) for row in several))
+        folder = write_train(tmp_path, *(record(image__encoded=image, **row) for row in several))
         singles = list(dataset(folder, decode=False))
         assert [len(one["groundtruth_weights"]) for one in singles] == [2, 3, 1, 0]
         assert [one["groundtruth_classes"].numpy().tolist() for one in singles] == [
@@ -345,7 +340,7 @@ class TestOrder:
 class TestImages:
     def test_resized(self, tmp_path: Path) -> None:
         jpeg = draw(20, 30, 1, "JPEG")
-        folder = write(tmp_path, record(image__encoded=jpeg), record(**boxes(1, ["cat"])))
+        folder = write_train(tmp_path, record(image__encoded=jpeg), record(**boxes(1, ["cat"])))
         image = tf.io.decode_image(jpeg)
         wanted = np.rint(tf.image.resize(image, (10, 12)).numpy()).astype(np.uint8)
         (batch,) = dataset(folder, batch_size=2, image_size=(10, 12))
@@ -356,7 +351,7 @@ class TestImages:
         assert batch[SHAPE].numpy().tolist() == [[20, 30], [6, 8]]
 
     def test_resized_ones_fit_into_padded_batches(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, *(record(**boxes(n, ["cat"] * n)) for n in (1, 3)))
+        folder = write_train(tmp_path, *(record(**boxes(n, ["cat"] * n)) for n in (1, 3)))
         wanted = ("image", "groundtruth_boxes", "groundtruth_classes")
         elements = dataset(folder, image_size=(4, 4)).map(lambda row: {k: row[k] for k in wanted})
         (batch,) = elements.padded_batch(2)
@@ -364,12 +359,12 @@ class TestImages:
         assert batch["groundtruth_classes"].numpy().tolist() == [[2, 0, 0], [2, 2, 2]]
 
     def test_kept_as_files(self, tmp_path: Path) -> None:
-        found = one(write(tmp_path, record(image__encoded=b"any")), decode=False)
+        found = one(write_train(tmp_path, record(image__encoded=b"any")), decode=False)
         assert found["image"].numpy() == b"any"
         assert found[SHAPE].numpy().tolist() == [6, 8]
 
     def test_that_is_none(self, tmp_path: Path) -> None:
-        elements = dataset(write(tmp_path, record(image__encoded=b"nothing")))
+        elements = dataset(write_train(tmp_path, record(image__encoded=b"nothing")))
         with pytest.raises(tf.errors.InvalidArgumentError, match="decode"):
             list(elements)
 
@@ -386,8 +381,10 @@ class TestImages:
     def test_masks(self, tmp_path: Path, kind: str, size: Any, batch_size: int | None) -> None:
         masks = np.zeros((2, 6, 8), np.float32)
         masks[1, 2:4, 1:7] = 1
-        values = [b"", png_mask(masks[1] * 255)] if kind == "png" else masks.reshape(-1).tolist()
-        folder = write(
+        values = (
+            [b"", image_of_pixels(masks[1] * 255)] if kind == "png" else masks.reshape(-1).tolist()
+        )
+        folder = write_train(
             tmp_path,
             record(**boxes(2, ["cat", "dog"]), image__object__mask=values),
             record(**boxes(1, ["cat"])),
@@ -396,19 +393,19 @@ class TestImages:
         if size:
             masks = masks[:, 1::2, 1::2]  # the nearest pixel, of centres
         first, second = (row[MASKS] for row in (rows(found) if batch_size else found))
-        np.testing.assert_array_equal(plain(first), masks)
-        assert plain(first).dtype == np.float32
+        np.testing.assert_array_equal(as_array(first), masks)
+        assert as_array(first).dtype == np.float32
         assert second.shape[0] == 0
 
     def test_masks_beside_undecoded_images(self, tmp_path: Path) -> None:
         mask = np.eye(6, 8)
-        payload = record(**boxes(1, ["cat"]), image__object__mask=[png_mask(mask)])
-        found = one(write(tmp_path, payload), masks="png", decode=False)
+        payload = record(**boxes(1, ["cat"]), image__object__mask=[image_of_pixels(mask)])
+        found = one(write_train(tmp_path, payload), masks="png", decode=False)
         np.testing.assert_array_equal(found[MASKS][0], mask)
 
     def test_masks_of_an_unknown_kind(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="png, numerical"):
-            dataset(write(tmp_path, record()), masks="polygons")
+            dataset(write_train(tmp_path, record()), masks="polygons")
 
 
 @pytest.mark.parametrize("batch_size", [None, 3])
@@ -419,7 +416,7 @@ def test_keypoints(tmp_path: Path, batch_size: int | None) -> None:
         "image/object/keypoint/y": [0.5, 0.6, nan, 0.8],
     }
     given = {"image/object/keypoint/visibility": [0, 1, 2, 2]}
-    folder = write(
+    folder = write_train(
         tmp_path,
         record("given", **boxes(2, ["cat", "dog"]), **points, **given),
         record("derived", **boxes(2, ["cat", "dog"]), **points),
@@ -428,12 +425,12 @@ def test_keypoints(tmp_path: Path, batch_size: int | None) -> None:
     found = dataset(folder, keypoints=2, batch_size=batch_size)
     first, second, third = rows(found) if batch_size else found
     visible = "groundtruth_keypoint_visibilities"
-    assert plain(first[visible]).tolist() == [[False, True], [True, True]]
-    assert plain(second[visible]).tolist() == [[True, True], [False, True]]
+    assert as_array(first[visible]).tolist() == [[False, True], [True, True]]
+    assert as_array(second[visible]).tolist() == [[True, True], [False, True]]
     wanted = np.array([[[nan, nan], [0.6, 0.2]], [[nan, nan], [0.8, 0.4]]], np.float32)
-    np.testing.assert_array_equal(plain(first["groundtruth_keypoints"]), wanted)
+    np.testing.assert_array_equal(as_array(first["groundtruth_keypoints"]), wanted)
     wanted[0, 0] = [0.5, 0.1]
-    np.testing.assert_array_equal(plain(second["groundtruth_keypoints"])[0], wanted[0])
+    np.testing.assert_array_equal(as_array(second["groundtruth_keypoints"])[0], wanted[0])
     assert third["groundtruth_keypoints"].shape[0] == third[visible].shape[0] == 0
 
 
@@ -456,19 +453,19 @@ class TestUnsoundRecords:
         features = {**boxes(2, ["cat", "dog"]), f"image/object/{key}": values}
         other = 4 - len(values)
         fill = {**boxes(2, ["cat", "dog"]), f"image/object/{key}": (values * 3)[:other]}
-        folder = write(tmp_path, record("bad.png", **features), record("two.png", **fill))
+        folder = write_train(tmp_path, record("bad.png", **features), record("two.png", **fill))
         with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s){key}.*tfod check.*bad"):
             list(dataset(folder, batch_size=batch_size))
 
     def test_without_a_required_feature(self, tmp_path: Path) -> None:
-        elements = dataset(write(tmp_path, encode({"image/filename": "a"})))
+        elements = dataset(write_train(tmp_path, encode({"image/filename": "a"})))
         with pytest.raises(tf.errors.InvalidArgumentError, match="image/encoded"):
             list(elements)
 
 
 class TestOtherProfiles:
     def test_of_detection_yield_what_they_have(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record(**boxes(1, ["cat"], [2])))
+        folder = write_train(tmp_path, record(**boxes(1, ["cat"], [2])))
         basic = {"filename", "groundtruth_boxes", "groundtruth_classes", SHAPE}
         assert one(folder, profile="roboflow").keys() == {*basic, "image"}
         assert one(folder, profile="cvat").keys() == {*basic, "source_id"}
@@ -485,7 +482,7 @@ class TestOtherProfiles:
             encode({"image_raw": draw(6, 8, n), "label": n % 2, "depth": 3, **sides})
             for n in range(6)
         ]
-        folder = write(tmp_path, *records, label_map=None)
+        folder = write_train(tmp_path, *records, label_map=None)
         pairs = dataset(folder, "image_classification", batch_size=3, image_size=(4, 4))
         assert [tf.as_dtype(part.dtype) for part in pairs.element_spec] == [tf.uint8, tf.int64]
         assert [label.numpy().tolist() for _, label in pairs] == [[0, 1, 0], [1, 0, 1]]
@@ -501,7 +498,7 @@ class TestOtherProfiles:
             encode({"image": data, "label": 1, "height": 6, "width": 8, "channels": 3})
             for data in (file, colour.tobytes(), grey.tobytes())
         ]
-        folder = write(tmp_path, *records, label_map=None)
+        folder = write_train(tmp_path, *records, label_map=None)
         found = [image.numpy() for image, _ in dataset(folder, "image_label")]
         np.testing.assert_array_equal(found[0], tf.io.decode_image(file))
         np.testing.assert_array_equal(found[1], colour.reshape(6, 8, 3))
@@ -514,14 +511,16 @@ class TestOtherProfiles:
     def test_keras_coco(self, tmp_path: Path) -> None:
         numbers = {"area": 20.0, "bbox": [1.0, 2.0, 4.0, 5.0], "category_id": 3}
         payload = encode({"image": draw(6, 8), "path": "a", "id": 9, "image_id": 4, **numbers})
-        (found,) = dataset(write(tmp_path, payload, label_map=None), "keras_coco", batch_size=1)
+        (found,) = dataset(
+            write_train(tmp_path, payload, label_map=None), "keras_coco", batch_size=1
+        )
         assert found["bbox"].numpy().tolist() == [[1, 2, 4, 5]]
         assert found["image"].shape.as_list() == [1, None, None, 3]
         assert found["category_id"].numpy().tolist() == [3]
         assert found.keys() == {"image", "path", "id", "image_id", *numbers}
 
     def test_of_ones_own(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, encode({"x": [1.0, 2.0], "n": 3}), label_map=None)
+        folder = write_train(tmp_path, encode({"x": [1.0, 2.0], "n": 3}), label_map=None)
         description = {"x": FeatureSpec(Kind.FLOAT), "n": FeatureSpec(Kind.INT64, ())}
         found = one(folder, profile=description)
         assert (found["x"].numpy().tolist(), found["n"].numpy()) == ([1, 2], 3)
@@ -533,12 +532,12 @@ class TestOtherProfiles:
 
     def test_none_yields_serialized_examples(self, tmp_path: Path) -> None:
         payload = record()
-        folder = write(tmp_path, payload)
+        folder = write_train(tmp_path, payload)
         assert [found.numpy() for found in dataset(folder, None)] == [payload]
         assert [found.numpy().tolist() for found in dataset(folder, None, 1)] == [[payload]]
 
     def test_of_no_such_name(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record())
+        folder = write_train(tmp_path, record())
         with pytest.raises(TfodError, match="coco2: no such profile; there are cvat, tf_d"):
             dataset(folder, "coco2")
 
@@ -570,7 +569,7 @@ class TestShards:
             dataset(tmp_path)
 
     def test_sound_ones_without_a_warning(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, *made_records(3), num_shards=2)
+        folder = write_train(tmp_path, *made_records(3), num_shards=2)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert len(list(dataset(folder))) == 3
@@ -602,6 +601,6 @@ def test_without_tensorflow() -> None:
 def test_image_label_may_lack_the_size(tmp_path: Path) -> None:
     """As Kaggle's petals: ``class`` and ``image`` alone."""
     description = {"image": IMAGE_LABEL["image"], "class": IMAGE_LABEL["label"]}
-    folder = write(tmp_path, encode({"image": draw(6, 8), "class": 4}), label_map=None)
+    folder = write_train(tmp_path, encode({"image": draw(6, 8), "class": 4}), label_map=None)
     ((image, label),) = dataset(folder, description)
     assert (image.shape, label.numpy()) == ((6, 8, 3), 4)

@@ -41,13 +41,13 @@ feature_description = {
 """
 
 
-def run(source: str) -> dict[str, Any]:
+def description_of(source: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {"tf": tf}
     exec(source, namespace)
     return namespace["feature_description"]
 
 
-def plain(feature: Any) -> Any:
+def plain_feature(feature: Any) -> Any:
     """A ``tf.io`` object with one spelling of shape, dtype and default."""
     if not hasattr(feature, "shape"):
         return type(feature).__name__, tf.as_dtype(feature.dtype)
@@ -62,10 +62,10 @@ def test_read_is_run(tmp_path: Path) -> None:
     path = tmp_path / "p.py"
     path.write_text(SOURCE)
     ours = feature_description(load_profile(str(path)).features)
-    theirs = run(SOURCE)
+    theirs = description_of(SOURCE)
     assert list(ours) == list(theirs)
-    assert {key: plain(one) for key, one in ours.items()} == {
-        key: plain(one) for key, one in theirs.items()
+    assert {key: plain_feature(one) for key, one in ours.items()} == {
+        key: plain_feature(one) for key, one in theirs.items()
     }
     record = encode({"image/width": 3, "four": [1.0, 2.0, 3.0, 4.0], "many": [5.0]})
     parsed = [tf.io.parse_single_example(record, one) for one in (ours, theirs)]
@@ -107,7 +107,7 @@ def test_what_we_refuse_tensorflow_does_too(tmp_path: Path, feature: str) -> Non
     with pytest.raises(TfodError):
         load_profile(str(path))
     with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
-        tf.io.parse_single_example(encode({}), run(source))
+        tf.io.parse_single_example(encode({}), description_of(source))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,6 @@ def test_any_number_of_values(tmp_path: Path, feature: str, values: list[int]) -
     ours = tf.io.parse_single_example(
         record, feature_description(load_profile(str(path)).features)
     )["k"]
-    theirs = tf.io.parse_single_example(record, run(source))["k"]
+    theirs = tf.io.parse_single_example(record, description_of(source))["k"]
     found = theirs.values if isinstance(theirs, tf.SparseTensor) else theirs
     assert ours.values.numpy().tolist() == found.numpy().tolist() == values

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tfod
 from tfod.convert.csv import CsvBox, CsvImage, write_detection_csv
 
-from tests.datumaro.test_import import jpeg
+from tests.datumaro.conftest import jpeg
 
 pytest.importorskip("datumaro")
 

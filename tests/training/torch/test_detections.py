@@ -31,19 +31,14 @@ from tfod.torch import Detections, DetectionsByIndex, collate
 from tfod.training.torch.datasets import _share
 from torch.utils.data import DataLoader
 
+from tests.image_kinds import image_of_pixels
 from tests.records import encode, objects
 
 MAP = tfod.LabelMap((tfod.LabelMapItem(2, "cat"), tfod.LabelMapItem(7, "dog")))
 
 
-def file_of(pixels: Any, kind: str = "PNG") -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(np.array(pixels, np.uint8)).save(stream, kind)
-    return stream.getvalue()
-
-
 PIXELS = np.random.default_rng(1).integers(0, 256, (4, 10, 3), np.uint8)
-IMAGE = file_of(PIXELS)
+IMAGE = image_of_pixels(PIXELS)
 
 
 def record(number: int = 0, **features: Any) -> bytes:
@@ -53,7 +48,7 @@ def record(number: int = 0, **features: Any) -> bytes:
     return encode({**name, "image/encoded": IMAGE, **named})
 
 
-def write(folder: Path, *records: bytes, **options: Any) -> Path:
+def write_shards(folder: Path, *records: bytes, **options: Any) -> Path:
     tfod.write_records(folder, "train", records, **options)
     (folder / "label_map.pbtxt").write_text(MAP.to_text())
     return folder
@@ -68,7 +63,7 @@ class TestElements:
     def test_image_and_target(self, tmp_path: Path) -> None:
         found = objects([(0.1, 0.25, 0.5, 1.0), (0, 0, 1, 0.5)], ["dog", "cow"], [2, 2])
         extra = {"image/object/area": [3.5, 9.0], "image/object/is_crowd": [0, 1]}
-        image, target = one(write(tmp_path, record(5, **found, **extra)))
+        image, target = one(write_shards(tmp_path, record(5, **found, **extra)))
         assert image.dtype == torch.uint8
         assert image.is_contiguous()
         np.testing.assert_array_equal(image, PIXELS.transpose(2, 0, 1))
@@ -82,14 +77,14 @@ class TestElements:
 
     def test_defaults(self, tmp_path: Path) -> None:
         payload = encode({"image/encoded": IMAGE, **objects([(0, 0, 0.5, 1)], None, [3])})
-        _, target = one(write(tmp_path, payload))
+        _, target = one(write_shards(tmp_path, payload))
         assert target["labels"].tolist() == [3]
         assert target["area"].tolist() == [20.0]
         assert target["iscrowd"].tolist() == [0]
         assert (target["source_id"], target["filename"]) == ("", "")
 
     def test_a_image_without_objects(self, tmp_path: Path) -> None:
-        _, target = one(write(tmp_path, record()), masks=True)
+        _, target = one(write_shards(tmp_path, record()), masks=True)
         shapes = {key: tuple(value.shape) for key, value in target.items() if key in SHAPES}
         assert shapes == SHAPES
 
@@ -104,7 +99,7 @@ class TestElements:
     )
     def test_labels(self, tmp_path: Path, text: Any, label: Any, labels: list[int]) -> None:
         found = objects([(0, 0, 1, 1)] * 3, text, label)
-        assert one(write(tmp_path, record(**found)))[1]["labels"].tolist() == labels
+        assert one(write_shards(tmp_path, record(**found)))[1]["labels"].tolist() == labels
 
     def test_without_a_label_map(self, tmp_path: Path) -> None:
         box = [(0, 0, 1, 1)]
@@ -120,16 +115,20 @@ class TestElements:
     def test_masks(self, tmp_path: Path, numerical: bool) -> None:
         masks = np.zeros((2, 4, 10), np.uint8)
         masks[1, 1:3, 2:9] = 1
-        values = masks.astype(float).reshape(-1).tolist() if numerical else [b"", file_of(masks[1])]
+        values = (
+            masks.astype(float).reshape(-1).tolist()
+            if numerical
+            else [b"", image_of_pixels(masks[1])]
+        )
         size = {"image/height": 4, "image/width": 10, "image/object/mask": values}
-        folder = write(tmp_path, record(**objects([(0, 0, 1, 1)] * 2), **size))
+        folder = write_shards(tmp_path, record(**objects([(0, 0, 1, 1)] * 2), **size))
         found = one(folder, masks=True)[1]["masks"]
         assert found.dtype == torch.uint8
         np.testing.assert_array_equal(found, masks)
 
     def test_a_mask_of_another_size(self, tmp_path: Path) -> None:
-        mask = {"image/object/mask": [file_of(np.ones((3, 10)))]}
-        folder = write(tmp_path, record(**objects([(0, 0, 1, 1)]), **mask))
+        mask = {"image/object/mask": [image_of_pixels(np.ones((3, 10)))]}
+        folder = write_shards(tmp_path, record(**objects([(0, 0, 1, 1)]), **mask))
         with pytest.raises(RecordError, match=r"mask is 10 x 3, but the image 10 x 4"):
             one(folder, masks=True)
 
@@ -138,17 +137,19 @@ class TestElements:
         pil = Image.fromarray(PIXELS).convert(mode)
         stream = io.BytesIO()
         pil.save(stream, "PNG")
-        image, _ = one(write(tmp_path, record(image__encoded=stream.getvalue())))
+        image, _ = one(write_shards(tmp_path, record(image__encoded=stream.getvalue())))
         np.testing.assert_array_equal(image.permute(1, 2, 0), pil.convert("RGB"))
         image[0, 0, 0] = 1  # its memory is its own
 
     def test_a_image_of_one_pixel_can_be_written_to(self, tmp_path: Path) -> None:
-        image, _ = one(write(tmp_path, record(image__encoded=file_of([[[9, 8, 7]]]))))
+        image, _ = one(
+            write_shards(tmp_path, record(image__encoded=image_of_pixels([[[9, 8, 7]]])))
+        )
         image += 1
         assert image.flatten().tolist() == [10, 9, 8]
 
     def test_transform(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record(3))
+        folder = write_shards(tmp_path, record(3))
         source_id = lambda image, target: target["source_id"]  # noqa: E731
         assert list(Detections(folder, transform=source_id)) == ["3"]
         assert DetectionsByIndex(folder, transform=source_id)[0] == "3"
@@ -170,7 +171,7 @@ class TestErrors:
         ],
     )
     def test_of_images_name_the_record(self, tmp_path: Path, image: bytes, what: str) -> None:
-        folder = write(tmp_path, record(), record(image__encoded=image))
+        folder = write_shards(tmp_path, record(), record(image__encoded=image))
         for elements in (iter(Detections(folder)), iter(DetectionsByIndex(folder))):
             next(elements)
             with pytest.raises(RecordError, match="image/encoded") as caught:
@@ -180,7 +181,7 @@ class TestErrors:
             assert caught.value.shard == str(tmp_path / "train.tfrecord")
 
     def test_cross_from_a_worker(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record(image__encoded=b"no image"))
+        folder = write_shards(tmp_path, record(image__encoded=b"no image"))
         loader = DataLoader(Detections(folder), batch_size=None, num_workers=1)
         with pytest.raises(Exception, match=r"train\.tfrecord, record 0, byte 0: image/encoded"):
             list(loader)
@@ -188,7 +189,7 @@ class TestErrors:
     def test_of_shards(self, tmp_path: Path) -> None:
         with pytest.raises(ShardsNotFoundError):
             Detections(tmp_path)
-        folder = write(tmp_path, record())
+        folder = write_shards(tmp_path, record())
         shard = folder / "train.tfrecord"
         shard.write_bytes(shard.read_bytes()[:-1])
         with pytest.raises(ShardError, match=r"train\.tfrecord, record 0"):
@@ -200,7 +201,7 @@ class TestErrors:
             Detections(folder)
 
     def test_of_ranks(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record())
+        folder = write_shards(tmp_path, record())
         with pytest.raises(ValueError, match="go together"):
             Detections(folder, rank=1)
         with pytest.raises(ValueError, match="rank is 2, which is not one of 2"):
@@ -218,7 +219,7 @@ class TestErrors:
         self, tmp_path: Path, absent: str, code: str, what: str
     ) -> None:
         code = f"import sys; sys.modules[{absent!r}] = None; {code}"
-        command = [sys.executable, "-c", code, str(write(tmp_path, record()))]
+        command = [sys.executable, "-c", code, str(write_shards(tmp_path, record()))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.stderr.splitlines()[-1].endswith(f"{what}; {how_to_install('torch')}")
 
@@ -234,7 +235,7 @@ def shards(tmp_path: Path) -> Callable[..., Path]:
     def make(count: int, compression: str = "none") -> Path:
         records = [record(number) for number in range(23)]
         if count == 1:
-            return write(tmp_path, *records, compression=compression)
+            return write_shards(tmp_path, *records, compression=compression)
         for number in range(count):
             kind = ("none", "gzip", "zlib")[number % 3]
             part = [one for place, one in enumerate(records) if place % count == number]
@@ -366,7 +367,7 @@ class TestByIndex:
 
 
 def test_shards_in_a_zip(tmp_path: Path) -> None:
-    folder = write(tmp_path / "a", record(1, **objects([(0, 0, 1, 1)], ["dog"])), record(2))
+    folder = write_shards(tmp_path / "a", record(1, **objects([(0, 0, 1, 1)], ["dog"])), record(2))
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for name in ("train.tfrecord", "label_map.pbtxt"):
             archive.write(folder / name, name)
