@@ -31,10 +31,12 @@ def request_of(folder: Path, files: dict[str, Any], **more: Any) -> Request:
         stored = str(number) + (Path(called).suffix if role == "profile" else "")
         (folder / stored).write_bytes(content)
         found.append(UploadedFile(called, len(content), role or "file", stored))
-    return Request(tuple(found), **more)
+    return Request(tuple(found), **{"decode": "1000", **more})
 
 
-def check(folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any) -> Result:
+def check_upload(
+    folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any
+) -> Result:
     reported: list[tuple[int, int]] = []
     request = request_of(folder, files, **more)
     outcome = run_check(folder, request, limits or Limits(), lambda *done: reported.append(done))
@@ -44,7 +46,7 @@ def check(folder: Path, files: dict[str, Any], limits: Limits | None = None, **m
 
 
 def test_every_format(tmp_path: Path) -> None:
-    outcome = check(tmp_path, {"train.record": shard_of(tmp_path, xmax=0.05)})
+    outcome = check_upload(tmp_path, {"train.record": shard_of(tmp_path, xmax=0.05)})
     assert outcome.valid is False and outcome.records == 3 and outcome.failure is None
     assert {*REPORTS.values(), BODY} <= set(outcome.documents)
     report = json.loads(outcome.documents[REPORTS["json"]])
@@ -65,13 +67,13 @@ def test_a_request_survives_its_text(tmp_path: Path) -> None:
 
 def test_warnings_can_fail(tmp_path: Path) -> None:
     shard = shard_of(tmp_path)
-    assert check(tmp_path, {"a.record": shard}).valid is True
-    assert check(tmp_path, {"a.record": shard}, fail_on="warning").valid is False
+    assert check_upload(tmp_path, {"a.record": shard}).valid is True
+    assert check_upload(tmp_path, {"a.record": shard}, fail_on="warning").valid is False
 
 
 def test_equal_label_maps(tmp_path: Path) -> None:
     files = {"train.record": shard_of(tmp_path), "a.pbtxt": LABEL_MAP, "b.pbtxt": LABEL_MAP}
-    report = json.loads(check(tmp_path, files).documents[REPORTS["json"]])
+    report = json.loads(check_upload(tmp_path, files).documents[REPORTS["json"]])
     output = [one for one in report["findings"] if "a.pbtxt" in one["message"]]
     assert output and "b.pbtxt" in output[0]["message"]
 
@@ -79,7 +81,7 @@ def test_equal_label_maps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"\xff\xfe\xfa", b"item {", b"x" * (5 << 20)])
 def test_a_label_map_that_is_none(tmp_path: Path, content: bytes) -> None:
     files = {"train.record": shard_of(tmp_path), "label_map.pbtxt": content}
-    report = json.loads(check(tmp_path, files).documents[REPORTS["json"]])
+    report = json.loads(check_upload(tmp_path, files).documents[REPORTS["json"]])
     assert report["counts"]["by_code"]["LAB002"] == 1
     assert [one["shard"] for one in report["findings"] if one["code"] == "LAB002"] == [
         "label_map.pbtxt"
@@ -87,15 +89,15 @@ def test_a_label_map_that_is_none(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_label_map_alone(tmp_path: Path) -> None:
-    failure = check(tmp_path, {"label_map.pbtxt": LABEL_MAP}).failure
+    failure = check_upload(tmp_path, {"label_map.pbtxt": LABEL_MAP}).failure
     assert failure is not None and failure["status"] == 422
     assert failure["detail"].endswith("but label maps; add the shards that they go with")
 
 
 def test_too_many_records(tmp_path: Path) -> None:
     files = {"a.record": shard_of(tmp_path, records=300)}
-    assert check(tmp_path, files, Limits(max_records=300)).failure is None
-    failure = check(tmp_path, files, Limits(max_records=299)).failure
+    assert check_upload(tmp_path, files, Limits(max_records=300)).failure is None
+    failure = check_upload(tmp_path, files, Limits(max_records=299)).failure
     assert failure is not None
     assert (failure["status"], failure["limit"]) == (422, "max_records")
     assert "299" in failure["detail"]
@@ -103,8 +105,8 @@ def test_too_many_records(tmp_path: Path) -> None:
 
 def test_a_report_as_long_as_its_class_names(tmp_path: Path) -> None:
     files = {"a.record": shard_of(tmp_path, text="x" * 200_000)}
-    assert check(tmp_path, files).failure is None
-    failure = check(tmp_path, files, Limits(max_report_bytes=200_000)).failure
+    assert check_upload(tmp_path, files).failure is None
+    failure = check_upload(tmp_path, files, Limits(max_report_bytes=200_000)).failure
     assert failure is not None
     assert (failure["status"], failure["limit"]) == (422, "max_report_bytes")
 
@@ -120,7 +122,9 @@ def test_a_task_from_two_files(tmp_path: Path) -> None:
         "cvat_xml:a.xml": xml,
         "cvat_labels:l.json": b'[{"name": "dog"}]',
     }
-    codes = json.loads(check(tmp_path, files).documents[REPORTS["json"]])["counts"]["by_code"]
+    codes = json.loads(check_upload(tmp_path, files).documents[REPORTS["json"]])["counts"][
+        "by_code"
+    ]
     assert "TSK001" in codes and "TSK002" not in codes
 
 

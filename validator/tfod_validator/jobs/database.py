@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import sqlalchemy as sql
 from sqlalchemy import orm
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -340,7 +340,11 @@ class Database:
 
     def _insert(self, table: type[_Table]) -> Any:
         """An INSERT that knows of conflicts, which is no standard SQL."""
-        return (sqlite if self._is_sqlite else postgresql).insert(table)
+        if self._is_sqlite:
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql  # imports drivers, a tenth of a second
+
+        return postgresql.insert(table)
 
     def needs_files(self, keys: Sequence[str]) -> set[str]:
         """Those of some uploads whose files are still needed."""

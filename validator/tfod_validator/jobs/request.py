@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tfod.check.records.decoding import MOST_DECODED
-
 REPORTS = {
     "json": "report.json",
     "html": "report.html",
@@ -46,17 +44,17 @@ class Request:
 
     Attributes:
         files: all that was uploaded.
+        decode: which images are decoded: ``all``, ``none``, or a number of them at most.
         receiver: name of who reads the shards next; None where it is not said.
         profile: name of a profile; None for the receiver's or the one that fits best, or for an
             uploaded one.
-        decode: which images are decoded: ``all``, ``none``, or a number of them at most.
         fail_on: the least severity that makes a report invalid.
     """
 
     files: Sequence[UploadedFile]
+    decode: str
     receiver: str | None = None
     profile: str | None = None
-    decode: str = str(MOST_DECODED)
     fail_on: str = "error"
 
     def to_text(self) -> str:
