@@ -82,7 +82,7 @@ def test_without_images_the_ten_keys_are_there_and_empty(tmp_path) -> None:
 def test_an_image_without_objects_has_a_record(tmp_path, options: dict[str, Any]) -> None:
     """A detector learns from negatives, too (mediapipe#4423)."""
     nothing, box = item("nothing", data=jpeg()), Bbox(50, 10, 50, 30, label=2)
-    found = export(dataset(item("a", box, data=jpeg()), nothing), tmp_path, **options)
+    found = export(dataset_of(item("a", box, data=jpeg()), nothing), tmp_path, **options)
     assert sorted(len(one.boxes) for one in found) == [0, 1]
     assert sorted(len(one.annotations) for one in import_dataset(tmp_path)) == [0, 1]
 
