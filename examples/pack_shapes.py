@@ -27,15 +27,15 @@ LABEL_MAP = LabelMap.from_names(CLASSES)
 Break = Callable[[Detection], Detection]
 
 
-def detection_of(image: Image) -> Detection:
-    """An image and its boxes, as fractions of its sides."""
+def detection_of(number: int, image: Image) -> Detection:
+    """An image, its number, and its boxes as fractions of its sides."""
     width, height = image.size
     shapes = seen_shapes(image)
     names = [seen.shape.name for seen in shapes]
     sides = np.array([seen.box for seen in shapes], "<f8").reshape(-1, 4)
     return Detection(
         filename=image.filename,
-        source_id=image.filename,
+        source_id=str(number),
         format="png" if image.filename.endswith(".png") else "jpeg",
         width=width,
         height=height,
@@ -102,7 +102,7 @@ def shard_of(defects: Mapping[str, Break] | None = None) -> bytes:
     """All images in a shard, whole or with those defects."""
     stream = io.BytesIO()
     writer = RecordWriter(stream)
-    for one in map(detection_of, (image for _, image in all_images())):
+    for one in (detection_of(number, image) for number, (_, image) in enumerate(all_images(), 1)):
         if defects is None:
             writer.write(encode_detection(one))
             continue

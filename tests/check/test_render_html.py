@@ -222,9 +222,11 @@ def test_advice_of_the_page_can_be_followed_on_the_page() -> None:
     advice = [one.fix for one in registry.all_rules().values()]
     advice += [one.value for one in calls if isinstance(one, ast.Constant)]
     options = re.compile(r"--(?!symlinks)[a-z]")  # which is zip's
+    commands = re.compile(r"tfod [^.;]*|Datumaro: [^)]*")  # to be run elsewhere, and so named
     reported = [text for text in advice if options.search(text)]
     assert len(reported) >= 6
-    assert [text for text in map(page_advice, reported) if options.search(text)] == []
+    on_page = [commands.sub("", page_advice(text)) for text in reported]
+    assert [text for text in on_page if options.search(text)] == []
 
 
 def test_boxes_are_drawn_over_the_image() -> None:

@@ -65,7 +65,7 @@ def test_layout_and_features(tmp_path) -> None:
     )
     assert found.boxes.tolist() == [np.array([0.25, 0.1, 0.5, 0.4], "<f4").tolist()]
     assert (found.class_text, found.class_label) == (["кошка"], [3])
-    assert (found.filename, found.source_id, found.format) == ("a.jpg", "a.jpg", "jpeg")
+    assert (found.filename, found.source_id, found.format) == ("a.jpg", "1", "jpeg")
     assert (found.height, found.width) == (100, 200)
     assert bytes(found.encoded) == jpeg()
     assert found.sha256 == hashlib.sha256(jpeg()).hexdigest()

@@ -92,8 +92,13 @@ def control_characters() -> Iterator[Mutant]:
 
 @mutants_of("NAM007")
 def no_source_id() -> Iterator[Mutant]:
-    yield fail("empty", first(record(source_id="")), **HOW)
     yield fail("no-feature", first(record(source_id=None)), **HOW)
+    yield near("empty", first(record(source_id="")), "NAM012", options=TF)
+
+
+@mutants_of("NAM012")
+def empty_source_id() -> Iterator[Mutant]:
+    yield fail("empty", first(record(source_id="")), **HOW)
     yield near("zero", first(record(source_id="0")), options=TF)
 
 

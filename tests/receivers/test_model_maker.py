@@ -35,7 +35,9 @@ def source(where: Path, label_map: bytes = LABEL_MAP) -> Path:
 @pytest.mark.parametrize("count", [1, 2])
 def test_it_takes_ours(tmp_path: Path, count: int) -> None:
     dataset = model_maker_module("dataset")  # first, see there
-    reshard(source(tmp_path / "source"), tmp_path / "cache", ShardLayout(count), cache=True)
+    reshard(
+        source(tmp_path / "source"), tmp_path / "cache", ShardLayout(count), receiver="model-maker"
+    )
     taken = dataset.Dataset.from_cache(cache_files(tmp_path / "cache", "train", count))
     assert (taken.size, taken.label_names) == (2, ["background", "cat", "dog"])
     assert taken.num_classes == 3
@@ -49,7 +51,7 @@ def test_it_takes_ours(tmp_path: Path, count: int) -> None:
 
 
 def test_we_read_ours(tmp_path: Path) -> None:
-    reshard(source(tmp_path / "source"), tmp_path / "cache", cache=True)
+    reshard(source(tmp_path / "source"), tmp_path / "cache", receiver="model-maker")
     report = check_sources([str(tmp_path / "cache")], Options(receiver=MODEL_MAKER))
     assert [one.code for one in report.findings] == []
     back = reshard(tmp_path / "cache", tmp_path / "back")
@@ -87,7 +89,7 @@ def test_we_read_what_it_writes(tmp_path: Path) -> None:
 def test_ids_without_a_name_get_one(tmp_path: Path) -> None:
     """It counts the names to know the ids that there are."""
     gap = LABEL_MAP + b"item { id: 5 name: '\xc3\xa9: \"no\"' }"
-    done = reshard(source(tmp_path / "source", gap), tmp_path / "cache", cache=True)
+    done = reshard(source(tmp_path / "source", gap), tmp_path / "cache", receiver="model-maker")
     assert "no class has the ids 3, 4; they are named unused_3, …" in done.notes[0]
     taken = model_maker_module("dataset").Dataset.from_cache(
         cache_files(tmp_path / "cache", "train", 1)
@@ -98,5 +100,5 @@ def test_ids_without_a_name_get_one(tmp_path: Path) -> None:
 def test_the_background_is_id_0(tmp_path: Path) -> None:
     zero = b"item { id: 0 name: 'cat' } item { id: 1 name: 'dog' }"
     with pytest.raises(LabelMapError, match="keeps id 0 for the background, here it is 'cat'"):
-        reshard(source(tmp_path / "source", zero), tmp_path / "cache", cache=True)
+        reshard(source(tmp_path / "source", zero), tmp_path / "cache", receiver="model-maker")
     assert not (tmp_path / "cache").exists()

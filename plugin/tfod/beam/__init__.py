@@ -48,12 +48,12 @@ class Runner(PipelineRunner):
         return examine_on_beam(plan, self)
 
     def make_sets(
-        self, planned: Sequence[PlannedSet], problems: Problems, work: str
+        self, planned: Sequence[PlannedSet], problems: Problems, work: str, largest: int | None
     ) -> list[CreatedSet]:
         """Make the shards of sets in a work folder."""
         from tfod.beam.create import make_on_beam
 
-        return make_on_beam(planned, problems, work, self)
+        return make_on_beam(planned, problems, work, largest, self)
 
     def copy_subsets(self, subsets: Sequence[Subset], work: str) -> list[CopiedSubset]:
         """Write the shards of subsets into a work folder."""

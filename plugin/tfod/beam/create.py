@@ -16,13 +16,14 @@ from typing import Any
 
 from tfod.beam.errors import require_here
 from tfod.beam.run import PipelineRunner, run_tasks
-from tfod.shards.create.output import CreatedSet, PlannedSet, make_record
+from tfod.shards.create.output import CreatedSet, PlannedSet, first_numbers, make_record
 from tfod.shards.create.problems import Problems
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import RecordWriter
 
 _AT_ONCE = 1 << 12  # items that are held before they go into files
-_Numbered = tuple[int, Any]
+_Numbered = tuple[int, int, Any]
+"""What problems are put in order by, the image's number, and the item."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,11 @@ class _Task:
 
 
 def make_on_beam(
-    planned: Sequence[PlannedSet], problems: Problems, work: str, runner: PipelineRunner
+    planned: Sequence[PlannedSet],
+    problems: Problems,
+    work: str,
+    largest: int | None,
+    runner: PipelineRunner,
 ) -> list[CreatedSet]:
     """Make the shards of sets in the work folder.
 
@@ -43,14 +48,15 @@ def make_on_beam(
         planned: the sets.
         problems: what was odd with their items; gets what was odd with their records.
         work: the folder.
+        largest: which source ids stay, see :class:`tfod.shards.create.output.Options`.
         runner: where the workers are.
 
     Raises:
         TfodError: whatever items and records raise, or the pipeline failed.
     """
-    numbers = itertools.count()
+    numbers, images = itertools.count(), first_numbers(planned)
     tasks = [
-        _deal(one, os.path.join(work, f"set-{place}"), numbers, problems)
+        _deal(one, os.path.join(work, f"set-{place}"), numbers, images, problems, largest)
         for place, one in enumerate(planned)
     ]
     every = [task for some in tasks for task in some]
@@ -69,12 +75,17 @@ def make_on_beam(
 
 
 def _deal(
-    planned: PlannedSet, prefix: str, numbers: Iterator[int], problems: Problems
+    planned: PlannedSet,
+    prefix: str,
+    numbers: Iterator[int],
+    images: Iterator[int],
+    problems: Problems,
+    largest: int | None,
 ) -> list[_Task]:
     """Deal the items of a set into one file for each shard."""
     make = f"{prefix}-make"
     with open(make, "wb") as file:
-        pickle.dump((planned.make, problems.policy), file)
+        pickle.dump((planned.make, problems.policy, largest), file)
     dealt: dict[int, list[_Numbered]] = defaultdict(list)
     items = iter(planned.items)
     count = 0
@@ -86,7 +97,7 @@ def _deal(
         except StopIteration:
             break
         shard = count % planned.num_shards if planned.shard_of is None else planned.shard_of(item)
-        dealt[shard].append((number, item))
+        dealt[shard].append((number, next(images), item))
         count += 1
         if count % _AT_ONCE == 0:
             _put_away(dealt, prefix)
@@ -107,16 +118,16 @@ def _put_away(dealt: dict[int, list[_Numbered]], prefix: str) -> None:
 def _make(task: _Task) -> tuple[int, int, int, Problems]:
     """Make one shard; return its bytes, images and objects, and what was odd with them."""
     with open(task.make, "rb") as stream:
-        make, policy = pickle.load(stream)
+        make, policy, largest = pickle.load(stream)
     problems = Problems(policy)
     images = objects = 0
     where, name = os.path.split(task.file)
     output = AtomicFile(where, name)
     try:
         writer = RecordWriter(output)
-        for number, item in _items(task.items):
+        for number, image, item in _items(task.items):
             problems.begin(number, is_made=True)
-            made = make_record(make, item, problems)
+            made = make_record(make, item, problems, image, largest)
             if made is not None:
                 writer.write(made[0])
                 images += 1

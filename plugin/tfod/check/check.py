@@ -22,7 +22,7 @@ from tfod.check.inputs import (
 )
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import READY, Policy, Profile, Severities
-from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of
+from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.report import CheckedDataset, Report, SourceFile, make_report
@@ -244,6 +244,7 @@ def _check_dataset(
             annotations=options.annotations,
             field_mapping=profile.field_mapping,
         )
+    collector.findings.close()
     return CheckedDataset(
         name=dataset.name,
         profile=chosen,
@@ -257,6 +258,9 @@ def _check_dataset(
             for one in inventory.locations
         ],
         label_maps=label_maps,
+        verdicts=verdicts(profile, collector.findings, options.severities)
+        if receiver is ANY
+        else (),
     )
 
 

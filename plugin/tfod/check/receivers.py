@@ -7,16 +7,20 @@ take their verdict from here, so that they cannot differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tfod.check.collector import Findings
 from tfod.check.finding import Severity
-from tfod.check.profiles.profile import OFF, READY, Profile, Severities
-from tfod.detection.source_ids import LARGEST_FLOAT32, LARGEST_INT64
+from tfod.check.profiles.profile import OFF, READY, Policy, Profile, Severities
+from tfod.check.rules.registry import all_rules
 
 if TYPE_CHECKING:
     from tfod.check.cvat_task.task import Task
+
+_MOST_KEYS = 3
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,12 @@ class Receiver:
         severities: of rules that it checks otherwise than by default, for what is known of the CVAT
             task that the shards are meant for (None: nothing).
         profile: the ready profile of what it reads; None for the one that fits best.
-        largest_source_id: the largest that it reads, where ``image/source_id`` has to be a number.
     """
 
     name: str
     title: str
     severities: Callable[[Task | None], Severities]
     profile: str | None = None
-    largest_source_id: int | None = None
 
 
 # Any text is a source id, and a class needs no number.
@@ -112,7 +114,7 @@ _OD_API: Severities = {
 # preprocessor.py).
 _TF_VISION: Severities = {
     **_OD_API,
-    "NAM010": Severity.ERROR,
+    **dict.fromkeys(("NAM007", "NAM010"), Severity.ERROR),
     # It reads the ids of classes alone; neither texts nor a label map.
     **dict.fromkeys(("LAB008", "LAB017", "LAB020"), Severity.ERROR),
     **dict.fromkeys(("LAB002", "LAB003", "LAB004", "LAB005", "LAB006"), Severity.WARNING),
@@ -123,10 +125,8 @@ _TF_VISION: Severities = {
 _EFFICIENTDET: Severities = {**_TF_VISION, "NAM011": Severity.ERROR}
 
 
-def _trainer(
-    name: str, title: str, severities: Severities, profile: str, largest: int | None = None
-) -> Receiver:
-    return Receiver(name, title, lambda _: severities, profile, largest)
+def _trainer(name: str, title: str, severities: Severities, profile: str) -> Receiver:
+    return Receiver(name, title, lambda _: severities, profile)
 
 
 # tensorflow_datasets: core/file_adapters.py, TfRecordFileAdapter.make_tf_data; the recipe:
@@ -141,13 +141,10 @@ ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
 DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _NUMBERS_DO_NOT_MATTER)
 OD_API = _trainer("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
-TF_VISION = _trainer("tf-vision", "TF-Vision", _TF_VISION, "tf_vision", LARGEST_INT64)
-MODEL_MAKER = _trainer(
-    "model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision", LARGEST_INT64
-)
+TF_VISION = _trainer("tf-vision", "TF-Vision", _TF_VISION, "tf_vision")
+MODEL_MAKER = _trainer("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision")
 EFFICIENTDET = _trainer(
-    *("efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET),
-    *("tf_detection_api", LARGEST_FLOAT32),
+    "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, "tf_detection_api"
 )
 TFDS = Receiver("tfds", "TensorFlow Datasets", lambda _: _AS_IT_LIES, profile="tfds")
 KERAS = Receiver("keras", "the Keras recipe", lambda _: _AS_IT_LIES, profile="keras_coco")
@@ -170,3 +167,66 @@ def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task |
     if profile is None:
         return CVAT if task is not None else ANY
     return CVAT if profile is READY["cvat"] else ANY
+
+
+class Verdict(str, enum.Enum):
+    """What becomes of shards in a receiver's hands; the values are what reports say."""
+
+    TAKES = "takes it"
+    LOSSES = "takes it with losses"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True)
+class ReceiverVerdict:
+    """What a receiver makes of shards, and why: rules, or what its layout needs and they lack."""
+
+    receiver: Receiver
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+
+
+def verdicts(profile: Profile, findings: Findings, user: Severities) -> list[ReceiverVerdict]:
+    """The verdict of each receiver on a dataset that was checked for any.
+
+    Args:
+        profile: by which it was checked; a receiver whose own profile requires other keys fails.
+        findings: what was found, complete.
+        user: severities that the user has named, stronger than the receivers'.
+    """
+    return [_verdict(one, profile, findings, user) for one in RECEIVERS.values() if one is not ANY]
+
+
+def _verdict(
+    receiver: Receiver, profile: Profile, findings: Findings, user: Severities
+) -> ReceiverVerdict:
+    policy = Policy(profile.severities, receiver.severities(None), user)
+    rules = all_rules()
+    reasons: dict[Severity | None, list[str]] = {one: [] for one in (*Severity, None)}
+    own = READY[receiver.profile].features if receiver.profile else {}
+    lacking = [key for key, spec in own.items() if spec.required and key not in profile.features]
+    if lacking and policy.severity(rules["EXA003"]) is Severity.ERROR:
+        more = ", …" if len(lacking) > _MOST_KEYS else ""
+        reasons[Severity.ERROR].append(f"there is no {', '.join(lacking[:_MOST_KEYS])}{more}")
+    for code in findings.by_code():
+        rule = replace(rules[code], severity=findings.severities[code])
+        reasons[policy.severity(rule)].append(f"{code} {rule.title}")
+    if reasons[Severity.ERROR]:
+        return ReceiverVerdict(receiver, Verdict.FAILS, tuple(reasons[Severity.ERROR]))
+    losses = reasons[Severity.WARNING]
+    return ReceiverVerdict(receiver, Verdict.LOSSES if losses else Verdict.TAKES, tuple(losses))
+
+
+def worst_of(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:
+    """One verdict for each receiver, of several datasets: the worst, with its reasons."""
+    found: dict[str, ReceiverVerdict] = {}
+    order = list(Verdict)
+    for one in verdicts:
+        known = found.setdefault(one.receiver.name, one)
+        difference = order.index(one.verdict) - order.index(known.verdict)
+        if difference > 0:
+            found[one.receiver.name] = one
+        elif not difference:
+            reasons = tuple(dict.fromkeys((*known.reasons, *one.reasons)))
+            found[one.receiver.name] = replace(known, reasons=reasons)
+    return list(found.values())

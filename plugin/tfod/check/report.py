@@ -17,6 +17,7 @@ import numpy as np
 
 from tfod.check.collector import Findings
 from tfod.check.finding import Finding, JsonValue, Severity
+from tfod.check.receivers import ReceiverVerdict, worst_of
 from tfod.check.records.examined import ShardSummary
 from tfod.check.records.statistics import Statistics
 from tfod.check.rules.labels import LabelMapFile
@@ -103,6 +104,7 @@ class Report:
         undecoded: why not all images were decoded; empty where they were.
         profile: of all datasets, with all their names where they differ.
         datasets: each for itself, in order.
+        verdicts: of each receiver, where the check is for any.
     """
 
     valid: bool
@@ -118,6 +120,7 @@ class Report:
     severities: Mapping[str, Severity] = field(default_factory=dict)
     undecoded: str = ""
     datasets: Sequence[DatasetReport] = ()
+    verdicts: Sequence[ReceiverVerdict] = ()
 
     @property
     def total(self) -> int:
@@ -148,6 +151,14 @@ class Report:
             "valid": self.valid,
             "fail_on": self.fail_on.value,
             "receiver": self.receiver,
+            "receivers": [
+                {
+                    "name": one.receiver.name,
+                    "verdict": one.verdict.value,
+                    "reasons": list(one.reasons),
+                }
+                for one in self.verdicts
+            ],
             "profile": {"name": self.profile.name, "reason": self.profile.reason},
             "datasets": [_dataset_to_json(one) for one in self.datasets],
             "sources": [
@@ -235,6 +246,7 @@ class CheckedDataset:
         undecoded: why not all images were decoded, if they were not.
         sources: the files that were checked.
         label_maps: by the names that the shards have for them.
+        verdicts: of each receiver, where it was checked for any.
     """
 
     name: str
@@ -246,6 +258,7 @@ class CheckedDataset:
     undecoded: str
     sources: Sequence[SourceFile] = ()
     label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
+    verdicts: Sequence[ReceiverVerdict] = ()
 
 
 def make_report(
@@ -285,6 +298,7 @@ def make_report(
         receiver=receiver,
         profile=_common_profile(reports),
         datasets=reports,
+        verdicts=worst_of(one for dataset in datasets for one in dataset.verdicts),
         sources=[source for dataset in datasets for source in dataset.sources],
         counts=counts,
         undecoded="; ".join(undecoded),

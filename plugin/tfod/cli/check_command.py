@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tfod.check.check import Options, check
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import READY
-from tfod.check.receivers import RECEIVERS
+from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.decoding import MOST_DECODED, read_most_decoded
 from tfod.check.report import Report
 from tfod.check.rules.registry import require_rule_names
@@ -61,8 +61,9 @@ def add_parser(commands: Commands) -> None:
     )
     group = parser.add_argument_group("what is expected")
     add = group.add_argument
-    text = "who reads the shards next, which decides what is an error (default: any; cvat where a "
-    text += "CVAT task or --profile cvat is given)"
+    text = "who reads the shards next, which decides what is an error; any lists what each of them "
+    text += "makes of it (default: any, without the list; cvat where a CVAT task or --profile cvat "
+    text += "is given)"
     add("--for", dest="receiver", choices=tuple(RECEIVERS), help=text)
     text = f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with a "
     text += "feature_description); without it that of --for, or the one that fits best"
@@ -250,7 +251,11 @@ def _rendered(
         from tfod.check.reporters.text import render_text
 
         on_terminal = not arguments.output and sys.stdout.isatty()
-        return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)
+        return render_text(
+            report,
+            color=on_terminal and "NO_COLOR" not in os.environ,
+            receivers=arguments.receiver == ANY.name,
+        )
     if arguments.format == "html":
         from tfod.check.reporters.html import render_html
         from tfod.check.reporters.samples import choose_samples

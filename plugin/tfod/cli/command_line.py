@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+from tfod.detection.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
@@ -83,6 +84,17 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _is_ours(option: str) -> bool:
     """Whether it is ``--runner``, or as much of it as argparse takes for it."""
     return option.startswith("--ru") and _OPTION.startswith(option)
+
+
+def add_receiver(parser: argparse.ArgumentParser) -> None:
+    """Add ``--for``: who reads the shards that a command writes."""
+    parser.add_argument(
+        "--for",
+        dest="receiver",
+        choices=tuple(LARGEST_FOR),
+        help="who reads the shards next; most want numbers as image/source_id, where a text is "
+        "then kept in tfod/attributes",
+    )
 
 
 def runner_of(arguments: argparse.Namespace) -> Runner | None:

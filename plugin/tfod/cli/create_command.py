@@ -7,13 +7,22 @@ The options are those of the OD API's scripts, with the same meanings and defaul
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.finding import plural
-from tfod.cli.command_line import Commands, add_runner_options, print_line, runner_of, whole_number
+from tfod.cli.command_line import (
+    Commands,
+    add_receiver,
+    add_runner_options,
+    print_line,
+    runner_of,
+    whole_number,
+)
+from tfod.detection.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
 from tfod.shards.create.verify import InvalidError, verify
@@ -163,6 +172,7 @@ def _add_common(
          type=whole_number(1, _MOST_SHARDS), metavar="N")  # fmt: skip
     add_policy(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    add_receiver(parser)
     add_runner_options(parser)
     # absl's own, which the scripts' instructions tell people to type.
     parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
@@ -203,7 +213,8 @@ def _run(options: argparse.Namespace) -> int:
         overwrite=options.overwrite,
         policy=policy_of(options),
         runner=runner,
-        verify=verify,
+        verify=functools.partial(verify, receiver=options.receiver),
+        largest_source_id=LARGEST_FOR.get(options.receiver),
     )
     try:
         created: Created = options.create(options, common)

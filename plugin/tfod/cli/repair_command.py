@@ -20,6 +20,7 @@ from tfod.cli.command_line import (
     Commands,
     add_label_map,
     add_number,
+    add_receiver,
     named_profile,
     print_line,
     whole_file,
@@ -50,6 +51,7 @@ def add_parser(commands: Commands) -> None:
     add("--dry-run", action="store_true", help="say what would be done, and keep nothing")
     add("--report", metavar="FILE", help="write every change here, as JSON")
     add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
+    add_receiver(parser)
     add_label_map(parser)
     text = "rules or families to fix, as BOX,LAB008"
     add("--only", type=_codes, metavar="CODES", help=text)
@@ -114,6 +116,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         raise TfodError(f"--skip {kept[0]}: what cannot be read cannot be copied")
     return Options(
         profile=named_profile(arguments.profile),
+        receiver=arguments.receiver,
         label_map=arguments.label_map,
         only=arguments.only,
         skip=arguments.skip,

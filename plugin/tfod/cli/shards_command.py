@@ -10,6 +10,7 @@ from tfod.check.finding import plural
 from tfod.cli.command_line import (
     Commands,
     add_number,
+    add_receiver,
     add_runner_options,
     print_line,
     print_note,
@@ -46,6 +47,7 @@ def add_parser(commands: Commands) -> None:
     _add_layout(parser, "as many as there are", "as it is")
     text = "put the records of each subset in an order that this number decides"
     add_number(parser, "--shuffle", text, least=0, most=_LARGEST_SEED, metavar="SEED")
+    add_receiver(parser)
     add_runner_options(parser)
 
     parser = _add_command(
@@ -164,6 +166,7 @@ def _reshard(options: argparse.Namespace) -> int:
         _layout(options),
         shuffle=options.shuffle,
         overwrite=options.overwrite,
+        receiver=options.receiver,
         runner=runner_of(options),
     )
     _print_subsets(done.records)

@@ -32,8 +32,18 @@ class LabelKey(str, enum.Enum):
     ID = "id"
 
 
-def _about(help: str, parse: Callable[[Any], Any] = str) -> dict[str, Any]:
-    return {"help": help, "parse": parse}
+class ReadBy(str, enum.Enum):
+    """Who reads the shards next; the values are what the command line takes."""
+
+    DATUMARO = "datumaro"
+    OD_API = "od-api"
+    TF_VISION = "tf-vision"
+    MODEL_MAKER = "model-maker"
+    EFFICIENTDET = "efficientdet"
+
+
+def _about(help: str, parse: Callable[[Any], Any] = str, flag: str = "") -> dict[str, Any]:
+    return {"help": help, "parse": parse, "flag": flag}
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,14 @@ class ExportOptions:
     name: str | None = field(
         default=None,
         metadata=_about(f"Name of the shards in the layout roboflow (default: {DEFAULT_NAME})"),
+    )
+    receiver: ReadBy = field(
+        default=ReadBy.DATUMARO,
+        metadata=_about(
+            "Who reads the shards next: numbers as image/source_id for those that parse it",
+            ReadBy,
+            "--for",
+        ),
     )
     profile: LabelProfile = field(
         default=LabelProfile.IMAGE_CLASSIFICATION,
@@ -105,14 +123,17 @@ def add_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None
     known = {one.name: one for one in fields(ExportOptions)}
     for one in (known[name] for name in names):
         parse, default = one.metadata["parse"], one.default
-        flag, shown = "--" + one.name.replace("_", "-"), one.metadata["help"]
+        flag = one.metadata["flag"] or "--" + one.name.replace("_", "-")
+        shown = one.metadata["help"]
         if default is not None:
             shown += " (default: %(default)s)"
         if parse is bool:
             parser.add_argument(flag, action="store_true", help=shown)
         elif isinstance(parse, type) and issubclass(parse, enum.Enum):
             choices = [choice.value for choice in parse]
-            parser.add_argument(flag, choices=choices, default=default.value, help=shown)
+            parser.add_argument(
+                flag, dest=one.name, choices=choices, default=default.value, help=shown
+            )
         else:
             parser.add_argument(flag, type=_argument(parse), default=default, help=shown)
 

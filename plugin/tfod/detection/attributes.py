@@ -99,6 +99,16 @@ def encode_attribute(
             corrections.objects.setdefault(number, {})[name] = value
 
 
+def with_image_attributes(text: bytes | None, attributes: Mapping[str, Any]) -> bytes | None:
+    """The JSON of ``tfod/attributes`` with more attributes of the image; None where it is none."""
+    try:
+        parts = json.loads(text) if text else {}
+        parts["image"] = {**parts.get("image", {}), **attributes}
+    except _NOT_UNDERSTOOD:
+        return None
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
 _TYPE_OF_KIND = {Kind.INT64: int, Kind.FLOAT: float, Kind.BYTES: str}
 _NOTHING: dict[Kind, int | float | str] = {Kind.INT64: 0, Kind.FLOAT: 0.0, Kind.BYTES: ""}
 

@@ -8,14 +8,30 @@ to 2**24).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from tfod.detection.detection import Detection
+from tfod.errors import TfodError
 
 LARGEST_INT64: Final = (1 << 63) - 1
 LARGEST_FLOAT32: Final = 1 << 24
 """The largest number up to which a float32 holds every whole one."""
 
+LARGEST_FOR: Final[Mapping[str, int | None]] = {
+    "od-api": None,
+    "tf-vision": LARGEST_INT64,
+    "model-maker": LARGEST_INT64,
+    "efficientdet": LARGEST_FLOAT32,
+}
+"""Whom shards can be written for, and the largest source id that each reads; None for any text."""
+
+FORMER: Final = "former_source_id"
+"""The attribute of an image that keeps a source id in whose place a number was written."""
+
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]{1,19})[ \t\n\v\f\r]*")
+_FAR = 1 << 53  # what images are never numbered up to
 _SMALL_DIGITS = len(str(LARGEST_FLOAT32)) - 1
 
 
@@ -47,3 +63,63 @@ def first_large(texts: Sequence[str | None]) -> int | None:
     """The place of the first number that a float32 does not hold; None where there is none."""
     numbers = ((i, number_of(x)) for i, x in enumerate(texts) if x)
     return next((i for i, x in numbers if x is not None and abs(x) > LARGEST_FLOAT32), None)
+
+
+class SourceIdNumbers:
+    """Gives numbers to images, each only once in a dataset, from 1 or behind those that it has.
+
+    Args:
+        largest: source ids that are numbers up to this one stay, others are replaced; None to
+            number only images that have no source id.
+        find_largest: finds the largest of the dataset's own numbers up to one
+            (:func:`largest_of`). It is called when the first number is given.
+    """
+
+    def __init__(self, largest: int | None, find_largest: Callable[[int], int]) -> None:
+        self.largest = largest
+        self._find_largest = find_largest
+        self._last: int | None = None
+
+    def stays(self, source_id: str | None) -> bool:
+        """Whether an image keeps its source id."""
+        if not source_id or not source_id.strip():
+            return False
+        number = number_of(source_id)
+        return self.largest is None or (number is not None and abs(number) <= self.largest)
+
+    def next(self) -> str:
+        """A number that no image has.
+
+        Raises:
+            TfodError: there is none that is small enough.
+        """
+        if self._last is None:
+            self._last = self._find_largest(_FAR if self.largest is None else self.largest)
+        self._last += 1
+        if self.largest is not None and self._last > self.largest:
+            raise TfodError(
+                f"source ids go up to {self.largest:,} and images have such numbers already; "
+                "number them anew in the annotations"
+            )
+        return str(self._last)
+
+    def number(self, detection: Detection) -> Detection:
+        """A Detection with a source id that may stay, or a number in its place."""
+        if self.stays(detection.source_id):
+            return detection
+        former = former_source_id(detection.source_id, detection.filename)
+        extra: Mapping[str, Any] = {**detection.image_extra, **former}
+        return replace(detection, source_id=self.next(), image_extra=extra)
+
+
+def former_source_id(source_id: str | None, filename: str | None) -> dict[str, str]:
+    """What is to be kept of a source id: nothing where it is the file name, or blank."""
+    if not source_id or not source_id.strip() or source_id == filename:
+        return {}
+    return {FORMER: source_id}
+
+
+def largest_of(source_ids: Iterable[str | None], most: int = _FAR) -> int:
+    """The largest number that running ones may meet, up to one; 0 for none."""
+    numbers = (number_of(one) for one in source_ids if one)
+    return max((x for x in numbers if x is not None and 0 < x <= min(most, _FAR)), default=0)

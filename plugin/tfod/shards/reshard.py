@@ -13,6 +13,7 @@ import numpy as np
 
 from tfod.detection.labels.cache_metadata import metadata_text
 from tfod.detection.labels.labels_file import read_classes
+from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers
 from tfod.errors import LabelMapError
 from tfod.shards.inputs import (
     compression_of,
@@ -22,6 +23,7 @@ from tfod.shards.inputs import (
     sound_batches,
     unpack,
 )
+from tfod.shards.source_ids import number_payload, numbered, numbers_for
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.label_files import METADATA_ENDING
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
@@ -88,7 +90,7 @@ def reshard(
     *,
     shuffle: int | None = None,
     overwrite: bool = False,
-    cache: bool = False,
+    receiver: str | None = None,
     runner: Runner | None = None,
 ) -> Resharded:
     """Write the records of shards into other shards; the bytes of each record stay as they are.
@@ -108,9 +110,11 @@ def reshard(
             ``numpy.random.RandomState(seed).permutation``, whose results NumPy has frozen
             (NEP 19), so that they are the same everywhere.
         overwrite: replace shards of the same subsets in the folder.
-        cache: write caches of MediaPipe Model Maker, as its ``Dataset.from_cache`` takes them: a
-            subset P is ``P-00000-of-0000N.tfrecord``, not compressed, with ``P_metadata.yaml`` in
-            place of a label map.
+        receiver: who reads them next. For one that parses source ids (:data:`LARGEST_FOR`) numbers
+            are written in place of those that it does not read; for the first of them all shards
+            are read once more, and a runner cannot do it. For ``model-maker`` a subset P becomes a
+            cache as ``Dataset.from_cache`` takes it: ``P-00000-of-0000N.tfrecord``, not compressed,
+            with ``P_metadata.yaml`` in place of a label map.
         runner: lets workers of Apache Beam do it (:class:`tfod.beam.Runner`); the bytes are the
             same. They need source and folder under the same paths.
 
@@ -124,16 +128,20 @@ def reshard(
     """
     if shuffle is not None and not 0 <= shuffle < 1 << 32:
         raise OptionError(f"shuffle: {shuffle} is not a seed from 0 to {(1 << 32) - 1}")
+    largest = LARGEST_FOR.get(receiver or "")
+    is_cache = receiver == "model-maker"
+    if largest is not None and runner is not None:
+        raise OptionError("source ids are numbered by one process; leave out the runner or --for")
     layout = layout or ShardLayout()
-    if cache:
+    if is_cache:
         layout = replace(layout, compression=_uncompressed(layout))
-    names_of = _cache_names if cache else _names
+    names_of = _cache_names if is_cache else _names
     sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     # The work folder goes after what is in it has got its names.
     with contextlib.ExitStack() as stack, OutputFolder(folder, paths, overwrite) as out:
-        label_maps = () if cache else _copy_label_maps(sets, out, notes)
+        label_maps = () if is_cache else _copy_label_maps(sets, out, notes)
         for one in sets:
             out.require_free(one.subset, names_of(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
@@ -154,10 +162,12 @@ def reshard(
                 out.add_finished(one.subset, done.files, functools.partial(names_of, one))
             counts = [done.records for done in copied]
         else:
+            numbers = None if largest is None else numbers_for(paths, largest)
             counts = [
-                _copy(one, _fill_in(layout, one), shuffle, out, work, names_of) for one in sets
+                _copy(one, _fill_in(layout, one), shuffle, out, work, names_of, numbers)
+                for one in sets
             ]
-        if cache:
+        if is_cache:
             label_maps = tuple(map(functools.partial(_add_metadata, out, notes), sets, counts))
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
     return Resharded(records, tuple(out.paths), label_maps, tuple(notes))
@@ -170,16 +180,21 @@ def _copy(
     out: OutputFolder,
     work: str,
     names_of: Callable[[ShardSet, int], list[str]],
+    numbers: SourceIdNumbers | None,
 ) -> int:
     """Write a subset; return how many records it has."""
     writer = out.add_subset(one.subset, layout, functools.partial(names_of, one))
     if shuffle is None:
         for path in one.paths:
             for batch in sound_batches(path):
-                writer.copy(batch)
+                payloads = numbered(batch, numbers) if numbers else None
+                if payloads is None:
+                    writer.copy(batch)
+                for payload in payloads or ():
+                    writer.write(payload)
     else:
         for payload in _shuffled([_local(path, work) for path in one.paths], shuffle):
-            writer.write(payload)
+            writer.write(number_payload(payload, numbers) if numbers else payload)
     writer.complete()  # closes its files
     return writer.count
 

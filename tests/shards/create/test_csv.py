@@ -45,7 +45,7 @@ def test_records(run: Run, csv: Path) -> None:
         [[71 / 240, 188 / 320, 149 / 240, 266 / 320], [0, 0, 1, 1]]
     )
     assert other.class_text == ["circle", "square"] and other.class_label == [1, 2]
-    assert one.class_label == [3] and one.source_id == "shapes_01.jpg" and one.format == "jpeg"
+    assert one.class_label == [3] and one.source_id == "1" and one.format == "jpeg"
     assert one.encoded == (IMAGES / "shapes_01.jpg").read_bytes()
     items = read_label_map(csv.parent / "out" / "label_map.pbtxt")[0].items
     assert [item.name for item in items] == ["circle", "square", "étoile"]

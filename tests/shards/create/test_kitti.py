@@ -55,7 +55,7 @@ def test_records_are_the_scripts(run: Run, tmp_path: Path) -> None:
         "3d_bbox_rot_y": float32([0.24, 0.2, 0.1, -0.07]),
         "occluded": [0, 1, 1, 0],  # not by the script
     }
-    assert (one.filename, one.source_id, one.format) == ("000000.png", "000000.png", "png")
+    assert (one.filename, one.source_id, one.format) == ("000000.png", "2", "png")
     (other,) = by_filename(tmp_path / "k_train.tfrecord").values()
     assert other.boxes.tolist() == float32(
         [[0.11887499690055847, 0.023250000551342964, 0.38359373807907104, 0.3943333327770233]]

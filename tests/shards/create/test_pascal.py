@@ -68,7 +68,7 @@ class TestRecords:
             "occluded": [0, 1, 0],  # not by the script
         }
         assert (one.height, one.width, one.format) == (240, 320, "jpeg")
-        assert one.source_id == "shapes_01.jpg"
+        assert one.source_id == "1"
         data = (IMAGES / "shapes_01.jpg").read_bytes()
         assert one.encoded == data and one.sha256 == hashlib.sha256(data).hexdigest()
 

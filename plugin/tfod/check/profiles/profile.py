@@ -94,7 +94,7 @@ READY = {
         _ready(
             "roboflow",
             "Roboflow's TFRecord export",
-            severities={"NAM007": OFF},
+            severities={"NAM007": OFF, "NAM012": OFF},
             # What Roboflow never writes. image/key/sha256 is not such a sign: Datumaro adds it.
             speaks_against=(
                 *(keys.SOURCE_ID, keys.MASK, keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL),

@@ -81,6 +81,7 @@ class _Repair:
         total, repaired: how many findings in it fail, and how many are repaired, by code.
         columns: the options of an order of columns, where that is what is to be repaired.
         inverted: whether it has more inverted boxes than a repair takes for slips.
+        receiver: for whom it numbers images, if it has to.
         removes_much: whether a repair refuses without ``--max-dropped``, so much is left out.
     """
 
@@ -89,6 +90,7 @@ class _Repair:
     repaired: Mapping[str, int]
     columns: Sequence[str] = ()
     inverted: bool = False
+    receiver: str = ""
     removes_much: bool = False
 
     def step(self, number: int, of: int) -> Step:
@@ -97,6 +99,7 @@ class _Repair:
         output = f"-o repaired-{number + 1}" if number else "-o repaired"
         output = "--dry-run" if self.removes_much else output
         options = "".join(f" {one}" for one in self.columns[:1]) + " --skip BOX006" * self.inverted
+        options += f" --for {self.receiver}" if self.receiver else ""
         more = of - _MOST_STEPS if number == _MOST_STEPS - 1 else 0
         return Step(
             what + self._text() + (f" Likewise for {more:,} more." if more > 0 else ""),
@@ -155,6 +158,7 @@ def _repairs(report: Report, failing: Set[str]) -> Iterator[_Repair]:
                 counts.total(),
                 repaired,
                 inverted=inverted,
+                receiver=report.receiver if repaired.keys() & {"NAM010", "NAM011"} else "",
                 removes_much=lost > MAX_DROPPED * (dataset.counts.records + lost)
                 or objects > MAX_DROPPED * dataset.counts.boxes,
             )

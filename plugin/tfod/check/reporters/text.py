@@ -31,6 +31,7 @@ def render_text(
     width: int = 80,
     examples: int = 3,
     rules: Mapping[str, Rule] | None = None,
+    receivers: bool = False,
 ) -> str:
     """Write a report as text.
 
@@ -39,6 +40,7 @@ def render_text(
         color: whether to colour it with ANSI sequences; those of shards are never passed on.
         width: columns; only a word or a name that is longer goes beyond.
         examples: findings that are shown of each rule; the others are counted.
+        receivers: whether to list what each receiver makes of the shards.
         rules: where titles and fixes come from; all rules by default.
     """
     groups = group_findings(report, rules)
@@ -62,6 +64,7 @@ def render_text(
         if color:
             first = _paint(first, word, _GREEN if one.valid else _RED)
         lines += [first, *others]
+    lines += _receivers(report, width) if receivers else ()
     for group in groups:
         heading = list(_wrap(group.heading.split(" "), width, 0, 2))
         fix = list(
@@ -80,6 +83,16 @@ def render_text(
         hint = f"More about a rule: tfod rules {groups[0].code}"
         lines += ["", _paint(hint, hint, _DIM) if color else hint]
     return "\n".join(lines) + "\n"
+
+
+def _receivers(report: Report, width: int) -> Iterator[str]:
+    """A line for each receiver: what it makes of the shards, and why."""
+    yield "Receivers:"
+    longest = max(len(one.receiver.name) for one in report.verdicts)
+    for one in report.verdicts:
+        why = f": {'; '.join(one.reasons)}" if one.reasons else ""
+        words = [f"{one.receiver.name:<{longest}} ", *f"{one.verdict.value}{why}".split(" ")]
+        yield from _wrap(words, width, 2, longest + 4)
 
 
 def _examples(group: Group, width: int, most: int) -> Iterator[str]:

@@ -144,17 +144,30 @@ def control_characters(names: NameFacts) -> Iterator[Problem]:
 @rule(
     "NAM007 warning: source id missing",
     why="The evaluation of the OD API counts images by it: all images without one are one. "
-    "TF-Vision stops where the feature is missing; for an empty one it takes a hash of the image.",
+    "TF-Vision, MediaPipe Model Maker and EfficientDet stop.",
     fix="Write a number of its own for every image.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
-    "official/vision/dataloaders/tf_example_decoder.py",
+    "official/vision/dataloaders/tf_example_decoder.py, a FixedLenFeature without a default",
 )
 def no_source_id(names: NameFacts) -> Iterator[Problem]:
-    """image/source_id is not there or empty."""
+    """image/source_id is not there."""
+    if names.source_id_key is not None and names.source_id is None:
+        yield Problem(f"{names.source_id_key} is missing", names.source_id_key)
+
+
+@rule(
+    "NAM012 warning: source id empty",
+    why="The evaluation of the OD API counts images by it: all images without one are one. "
+    "TF-Vision takes a hash of the image in its place.",
+    fix="Write a number of its own for every image.",
+    source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
+    "official/vision/dataloaders/tf_example_decoder.py, _generate_source_id",
+)
+def empty_source_id(names: NameFacts) -> Iterator[Problem]:
+    """image/source_id is empty, or nothing but white space."""
     key = names.source_id_key
-    if key is not None and not (names.source_id or "").strip():
-        what = "is missing" if names.source_id is None else "is empty"
-        yield Problem(f"{key} {what}", key)
+    if key is not None and names.source_id is not None and not names.source_id.strip():
+        yield Problem(f"{key} is empty", key)
 
 
 @rule(

@@ -32,7 +32,7 @@ REPAIRED_WHOLLY: Final[Mapping[str, str]] = {
 }
 REPAIRED_PARTLY: Final[Mapping[str, str]] = {
     "EXA003": "Format, height and width are taken from the image, its digest is computed, and "
-    "the source id becomes the file name. Nothing else can be made up.",
+    "the source id becomes a number. Nothing else can be made up.",
     "EXA004": "Numbers are converted where none of them changes; format, height and width are "
     "taken from the image. Texts in place of numbers stay.",
     "EXA005": "Equal values become one, and an empty list is removed where a default takes its "
@@ -65,7 +65,11 @@ REPAIRED_PARTLY: Final[Mapping[str, str]] = {
     "IMG012": "Height and width are taken from the image, if it is in the record.",
     "NAM002": "A record with a file name and without an image that is the same byte for byte is "
     "left out. With other boxes or classes both stay.",
-    "NAM007": "The source id becomes the file name, as the OD API's own scripts have it.",
+    "NAM007": "The source id becomes a number that no other image has.",
+    "NAM012": "The source id becomes a number that no other image has.",
+    "NAM010": "With --for tf-vision, model-maker or efficientdet the source id becomes a number "
+    "that no other image has; the text is kept in tfod/attributes.",
+    "NAM011": "With --for efficientdet likewise.",
 }
 
 REPAIRS: Final = {**REPAIRED_WHOLLY, **REPAIRED_PARTLY}

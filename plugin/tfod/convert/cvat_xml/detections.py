@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,6 +68,7 @@ class DetectionBuilder:
         self._ids = {item.name: item.id for item in label_map.items}
         self._input_types = input_types
         self._save_masks = save_masks
+        self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
         self.changed = Losses(_ENCLOSED, _CLIPPED, _CONVERTED)
 
@@ -104,7 +106,7 @@ class DetectionBuilder:
             ]
         return Detection(
             filename=filename,
-            source_id=filename,
+            source_id=str(next(self._numbers)),
             format=format_name(encoded, filename),
             sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
             height=size[0],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.image import QUARTER, UPRIGHT, format_name, read_image_header
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
+from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers, former_source_id, largest_of
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
@@ -39,7 +40,7 @@ _HAVE_AREA = frozenset(("mask", "polygon", "ellipse", "rotated_bbox"))
 _LAYOUT_OPTIONS = frozenset(
     (
         *("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext"),
-        *("layout", "name"),
+        *("layout", "name", "receiver"),
     )
 )
 
@@ -58,7 +59,7 @@ class TfDetectionApiExporter(ShardExporter):
     DESCRIPTION = "TF Object Detection API shards and their label map."
     OPTIONS = (
         *("save_masks", "num_shards", "shard_size", "compression", "label_map", "label_key"),
-        *("layout", "name"),
+        *("layout", "name", "receiver"),
     )
     LOSSES = (*OBJECT_LOSSES, LOST)
 
@@ -70,6 +71,7 @@ class TfDetectionApiExporter(ShardExporter):
                 save_dir, self._options.name or DEFAULT_NAME, self._losses[LOST]
             )
         self._layouts: dict[str, tuple[int, Compression]] = {}
+        self._dataset = extractor
 
     @property
     def can_stream(self) -> bool:
@@ -79,7 +81,15 @@ class TfDetectionApiExporter(ShardExporter):
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
         self._turned: defaultdict[str, list[str]] = defaultdict(list)
+        taken, receiver = self._largest_source_id(), self._options.receiver.value
+        self._numbers = SourceIdNumbers(LARGEST_FOR.get(receiver), lambda _: taken)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
+
+    def _largest_source_id(self) -> int:
+        """Of all items, also those that are not written; a stream is walked through only once."""
+        if getattr(self._extractor, "is_stream", False):
+            return 0
+        return largest_of(str(_own_id(item.attributes)) for item in self._dataset)
 
     def _texts(self) -> dict[str, str]:
         label_map = self._classes.label_map
@@ -192,11 +202,17 @@ class TfDetectionApiExporter(ShardExporter):
         elif self._options.label_key is LabelKey.TEXT:
             objects = replace(objects, class_label=None)
         attributes = dict(item.attributes)
-        filename = source_id = self._images.filename(item, media, encoded)
+        filename = self._images.filename(item, media, encoded)
         objects, size = self._turned_back(objects, size, encoded, filename)
-        image_attributes: dict[str, list[int]] = {}
-        if attributes:
-            source_id, image_attributes = self._take_known(attributes, filename)
+        source_id = _own_id(attributes)
+        image_attributes = self._take_known(attributes, filename) if attributes else {}
+        is_there = source_id not in (None, _NO_ID)
+        if source_id is _NO_ID or (
+            self._numbers.largest is not None
+            and not (is_there and self._numbers.stays(str(source_id)))
+        ):
+            attributes |= former_source_id(str(source_id) if is_there else None, filename)
+            source_id = self._numbers.next()
         return replace(
             objects,
             filename=filename,
@@ -210,18 +226,14 @@ class TfDetectionApiExporter(ShardExporter):
             image_extra=attributes,
         )
 
-    def _take_known(
-        self, attributes: dict[str, Any], filename: str
-    ) -> tuple[Any, dict[str, list[int]]]:
-        """Take the source id and the lists of classes out of an image's attributes.
+    def _take_known(self, attributes: dict[str, Any], filename: str) -> dict[str, list[int]]:
+        """Take what has a key of its own out of an image's attributes; return lists of classes.
 
         What the format cannot carry goes, too, and is counted.
         """
         if attributes.get("filename") == filename:
             del attributes["filename"]
-        # create_coco writes COCO's number of the image, the other scripts its file name.
-        number = attributes.pop("id", None) if "source_id" not in attributes else None
-        source_id = attributes.pop("source_id", filename if number is None else number)
+        attributes.pop("source_id" if "source_id" in attributes else "id", None)
         image_attributes = {
             name: [self._new_ids.get(class_id, class_id) for class_id in attributes.pop(name)]
             for name in keys.IMAGE_ATTRIBUTES
@@ -230,7 +242,7 @@ class TfDetectionApiExporter(ShardExporter):
         for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
             del attributes[name]
             self._losses[ATTRIBUTES][f"{name} (of the image)"] += 1
-        return source_id, image_attributes
+        return image_attributes
 
     def _turned_back(
         self,
@@ -268,6 +280,15 @@ class TfDetectionApiExporter(ShardExporter):
             for what, names in self._turned.items()
         ]
         return losses + turned
+
+
+_NO_ID: Any = object()
+"""Of an item; None is a source id that it had and that was not written."""
+
+
+def _own_id(attributes: Mapping[str, Any]) -> Any:
+    """What the source had as id of an image: COCO's number, or what a shard said."""
+    return attributes.get("source_id", attributes.get("id", _NO_ID))
 
 
 def _hold_images(paths: Iterable[str]) -> bool:

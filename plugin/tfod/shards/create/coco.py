@@ -38,6 +38,7 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
 from tfod.detection.images.image import keypoints_turned_back, mask_turned_back
 from tfod.detection.images.masks import encode_mask_png, fill_box
+from tfod.detection.source_ids import largest_of
 from tfod.errors import TfodError
 from tfod.shards.create.coco_classes import choose_classes, read_categories
 from tfod.shards.create.image_files import AnnotatedSize, Frame, Size, by, frame_of, read_image
@@ -163,6 +164,7 @@ def plan_coco(
             some,
             functools.partial(_make, one, include_masks),
             extension=one.extension,
+            largest_id=largest_of(item.image_id for item in some),
         )
         for one, some in zip(sets, items, strict=True)
     ]

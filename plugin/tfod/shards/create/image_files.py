@@ -65,10 +65,10 @@ class ImageFile:
     orientation: int = UPRIGHT
 
     def fields(self, filename: str, source_id: str | None = None) -> dict[str, Any]:
-        """The fields of a Detection that are about the image file."""
+        """The fields of a Detection that are about the image file, which may have no id yet."""
         return {
             "filename": filename,
-            "source_id": filename if source_id is None else source_id,
+            "source_id": source_id,
             "format": self.format,
             "sha256": hashlib.sha256(self.data).hexdigest(),
             "height": self.height,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.source_ids import SourceIdNumbers
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.problems import STRICT, Policy, Problems
@@ -49,6 +51,7 @@ class PlannedSet:
             both are sent to other processes.
         shard_of: which file the record of an item goes into; None deals them in turn.
         extension: stands behind the number of each file, also of a single one.
+        largest_id: the largest number among the source ids that the items have.
     """
 
     path: str
@@ -58,6 +61,7 @@ class PlannedSet:
     make: Make
     shard_of: Callable[[Any], int] | None = None
     extension: str = ""
+    largest_id: int = 0
 
     @property
     def name(self) -> str:
@@ -100,7 +104,7 @@ class Runner(Protocol):
     """Makes the shards of sets elsewhere than in this process: :class:`tfod.beam.Runner`."""
 
     def make_sets(
-        self, planned: Sequence[PlannedSet], problems: Problems, work: str
+        self, planned: Sequence[PlannedSet], problems: Problems, work: str, largest: int | None
     ) -> Sequence[CreatedSet]:
         """Make the shards in the work folder, and count the problems with their records."""
 
@@ -134,6 +138,8 @@ class Options:
         runner: lets workers of Apache Beam make the records, each of them whole files; they need
             the folder and the images under the same paths.
         verify: is given the complete files before they have their names.
+        largest_source_id: source ids that are no number up to this one are replaced by numbers;
+            None to number only images that have none.
     """
 
     label_map: str | None = None
@@ -142,6 +148,7 @@ class Options:
     policy: Policy = STRICT
     runner: Runner | None = None
     verify: Verify | None = None
+    largest_source_id: int | None = None
 
 
 def write_sets(
@@ -186,12 +193,12 @@ def write_sets(
             with _sound_texts(chosen.name):
                 output.add_text(LABEL_MAP_FILE, text.encode())
         if options.runner is None:
-            written = _write(planned, output, problems)
+            written = _write(planned, output, problems, options.largest_source_id)
         else:
             for one in planned:
                 output.require_free(one.name)
             work = stack.enter_context(WorkFolder(folder))
-            made = options.runner.make_sets(planned, problems, work.path)
+            made = options.runner.make_sets(planned, problems, work.path, options.largest_source_id)
             written = [
                 replace(
                     one, shards=tuple(output.add_finished(plan.name, one.shards, plan.file_names))
@@ -240,9 +247,10 @@ def _require_shard_path(planned: PlannedSet) -> None:
 
 
 def _write(
-    planned: Sequence[PlannedSet], output: OutputFolder, problems: Problems
+    planned: Sequence[PlannedSet], output: OutputFolder, problems: Problems, largest: int | None
 ) -> list[CreatedSet]:
     written = []
+    images = first_numbers(planned)
     writers = [
         output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), one.file_names)
         for one in planned
@@ -250,7 +258,7 @@ def _write(
     for one, writer in zip(planned, writers, strict=True):
         objects = 0
         for item in one.items:
-            made = make_record(one.make, item, problems)
+            made = make_record(one.make, item, problems, next(images), largest)
             if made is not None:
                 payload, count = made
                 writer.write(payload, None if one.shard_of is None else one.shard_of(item))
@@ -260,8 +268,22 @@ def _write(
     return written
 
 
-def make_record(make: Make, item: Any, problems: Problems) -> tuple[bytes, int] | None:
+def first_numbers(planned: Sequence[PlannedSet]) -> Iterator[int]:
+    """Numbers for the items of all sets in order, behind those that some of them have."""
+    return itertools.count(1 + max(one.largest_id for one in planned))
+
+
+def make_record(
+    make: Make, item: Any, problems: Problems, number: int, largest: int | None
+) -> tuple[bytes, int] | None:
     """A record, encoded, and how many objects it has; None where the item is left out.
+
+    Args:
+        make: makes it.
+        item: of what.
+        problems: are added to.
+        number: the source id of an image whose own does not stay.
+        largest: which ones stay, see :class:`Options`.
 
     Raises:
         TfodError: whatever ``make`` raises, or a text is none.
@@ -269,6 +291,7 @@ def make_record(make: Make, item: Any, problems: Problems) -> tuple[bytes, int] 
     detection = make(item, problems)
     if detection is None:
         return None
+    detection = SourceIdNumbers(largest, lambda _: number - 1).number(detection)
     with _sound_texts(detection.filename or ""):
         return encode_detection(detection), len(detection.boxes)
 

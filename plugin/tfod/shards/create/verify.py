@@ -20,19 +20,20 @@ class InvalidError(TfodError):
     """What was made would be INVALID; the text has an error a line, each with its source."""
 
 
-def verify(shards: Sequence[CompleteShard], label_map: str) -> None:
-    """Check shards as ``tfod check --for od-api`` would.
+def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None = None) -> None:
+    """Check shards as ``tfod check --for`` their receiver would, by default ``od-api``.
 
     Args:
         shards: complete, under names of their own.
         label_map: the text of their label map.
+        receiver: name of the one who reads them next.
 
     Raises:
         InvalidError: they are INVALID.
     """
     from tfod.check.check import Options, check
     from tfod.check.profiles.profile import READY
-    from tfod.check.receivers import OD_API
+    from tfod.check.receivers import OD_API, RECEIVERS
     from tfod.check.sources.search import Location, inventory_of
 
     if not shards:
@@ -43,7 +44,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str) -> None:
             file.write(label_map)
         options = Options(
             profile=READY["tf_detection_api"],
-            receiver=OD_API,
+            receiver=RECEIVERS[receiver] if receiver else OD_API,
             label_map=path,
             max_findings=_MOST_ERRORS,
             jobs=os.cpu_count() or 1,

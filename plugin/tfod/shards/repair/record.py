@@ -15,6 +15,7 @@ from tfod.check.rules.images import ImageFacts, check_size
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.image_header import ImageHeader
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.source_ids import SourceIdNumbers
 from tfod.example.example import (
     Example,
     bytes_feature,
@@ -38,6 +39,7 @@ class EditedRecord:
         label_map: of its shard; None where there is none.
         problems: codes of the rules that find something in the dtypes and numbers of its features,
             each with the key; None where they were not applied.
+        source_ids: gives numbers to images that have no source id, or none that may stay.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class EditedRecord:
         profile: Profile,
         label_map: LabelMap | None,
         problems: Sequence[tuple[str, str]] | None = None,
+        source_ids: SourceIdNumbers | None = None,
     ) -> None:
         self.example = example
         self.profile = profile
         self.field_mapping = profile.field_mapping
         self.label_map = label_map
         self.problems = problems
+        self.source_ids = source_ids or SourceIdNumbers(None, lambda _: 0)
         self._changes: dict[str, bytes | None] = {}
         self._changed: dict[str, Example] = {}  # of each key what it is now
         # Before anything is changed.

@@ -10,8 +10,10 @@ import numpy as np
 
 from tfod.check.rules.images import check_format, check_positive_size, check_raw, check_size
 from tfod.detection import keys
+from tfod.detection.attributes import with_image_attributes
 from tfod.detection.images.image import QUARTER
 from tfod.detection.schema import FeatureSpec
+from tfod.detection.source_ids import former_source_id, number_of
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
 from tfod.shards.repair.box_fixes import reaches_far
@@ -84,8 +86,8 @@ def _of_image(record: EditedRecord, key: str) -> bytes | None:
         image = record.image
         return bytes_feature([_digest(image).encode()]) if image else None
     if key == field_mapping.source_id:
-        name = record.text(field_mapping.filename)
-        return bytes_feature([name.encode()]) if name and name.strip() else None
+        numbers = [str(one) for one in record.ints(key)] or [record.source_ids.next()]
+        return bytes_feature([numbers[0].encode()])
     if header is None:
         return None
     if key == field_mapping.format:
@@ -178,14 +180,44 @@ def write_digest(record: EditedRecord) -> Iterator[Change]:
         yield record.change(key, _of_image(record, key))
 
 
-def write_source_id(record: EditedRecord) -> Iterator[Change]:
-    """The OD API's own scripts take the file name for it."""
+def add_source_id(record: EditedRecord) -> Iterator[Change]:
+    """A number of its own for an image that has no source id."""
     key = record.field_mapping.source_id
-    if key is None or (record.text(key) or "").strip() or record.count(key) > 1:
+    if key is not None and not record.count(key) and record.kind(key) in (None, Kind.BYTES):
+        yield record.change(key, _of_image(record, key))
+
+
+def fill_source_id(record: EditedRecord) -> Iterator[Change]:
+    """The same where it is empty."""
+    key = record.field_mapping.source_id
+    text = record.text(key)
+    if key is not None and text is not None and not text.strip():
+        yield record.change(key, _of_image(record, key))
+
+
+def number_text(record: EditedRecord) -> Iterator[Change]:
+    """A number in place of a source id that is none, for receivers that read only numbers."""
+    text = record.text(record.field_mapping.source_id)
+    if text and text.strip() and number_of(text) is None:
+        yield from _number_source_id(record, text)
+
+
+def number_large(record: EditedRecord) -> Iterator[Change]:
+    """The same in place of a number that is too large for the receiver."""
+    text = record.text(record.field_mapping.source_id)
+    if text and number_of(text) is not None:
+        yield from _number_source_id(record, text)
+
+
+def _number_source_id(record: EditedRecord, text: str) -> Iterator[Change]:
+    key = record.field_mapping.source_id
+    if key is None or record.source_ids.stays(text):
         return
-    feature = _of_image(record, key)
-    if record.kind(key) in (None, Kind.BYTES) and feature is not None:
-        yield record.change(key, feature)
+    former = former_source_id(text, record.text(record.field_mapping.filename))
+    extra = with_image_attributes(b"".join(record.values(keys.EXTRA_ATTRIBUTES)), former)
+    yield record.change(key, _of_image(record, key))
+    if former and extra is not None:
+        yield record.change(keys.EXTRA_ATTRIBUTES, bytes_feature([extra]))
 
 
 def _digest(image: bytes) -> str:

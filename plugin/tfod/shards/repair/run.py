@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import tempfile
@@ -14,18 +15,23 @@ from tfod.check.collector import Collector
 from tfod.check.finding import Place, Severity, plural
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import OFF, Policy
-from tfod.check.receivers import ANY
+from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.report import Report
+from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of
 from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSource, take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
+from tfod.detection import keys
+from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.repair.changes import Change, Changes
 from tfod.shards.repair.class_fixes import counted_from_one, label_map_of
 from tfod.shards.repair.refusals import why_refused
 from tfod.shards.repair.shard import Options, ShardRepair
+from tfod.shards.source_ids import largest_source_id
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
+from tfod.tfrecord.reader import read_record_batch_stream
 from tfod.tfrecord.shard_parts import INDEX_EXTENSION
 from tfod.tfrecord.shard_search import find_shards, group_shards, require_content
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
@@ -135,7 +141,9 @@ class _Run:
             self._profile, self._chosen, _ = profile_of(
                 options.profile, inventory, zips, options.max_record_bytes
             )
-        policy = Policy(self._profile.severities, user=_OF_NO_FOLDER)
+        receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
+        policy = Policy(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
+        self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._largest_source_id)
         self._collector = Collector(policy, _MOST_FINDINGS)
         self._codes = options.codes(policy)
         self._files: dict[str, AtomicFile] = {}
@@ -277,11 +285,25 @@ class _Run:
             self._options,
             self._changes,
             digests,
+            self._source_ids,
         )
         file = self._open(repair.output)
         repair.run(file)
         file.complete()
         self._results.append(repair)
+
+    def _largest_source_id(self, most: int) -> int:
+        """Of all shards, which are read once more for it."""
+        key = self._profile.field_mapping.source_id or keys.SOURCE_ID
+        limit = self._options.max_record_bytes
+        largest = 0
+        for shard in walk_shards(self._inventory, self._options.label_map):
+            with contextlib.suppress(ArchiveDamageError), shard.open() as stream:
+                batches = read_record_batch_stream(
+                    stream, shard.name, on_damage=lambda _: None, max_record_bytes=limit
+                )
+                largest = max(largest, largest_source_id([batches], most, key))
+        return largest
 
     def _copy_label_map(self, shard: WalkedShard, path: str) -> None:
         """A label map of the source, in the legal spelling."""
@@ -356,7 +378,7 @@ class _Run:
         is_kept = self._profile.features and len(datasets_of(self._inventory)) == 1
         options = CheckOptions(
             profile=self._profile if is_kept else self._options.profile,
-            receiver=ANY,
+            receiver=self._receiver,
             decode=0,
             severities=_OF_NO_FOLDER,
             max_findings=_MOST_FINDINGS,

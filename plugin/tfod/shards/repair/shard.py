@@ -21,6 +21,7 @@ from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.shard_walk import WalkedShard
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.source_ids import SourceIdNumbers
 from tfod.example.columns import ExampleBatch, Form
 from tfod.example.example import Example
 from tfod.shards.repair import box_fixes, class_fixes, record_fixes
@@ -58,7 +59,10 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("IMG006", record_fixes.write_size),
     ("IMG012", record_fixes.write_positive_size),
     ("IMG008", record_fixes.write_digest),
-    ("NAM007", record_fixes.write_source_id),
+    ("NAM007", record_fixes.add_source_id),
+    ("NAM012", record_fixes.fill_source_id),
+    ("NAM010", record_fixes.number_text),
+    ("NAM011", record_fixes.number_large),
 )
 _OF_LAYOUT = frozenset({"EXA003", "EXA004", "EXA005", "EXA006", "EXA007"})
 _OF_EACH_BOX = frozenset({"BOX002", "BOX003", "BOX004", "BOX006", "BOX007"})
@@ -84,6 +88,7 @@ class Options:
 
     Attributes:
         profile: the expected feature description; None to choose the one that fits best.
+        receiver: name of the one who reads the result next; None for any.
         label_map: file or name of a label map for all shards; None for those beside them.
         only: codes or families of the rules to repair; None for all.
         skip: codes or families not to repair; stronger.
@@ -95,6 +100,7 @@ class Options:
     """
 
     profile: Profile | None = None
+    receiver: str | None = None
     label_map: str | None = None
     only: frozenset[str] | None = None
     skip: frozenset[str] = frozenset()
@@ -154,6 +160,7 @@ class ShardRepair:
         options: of the whole repair.
         changes: gets what is done.
         digests: of the records of the subset's result so far; added to.
+        source_ids: numbers for images.
         read, written: how many records were.
         objects: how many there are whose lists go together.
         duplicates: how many records were left out since one before them is the same.
@@ -170,6 +177,7 @@ class ShardRepair:
     options: Options
     changes: Changes
     digests: set[bytes]
+    source_ids: SourceIdNumbers
     read: int = 0
     written: int = 0
     objects: int = 0
@@ -263,7 +271,9 @@ class ShardRepair:
             return None
         of_shard = self.shard.label_map.label_map if self.shard.label_map else None
         label_map = self.raised or of_shard
-        record = EditedRecord(Example(examples, row), self.profile, label_map, problems)
+        record = EditedRecord(
+            Example(examples, row), self.profile, label_map, problems, self.source_ids
+        )
         filename = record.text(record.field_mapping.filename) or None
         place = replace(place, item=filename)
         order = self.options.columns

@@ -1,0 +1,80 @@
+"""Numbers in place of the source ids of records, and every other byte as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tfod.detection import keys
+from tfod.detection.attributes import with_image_attributes
+from tfod.detection.columns import DetectionColumns
+from tfod.detection.source_ids import SourceIdNumbers, former_source_id, largest_of
+from tfod.example.columns import ExampleBatch
+from tfod.example.example import Example, bytes_feature
+from tfod.example.rewrite import rewrite_example
+from tfod.example.wire import Kind
+from tfod.shards.inputs import sound_batches
+from tfod.tfrecord.reader import RecordBatch
+
+
+def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:
+    """Numbers for the records of shards, which are read for it if any is needed."""
+    return SourceIdNumbers(largest, lambda most: largest_source_id(map(sound_batches, paths), most))
+
+
+def largest_source_id(
+    shards: Iterable[Iterable[RecordBatch]], most: int, key: str = keys.SOURCE_ID
+) -> int:
+    """The largest number up to ``most`` among the source ids of shards; 0 for none."""
+    return max(
+        (
+            largest_of(_texts(ExampleBatch.of(records), key), most)
+            for shard in shards
+            for records in shard
+        ),
+        default=0,
+    )
+
+
+def _texts(examples: ExampleBatch, key: str) -> list[str]:
+    column = examples.column(key, Kind.BYTES)
+    return [str(bytes(column.buffer[a : a + n]), "latin-1") for a, n in column.values.tolist()]
+
+
+def numbered(records: RecordBatch, numbers: SourceIdNumbers) -> Iterator[bytes] | None:
+    """The payloads of records with their numbers; None where all source ids may stay.
+
+    What cannot be parsed stays as it is.
+    """
+    examples = ExampleBatch.of(records)
+    found = DetectionColumns(examples).source_ids
+    if all(map(numbers.stays, found)):
+        return None
+    return (_numbered(Example(examples, row), one, numbers) for row, one in enumerate(found))
+
+
+def number_payload(payload: bytes, numbers: SourceIdNumbers) -> bytes:
+    """The same of one record."""
+    example = Example.from_bytes(payload)
+    return _numbered(example, DetectionColumns(example.batch).source_ids[0], numbers)
+
+
+def _numbered(example: Example, source_id: str | None, numbers: SourceIdNumbers) -> bytes:
+    if numbers.stays(source_id) or example.row in example.batch.refused:
+        return bytes(example.record.payload)
+    return rewrite_example(example, source_id_features(example, source_id, numbers))
+
+
+def source_id_features(
+    example: Example, source_id: str | None, numbers: SourceIdNumbers
+) -> dict[str, bytes]:
+    """The features that give a record a number, and keep what was in its place."""
+    features = {keys.SOURCE_ID: bytes_feature([numbers.next().encode()])}
+    name, extra = (_only(example, key) for key in (keys.FILENAME, keys.EXTRA_ATTRIBUTES))
+    former = former_source_id(source_id, (name or b"").decode("utf-8", "replace"))
+    kept = with_image_attributes(extra, former) if former else None
+    return features | ({keys.EXTRA_ATTRIBUTES: bytes_feature([kept])} if kept else {})
+
+
+def _only(example: Example, key: str) -> bytes | None:
+    values = example.byte_strings(key) if example.kind(key) is Kind.BYTES else ()
+    return values[0] if len(values) == 1 else None

@@ -1,0 +1,128 @@
+"""Source ids as numbers: unique, stable, and what was in their place kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.detection.detection import Detection
+from tfod.detection.source_ids import (
+    LARGEST_FLOAT32,
+    LARGEST_INT64,
+    SourceIdNumbers,
+    are_small_numbers,
+    first_large,
+    first_text,
+    largest_of,
+    number_of,
+)
+from tfod.errors import TfodError
+
+from tests.commands import Run
+from tests.records import encode, image, objects, write_shard
+from tests.shards.create.conftest import by_filename
+
+RECEIVERS = ("tf-vision", "model-maker", "efficientdet")
+
+
+def record(name: str, source_id: str | None) -> bytes:
+    found = image(name, 20, 40) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"], [1])
+    return encode(found if source_id is None else found | {"image/source_id": source_id})
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Two subsets with numbers, names, other texts, and an image without a source id."""
+    folder = tmp_path / "in"
+    write_shard(folder, "train", record("a.jpg", "a.jpg"), record("b.jpg", "7"))
+    write_shard(folder, "val", record("c.jpg", "0f3c"), record("d.jpg", None), record("e.jpg", ""))
+    return folder
+
+
+def source_ids(folder: Path) -> dict[str, str | None]:
+    return {name: one.source_id for name, one in by_filename(folder).items()}
+
+
+@pytest.mark.parametrize("receiver", RECEIVERS)
+@pytest.mark.parametrize("more", [(), ("--shuffle", "1", "--num-shards", "2")])
+def test_reshard(
+    run: Run, shards: Path, tmp_path: Path, receiver: str, more: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    assert run("reshard", str(shards), "-o", str(out), "--for", receiver, *more)[0] == 0
+    found = source_ids(out)
+    assert found["b.jpg"] == "7"
+    assert sorted(found.values()) == ["10", "11", "7", "8", "9"]
+    kept = {name: dict(one.image_extra) for name, one in by_filename(out).items()}
+    assert kept.pop("c.jpg") == {"former_source_id": "0f3c"} and not any(kept.values())
+    # What has a number keeps it.
+    again = tmp_path / "again"
+    assert run("reshard", str(out), "-o", str(again), "--for", receiver)[0] == 0
+    assert source_ids(again) == found
+
+
+def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Path) -> None:
+    assert run("reshard", str(shards), "-o", str(tmp_path / "out"))[0] == 0
+    for name in ("train.tfrecord", "val.tfrecord"):
+        assert (tmp_path / "out" / name).read_bytes() == (shards / name).read_bytes()
+
+
+@pytest.mark.parametrize("receiver", RECEIVERS)
+def test_repair(run: Run, shards: Path, tmp_path: Path, receiver: str) -> None:
+    out = tmp_path / "out"
+    run("repair", str(shards), "-o", str(out), "--only", "NAM", "--for", receiver)
+    assert sorted(source_ids(out).values()) == ["10", "11", "7", "8", "9"]
+    assert by_filename(out)["c.jpg"].image_extra == {"former_source_id": "0f3c"}
+
+
+def test_repair_for_any_numbers_only_what_has_none(run: Run, shards: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run("repair", str(shards), "-o", str(out), "--only", "NAM")
+    expected = {"a.jpg": "a.jpg", "b.jpg": "7", "c.jpg": "0f3c", "d.jpg": "8", "e.jpg": "9"}
+    assert source_ids(out) == expected
+
+
+def test_a_runner_cannot_number(run: Run, shards: Path, tmp_path: Path) -> None:
+    arguments = ("-o", str(tmp_path / "out"), "--for", "tf-vision", "--runner", "DirectRunner")
+    code, _, err = run("reshard", str(shards), *arguments)
+    assert code == 2 and "leave out the runner or --for" in err
+
+
+NUMBERS = st.one_of(
+    st.integers(-(1 << 64), 1 << 64).map(str),
+    st.integers(LARGEST_FLOAT32 - 2, LARGEST_FLOAT32 + 2).map(str),
+    st.text("0123456789 +-.ax\n０", max_size=24),
+)
+
+
+@given(st.lists(NUMBERS))
+def test_what_is_seen_at_once_is_what_is_parsed(texts: list[str]) -> None:
+    numbers = [number_of(one) for one in texts]
+    others = [i for i, one in enumerate(texts) if one and numbers[i] is None]
+    large = [i for i, one in enumerate(numbers) if one is not None and abs(one) > LARGEST_FLOAT32]
+    assert first_text(texts) == (others[0] if others else None)
+    assert first_large(texts) == (large[0] if large else None)
+    if are_small_numbers(texts):
+        assert not others and not large
+
+
+def test_there_may_be_no_number_left() -> None:
+    numbers = SourceIdNumbers(LARGEST_FLOAT32, lambda most: largest_of(["16777216", "a.jpg"], most))
+    with pytest.raises(TfodError, match="go up to 16,777,216 and images have such numbers"):
+        numbers.number(Detection(source_id="a.jpg"))
+
+
+@given(st.lists(NUMBERS, unique=True), st.sampled_from([LARGEST_FLOAT32, LARGEST_INT64, None]))
+def test_numbers_are_given_once(texts: list[str], largest: int | None) -> None:
+    if largest == LARGEST_FLOAT32:  # else there may be no number left
+        texts = [one for one in texts if not 1 << 23 < (number_of(one) or 0) <= LARGEST_FLOAT32]
+    numbers = SourceIdNumbers(largest, lambda most: largest_of(texts, most))
+    found = [numbers.number(Detection(source_id=one)) for one in texts]
+    kept = [one.source_id for one in found if not one.image_extra]
+    given_ = {one.source_id for one in found if one.image_extra}
+    assert len(given_) == sum(bool(one.image_extra) for one in found)
+    assert given_.isdisjoint(kept)
+    for text, one in zip(texts, found, strict=True):
+        assert one.image_extra.get("former_source_id", text) == text
