@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from os.path import commonprefix
 from typing import Any
 
@@ -64,13 +65,13 @@ class FieldMapping:
         nothing = {each.name: None for each in fields(cls) if each.name != "box"}
         return cls(**{**nothing, **named}, box=box)
 
-    @property
+    @cached_property
     def by_name(self) -> Mapping[str, str | None]:
         """Every role but the box, by its name."""
         names = (each.name for each in fields(self) if not each.name.startswith("box"))
         return {name: getattr(self, name) for name in names}
 
-    @property
+    @cached_property
     def all_keys(self) -> frozenset[str]:
         """Every key that plays a part."""
         return frozenset({key for key in self.by_name.values() if key} | set(self.box))

@@ -159,12 +159,15 @@ def _from_document(document: Any, source: str) -> Profile:
     if isinstance(document, dict) and isinstance(document.get("rules"), dict):
         require_rule_names(map(str, document["rules"]), f"{source}: rules")
     features = _features(document, source)
-    known = {**vars(field_mapping_among(features)), **document.get("field_mapping", {})}
+    given = document.get("field_mapping", {})
+    named: dict[str, Any] = {
+        name: tuple(one) if name == "box" else one for name, one in given.items()
+    }
     return Profile(
         name=document.get("name", Path(source).name.partition(".")[0] or "profile"),
         title=document.get("title", ""),
         features=features,
-        field_mapping=FieldMapping(**{**known, "box": tuple(known["box"])}),
+        field_mapping=replace(field_mapping_among(features), **named),
         severities={
             name: OFF if word in (False, "off") else Severity(word)
             for name, word in document.get("rules", {}).items()
