@@ -13,7 +13,8 @@ import pytest
 from tfod.beam import Runner
 from tfod.cli.main import main
 from tfod.errors import TfodError
-from tfod.shards.create.coco import CocoSet, create_coco
+from tfod.shards.create.coco.create import create_coco
+from tfod.shards.create.coco.reader import CocoSet
 from tfod.shards.create.csv import create_from_csv
 from tfod.shards.create.kitti import create_kitti
 from tfod.shards.create.open_images import create_open_images

@@ -28,7 +28,7 @@ from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
 from tfod.shards.create.verify import InvalidError, verify
 
 if TYPE_CHECKING:
-    from tfod.shards.create.coco import CocoSet
+    from tfod.shards.create.coco.reader import CocoSet
     from tfod.shards.create.output import Created, Options
 
 _MOST_SHARDS = 99_999  # as many as five digits can say
@@ -250,7 +250,7 @@ def _pascal(given: argparse.Namespace, options: Options) -> Created:
 
 
 def _coco(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.coco import create_coco
+    from tfod.shards.create.coco.create import create_coco
 
     sets = [one for name in _COCO_SETS if (one := _coco_set(given, name))]
     others = [name for name in _MODEL_GARDEN_FILES if getattr(given, name)]
@@ -275,7 +275,7 @@ def _coco(given: argparse.Namespace, options: Options) -> Created:
 
 
 def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
-    from tfod.shards.create.coco import CocoSet
+    from tfod.shards.create.coco.reader import CocoSet
 
     given = vars(options)
     is_test = name == "testdev"
@@ -300,8 +300,8 @@ def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
 
 
 def _model_garden_set(given: argparse.Namespace) -> CocoSet:
-    from tfod.shards.create.coco import CocoSet
-    from tfod.shards.create.panoptic import PanopticFiles
+    from tfod.shards.create.coco.panoptic import PanopticFiles
+    from tfod.shards.create.coco.reader import CocoSet
 
     if not given.image_dir:
         raise TfodError("--image_dir is missing; name the folder of the images")

@@ -87,7 +87,7 @@ def test_a_label_map_has_ids_for_a_used_0(run: Run, tmp_path: Path) -> None:
 def test_a_class_that_the_label_map_lacks(run: Run, tmp_path: Path) -> None:
     ran = create(run, tmp_path, ROBOFLOW, [1, 2, 0], "--label_map_path", "coco")
     assert ran.code == 2 and not (tmp_path / "out").exists()
-    assert "annotation 2: class 'pets-hXq1' is not in the label map coco; add it" in ran.err
+    assert "annotation 2: class 'pets-hXq1' is not in the label map coco; correct it" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,8 @@ def test_numbers_of_shards(run: Run, tmp_path: Path, value: str) -> None:
 def test_one_that_is_missing_needs_no_more_than_the_core() -> None:
     """Neither XML, images nor outlines are loaded before they are needed."""
     code = (
-        "import sys, tfod.shards.create.pascal, tfod.shards.create.coco, tfod.shards.create.kitti, "
-        "tfod.shards.create.open_images\n"
+        "import sys, tfod.shards.create.pascal, tfod.shards.create.coco.create, "
+        "tfod.shards.create.kitti, tfod.shards.create.open_images\n"
         "heavy = {'lxml', 'PIL', 'pycocotools', 'datumaro', 'tensorflow', 'tfod.check'}\n"
         "assert not heavy & sys.modules.keys(), sys.modules.keys()"
     )

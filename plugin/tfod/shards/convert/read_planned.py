@@ -11,7 +11,8 @@ from tfod.convert.coco import read_coco
 from tfod.convert.dataset import Batch, Dataset
 from tfod.errors import TfodError
 from tfod.shards.convert.formats import ReadOptions
-from tfod.shards.create.coco import CocoSet, plan_coco
+from tfod.shards.create.coco.create import plan_coco
+from tfod.shards.create.coco.reader import CocoSet
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.output import Options, Plan, PlannedSet
 from tfod.shards.create.pascal import image_sets, plan_pascal

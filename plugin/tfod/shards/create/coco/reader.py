@@ -1,26 +1,12 @@
-"""COCO to shards, as create_coco_tf_record.py makes them: the OD API's, and Model Garden's.
-
-Boxes are x, y, width and height divided by the size that the JSON gives. Those that the scripts
-leave out without a word, of no area or past the right or the lower edge, are checked by the policy
-of all formats. Other than the scripts this takes size and format from the image's own header, and
-writes a label map with the categories' ids, gaps and all.
-
-Other than the OD API's (dataset_tools) this writes ``class/label``, captions (both as Model
-Garden's do), and the keypoints' names from the file. Other than Model Garden's
-(official/vision/data) it writes no empty shards, and refuses panoptic segments that eight bits
-cannot hold (:mod:`tfod.shards.create.panoptic`).
-"""
+"""What COCO's JSONs say of the images of a set, checked before any record is made."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from tfod.convert.coco import (
     CocoFile,
@@ -33,19 +19,14 @@ from tfod.convert.coco import (
     whole_number,
 )
 from tfod.convert.coco_keypoints import read_keypoints
-from tfod.convert.coco_masks import draw_segmentation
 from tfod.detection.boxes import PixelBox
-from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
-from tfod.detection.images.image import keypoints_turned_back, mask_turned_back
-from tfod.detection.images.masks import encode_mask_png, fill_box
-from tfod.detection.source_ids import largest_of
+from tfod.detection.detection import AttributeValue, Keypoints
 from tfod.errors import TfodError
-from tfod.shards.create.coco_classes import choose_classes, read_categories
-from tfod.shards.create.image_files import AnnotatedSize, Frame, Size, by, frame_of, read_image
+from tfod.shards.create.coco.classes import read_categories
+from tfod.shards.create.coco.panoptic import PanopticFiles, Segments, read_panoptic
+from tfod.shards.create.image_files import AnnotatedSize, Size, frame_of, read_image
 from tfod.shards.create.label_maps import ChosenLabelMap
-from tfod.shards.create.objects import normalized, sound_boxes
-from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
-from tfod.shards.create.panoptic import PanopticFiles, Segments, draw_segments, read_panoptic
+from tfod.shards.create.objects import sound_boxes
 from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import safe_relative_path
 
@@ -102,77 +83,8 @@ class CocoSet:
         return found
 
 
-def create_coco(
-    sets: Sequence[CocoSet],
-    output_dir: str,
-    options: Options | None = None,
-    *,
-    include_masks: bool = False,
-    remove_non_person_annotations: bool = False,
-    remove_non_person_images: bool = False,
-) -> Created:
-    """Write sets into a folder, with one label map.
-
-    The annotations of all sets are held in memory (about 1.5 GB for COCO 2017, 2 GB with
-    outlines), images are not. Without a label map the classes keep the ids of their categories.
-
-    Raises:
-        TfodError: something is missing, odd or there already.
-    """
-    options = options or Options()
-    plan = plan_coco(
-        sets,
-        output_dir,
-        options,
-        include_masks=include_masks,
-        remove_non_person_annotations=remove_non_person_annotations,
-        remove_non_person_images=remove_non_person_images,
-    )
-    return write_sets(*plan, options)
-
-
-def plan_coco(
-    sets: Sequence[CocoSet],
-    output_dir: str,
-    options: Options,
-    *,
-    include_masks: bool | None = None,
-    remove_non_person_annotations: bool = False,
-    remove_non_person_images: bool = False,
-) -> Plan:
-    """Read the JSONs, and say what is to be written; arguments as of :func:`create_coco`.
-
-    Without ``include_masks`` there are masks if any annotation has an outline.
-
-    Raises:
-        TfodError: something is missing or odd.
-    """
-    problems = Problems(options.policy)
-    outlines = include_masks is not False
-    readers = [_Reader(one, outlines, remove_non_person_annotations, problems) for one in sets]
-    if include_masks is None:
-        include_masks = any(one.has_outlines for one in readers)
-    chosen = choose_classes([one.categories for one in readers], options.label_map, problems)
-    # Annotations are checked before the first image is read, which takes the time.
-    items = [list(one.items(chosen, remove_non_person_images)) for one in readers]
-    problems.raise_refusals()
-    planned = [
-        PlannedSet(
-            os.path.join(output_dir, one.file_name),
-            options.num_shards or one.num_shards,
-            one.source,
-            some,
-            functools.partial(_make, one, include_masks),
-            extension=one.extension,
-            largest_id=largest_of(item.image_id for item in some),
-        )
-        for one, some in zip(sets, items, strict=True)
-    ]
-    return Plan(planned, chosen, problems)
-
-
 @dataclass(frozen=True)
-class _Object:
+class CocoObject:
     """An annotation that is kept; corners in the JSON's pixels, within its image."""
 
     id: Any
@@ -186,19 +98,19 @@ class _Object:
 
 
 @dataclass(frozen=True)
-class _Item:
+class CocoImage:
     """What the JSONs say of an image."""
 
     image_id: str
     filename: str
     annotated: AnnotatedSize
-    objects: Sequence[_Object]
+    objects: Sequence[CocoObject]
     keypoints: Keypoints | None
     captions: Sequence[str]
     segments: Segments | None
 
 
-class _Reader:
+class CocoReader:
     """Reads what is said of the images of one set."""
 
     def __init__(
@@ -232,7 +144,7 @@ class _Reader:
         every = itertools.chain.from_iterable(self._file.annotations.values())
         return any(one.get("segmentation") for one in every)
 
-    def items(self, chosen: ChosenLabelMap, only_with_person: bool) -> Iterator[_Item]:
+    def items(self, chosen: ChosenLabelMap, only_with_person: bool) -> Iterator[CocoImage]:
         """The images that get a record, in the order of the file's images."""
         if self._panoptic:
             self._panoptic.require_ids_of(chosen)
@@ -246,7 +158,7 @@ class _Reader:
             yield item
         self._count_what_is_left()
 
-    def _item(self, image: Mapping[str, Any], chosen: ChosenLabelMap) -> _Item | None:
+    def _item(self, image: Mapping[str, Any], chosen: ChosenLabelMap) -> CocoImage | None:
         path = self._source.source
         with sound_coco(f"{path}, image {quoted(image.get('id'))}"):
             image_id, filename = scalar(image, "id"), safe_relative_path(_file_name(image))
@@ -269,7 +181,7 @@ class _Reader:
         kept = list(self._objects(found, size, chosen))
         ids = [one.id for one in kept]
         self._used[image_id] = frozenset(ids)
-        return _Item(
+        return CocoImage(
             str(image_id),
             filename,
             annotated,
@@ -291,7 +203,7 @@ class _Reader:
         """The size that boxes are of; None where the file that is asked is missing."""
         if annotated[0] and annotated[1]:
             return annotated[0], annotated[1]
-        path = _image_path(self._source, filename)
+        path = image_path(self._source, filename)
         image = read_image(path, self._source.source, self._problems)
         if image is None:
             return None
@@ -301,7 +213,7 @@ class _Reader:
 
     def _objects(
         self, annotations: Sequence[Mapping[str, Any]], size: Size, chosen: ChosenLabelMap
-    ) -> Iterator[_Object]:
+    ) -> Iterator[CocoObject]:
         """The annotations that are kept."""
         found = []
         self._looked_at += len(annotations)
@@ -321,7 +233,7 @@ class _Reader:
         for row, corners in zip(kept, sound.tolist(), strict=True):
             yield replace(found[row], corners=tuple(corners))
 
-    def _object(self, one: Mapping[str, Any], chosen: ChosenLabelMap, where: str) -> _Object:
+    def _object(self, one: Mapping[str, Any], chosen: ChosenLabelMap, where: str) -> CocoObject:
         x, y, width, height = numbers(one["bbox"], 4, "bbox")
         area, attributes = one.get("area"), one.get("attributes")
         if area is None:
@@ -333,7 +245,7 @@ class _Reader:
         # What CVAT and others say of an object besides.
         if attributes is not None and not isinstance(attributes, dict):
             raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
-        return _Object(
+        return CocoObject(
             scalar(one, "id") if one.get("id") is not None else None,
             name,
             label,
@@ -345,7 +257,7 @@ class _Reader:
         )
 
     def _place(self, annotation_id: Any) -> str:
-        return _place(self._file.path, annotation_id)
+        return place_of(self._file.path, annotation_id)
 
     def _count_what_is_left(self) -> None:
         unplaced = [
@@ -375,55 +287,7 @@ class _Reader:
             self._problems.add(what, segments.path)
 
 
-def _make(
-    source: CocoSet, include_masks: bool, item: _Item, problems: Problems
-) -> Detection | None:
-    found = item.objects
-    path = _image_path(source, item.filename)
-    image = read_image(path, path, problems)
-    if image is None:
-        return None
-    corners = [one.corners for one in found]
-    where = f"{path}: {item.filename}"
-    frame = frame_of(image, item.annotated, corners, where, problems)
-    if frame.size != frame.own:
-        where = f"{where} is {by(frame.size)}, the file {by(frame.own)}"
-        if include_masks or item.segments:
-            raise TfodError(f"{where}; masks would not fit it, correct the size")
-        problems.add(
-            "images of another size than the JSON says; their boxes are divided by the JSON's",
-            where,
-        )
-    masks = [_mask(source.source, one, frame, problems) for one in found if include_masks]
-    # None where an object has no attribute of that name.
-    names = dict.fromkeys(name for one in found for name in one.attributes)
-    return Detection(
-        **image.fields(item.filename, item.image_id),
-        boxes=normalized(np.array(corners).reshape(-1, 4), frame.size, frame.orientation),
-        class_text=[one.name for one in found],
-        class_label=[one.label for one in found],
-        masks=masks if include_masks else None,
-        keypoints=keypoints_turned_back(item.keypoints, frame.orientation),
-        attributes={
-            **{name: [one.attributes.get(name) for one in found] for name in names},
-            "is_crowd": [one.is_crowd for one in found],
-            "area": [one.area for one in found],
-        },
-        captions=item.captions,
-        image_masks=draw_segments(item.segments, frame) if item.segments else {},
-    )
-
-
-def _mask(path: str, one: _Object, frame: Frame, problems: Problems) -> PngMask:
-    where = _place(path, one.id)
-    mask = draw_segmentation(one.segmentation, frame.size, where)
-    if mask is None:
-        problems.add("annotations without segmentation, their mask is their box", where)
-        mask = fill_box(one.corners, frame.size)
-    return PngMask(encode_mask_png(mask_turned_back(mask, frame.orientation)))
-
-
-def _image_path(source: CocoSet, filename: str) -> str:
+def image_path(source: CocoSet, filename: str) -> str:
     """The image in the one folder that has it; where none has it, in the first."""
     paths = [os.path.join(folder, filename) for folder in source.image_dirs]
     found = [path for path in paths if os.path.exists(path)] if len(paths) > 1 else paths
@@ -432,7 +296,8 @@ def _image_path(source: CocoSet, filename: str) -> str:
     return (found or paths)[0]
 
 
-def _place(path: str, annotation_id: Any) -> str:
+def place_of(path: str | None, annotation_id: Any) -> str:
+    """Where an annotation is, for messages."""
     return f"{path}, annotation {annotation_id}"
 
 
