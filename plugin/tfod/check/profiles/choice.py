@@ -34,8 +34,7 @@ _EXACTLY = (
 _WITH_IMAGES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""
 _WITHOUT_IMAGES = ("cvat",)
-# DeepLab's shards have a mask of the image and no objects.
-_KNOWN = keys.KNOWN_KEYS - {keys.IMAGE_MASKS["semantic"]} | {"image/channels", "image/colorspace"}
+_KNOWN = keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}
 """Keys that a record of detection may have, with or without objects."""
 _SAMPLES = 64
 _SAMPLES_OF_A_SHARD = 32

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tfod.check.rules.near_names import names_near_map
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.errors import TfodError
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
@@ -31,6 +30,8 @@ class ChosenLabelMap:
         """
         item = self.label_map.find(text)
         if item is None:
+            from tfod.check.rules.near_names import names_near_map
+
             names = names_near_map(self.label_map)
             near = names.same(text) or names.nearest(text)
             hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
