@@ -99,7 +99,6 @@ def _make(leave_out_images: bool, one: Detection, problems: Problems) -> Detecti
         one,
         height=height or None,
         width=width or None,
-        source_id=one.filename if one.source_id is None else one.source_id,
         format=format_name(encoded, one.filename or "") or one.format,
         sha256=hashlib.sha256(encoded).hexdigest() if encoded else one.sha256,
         encoded=encoded,
