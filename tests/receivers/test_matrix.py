@@ -1,0 +1,320 @@
+"""docs/receivers.md: shards of ours, by source, in each receiver's own decoder, held to the source.
+
+``TFOD_WRITE_PAGES=1 make test-receivers`` writes the page anew.
+"""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as ElementTree
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+import tfod
+from pycocotools.coco import COCO
+from tfod.cli.main import main
+from tfod.shards.reshard import reshard
+
+from tests.receivers.decoders import Decoded, model_maker, model_maker_module, od_api, tf_vision
+from tests.shards.create.panoptic_coco import write_panoptic_coco
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "receivers.md"
+EXAMPLES = ROOT / "examples"
+WRITE = "TFOD_WRITE_PAGES"
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """An image with its objects: class names, normalized boxes and, where there are any, masks."""
+
+    names: Sequence[str]
+    boxes: np.ndarray
+    masks: Sequence[np.ndarray] | None = None
+
+
+Dataset = Mapping[str, Annotated]
+"""By file name."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Annotations, the shards that the commands make of them, and what they say."""
+
+    shards: Path
+    truth: Dataset
+    what: str = ""
+
+
+# Sources, read without tfod
+
+
+def of_coco(annotations: Path, masks: bool = False) -> Dataset:
+    coco = COCO(str(annotations))
+    found = {}
+    for image in coco.loadImgs(coco.getImgIds()):
+        objects = coco.loadAnns(coco.getAnnIds(imgIds=image["id"]))
+        pixels = np.array([one["bbox"] for one in objects], float).reshape(-1, 4)
+        pixels[:, 2:] += pixels[:, :2]
+        height, width = image.get("height"), image.get("width")
+        found[image["file_name"]] = Annotated(
+            [coco.cats[one["category_id"]]["name"] for one in objects],
+            pixels / (width, height, width, height),
+            [coco.annToMask(one) for one in objects] if masks else None,
+        )
+    return found
+
+
+def of_voc(folder: Path, subset: str) -> Dataset:
+    found = {}
+    for stem in (folder / "ImageSets" / "Main" / f"{subset}.txt").read_text().split():
+        root = ElementTree.parse(folder / "Annotations" / f"{stem}.xml").getroot()
+        width, height = (float(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
+        names, boxes = [], []
+        for one in root.iter("object"):
+            names.append(one.findtext("name") or "")
+            sides = [float(one.findtext(f"bndbox/{x}") or 0) for x in ("xmin", "ymin")]
+            sides += [float(one.findtext(f"bndbox/{x}") or 0) for x in ("xmax", "ymax")]
+            boxes.append([sides[0] / width, sides[1] / height, sides[2] / width, sides[3] / height])
+        found[root.findtext("filename") or ""] = Annotated(names, np.array(boxes).reshape(-1, 4))
+    return found
+
+
+def of_examples(shard: Path) -> Dataset:
+    found = {}
+    for features in map(features_of, payloads_of([shard])):
+        sides = [features[f"image/object/bbox/{x}"].float_list.value for x in SIDES]
+        names = features["image/object/class/text"].bytes_list.value
+        boxes = np.array([list(one) for one in sides], float).T.reshape(-1, 4)
+        found[text_of(features, "image/filename")] = Annotated([x.decode() for x in names], boxes)
+    return found
+
+
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def payloads_of(shards: Sequence[Path]) -> Iterator[bytes]:
+    for record in tf.data.TFRecordDataset([str(path) for path in shards]):
+        yield record.numpy()
+
+
+def features_of(payload: bytes) -> Any:
+    return tf.train.Example.FromString(payload).features.feature
+
+
+def text_of(features: Any, key: str) -> str:
+    return features[key].bytes_list.value[0].decode()
+
+
+# Our shards of them
+
+
+def voc(folder: Path) -> Source:
+    data = EXAMPLES / "shapes_voc"
+    output = folder / "voc" / "train.record"
+    command = ["create", "pascal", "--data_dir", data, "--set", "train", "--output_path", output]
+    assert main([str(one) for one in command]) == 0
+    return Source(output.parent, of_voc(data, "train"))
+
+
+def coco(folder: Path) -> Source:
+    data = EXAMPLES / "shapes_coco"
+    annotations = data / "annotations" / "instances_train.json"
+    output = folder / "coco"
+    command = [f"--train_image_dir={data / 'images' / 'train'}", "--include_masks"]
+    command += [f"--train_annotations_file={annotations}", f"--output_dir={output}"]
+    assert main(["create", "coco", *command]) == 0
+    return Source(output, of_coco(annotations, masks=True))
+
+
+def panoptic(folder: Path) -> Source:
+    given = write_panoptic_coco(folder / "panoptic")
+    output = folder / "from_panoptic"
+    command = [*given["images"], *given["objects"], *given["panoptic"], "--include_masks"]
+    command += ["--include_panoptic_masks", f"--output_file_prefix={output / 'train'}"]
+    assert main(["create", "coco", *command]) == 0
+    (annotations,) = (one.partition("=")[2] for one in given["objects"])
+    return Source(output, of_coco(Path(annotations), masks=True))
+
+
+def roboflow(folder: Path) -> Source:
+    with zipfile.ZipFile(EXAMPLES / "shapes_roboflow.zip") as archive:
+        archive.extractall(folder / "exported")
+    source = folder / "exported" / "train"
+    reshard(source, folder / "roboflow", receiver="tf-vision")
+    return Source(folder / "roboflow", of_examples(source / "Objects.tfrecord"))
+
+
+SOURCES: Mapping[str, Callable[[Path], Source]] = {
+    "Pascal VOC, `tfod create pascal`": voc,
+    "COCO with masks, `tfod create coco`": coco,
+    "COCO panoptic, `tfod create coco`": panoptic,
+    "Roboflow's export, `tfod reshard --for tf-vision`": roboflow,
+}
+
+
+# Receivers
+
+
+def by_decoder(source: Source, read: Callable[[bytes], Decoded]) -> Dataset:
+    (label_map,) = source.shards.rglob("*label_map.pbtxt")
+    names = {item.id: item.class_name for item in tfod.read_label_map(label_map)[0].items}
+    found = {}
+    for payload in payloads_of(shards_in(source.shards)):
+        one = read(payload)
+        masks = None if one.masks is None else list(one.masks)
+        classes = [names[label] for label in one.classes.tolist()]
+        found[text_of(features_of(payload), "image/filename")] = Annotated(
+            classes, one.boxes, masks
+        )
+    return found
+
+
+def shards_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if "record" in path.name)
+
+
+def has_masks(source: Source) -> bool:
+    return any(one.masks is not None for one in source.truth.values())
+
+
+def in_od_api(source: Source, folder: Path) -> Dataset:
+    (label_map,) = source.shards.rglob("*label_map.pbtxt")
+    return by_decoder(source, od_api(str(label_map), masks=has_masks(source)))
+
+
+def in_tf_vision(source: Source, folder: Path) -> Dataset:
+    return by_decoder(source, tf_vision(masks=has_masks(source)))
+
+
+def in_model_maker(source: Source, folder: Path) -> Dataset:
+    """The names as its dataset has them; the images are in the order of the shard."""
+    model_maker()  # its parser stops at more than the dataset does
+    dataset = model_maker_module("dataset")
+    from mediapipe_model_maker.python.core.data.cache_files import TFRecordCacheFiles
+
+    done = reshard(source.shards, folder, receiver="model-maker")
+    (prefix,) = {name.removesuffix("_metadata.yaml") for name in done.label_maps}
+    files = TFRecordCacheFiles(prefix, str(folder), len(done.paths))
+    taken = dataset.Dataset.from_cache(files)
+    payloads = list(payloads_of(shards_in(folder)))
+    for payload in payloads:
+        model_maker()(payload)
+    found = {}
+    examples = taken.gen_tf_dataset().as_numpy_iterator()
+    for payload, batch in zip(payloads, examples, strict=True):
+        classes = [taken.label_names[label] for label in batch["groundtruth_classes"][0]]
+        boxes = batch["groundtruth_boxes"][0][:, [1, 0, 3, 2]]
+        found[text_of(features_of(payload), "image/filename")] = Annotated(classes, boxes)
+    return found
+
+
+def in_tfds(source: Source, folder: Path) -> Dataset:
+    assert main(["convert", str(source.shards), str(folder), "--to", "tfds"]) == 0
+    builder = tfds.builder_from_directory(str(folder))
+    names = builder.info.features["objects"]["label"].names
+    found = {}
+    for split in builder.info.splits:
+        for one in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
+            objects = one["objects"]
+            found[one["image/filename"].decode()] = Annotated(
+                [names[label] for label in objects["label"]], objects["bbox"][:, [1, 0, 3, 2]]
+            )
+    return found
+
+
+RECEIVERS: Mapping[str, Callable[[Source, Path], Dataset]] = {
+    "`od-api`": in_od_api,
+    "`tf-vision`": in_tf_vision,
+    "`model-maker`": in_model_maker,
+    "`tfds`": in_tfds,
+}
+
+
+def cell(source: Source, read: Callable[[Source, Path], Dataset], folder: Path) -> str:
+    """What a receiver has read, compared with the source."""
+    try:
+        found = read(source, folder)
+    except tf.errors.InvalidArgumentError as error:
+        line = str(error).partition("\n\t [[")[0].splitlines()[-1]
+        return f"stops: {line}"
+    if found.keys() != source.truth.keys():
+        return f"differs: {len(found)} of {len(source.truth)} images"
+    for name, expected in source.truth.items():
+        one = found[name]
+        ours, theirs = in_order(one), in_order(expected)
+        if [one.names[x] for x in ours] != [expected.names[x] for x in theirs]:
+            return f"differs: {name}: {one.names} for {expected.names}"
+        if not np.allclose(one.boxes[ours], expected.boxes[theirs], rtol=0, atol=1e-6):
+            return f"differs: {name}: boxes"
+        if one.masks is not None and expected.masks is not None:
+            pairs = zip(ours, theirs, strict=True)
+            if any(not np.array_equal(one.masks[x], expected.masks[y]) for x, y in pairs):
+                return f"differs: {name}: masks"
+    masks = sum(len(one.masks) for one in found.values() if one.masks is not None)
+    counts = [f"{len(found)} images", f"{sum(len(x.names) for x in found.values())} boxes"]
+    counts.append(f"{len({name for one in found.values() for name in one.names})} classes")
+    counts += [f"{masks} masks"] if masks else []
+    return f"equal: {', '.join(counts)}"
+
+
+def in_order(one: Annotated) -> list[int]:
+    keys = [(name, *box.round(2)) for name, box in zip(one.names, one.boxes, strict=True)]
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+HEAD = """# Receivers
+
+What the receivers' own code reads in shards that tfod has written, held to the annotations that the
+shards were made from: images, boxes, classes and masks. `make test-receivers` runs every cell and
+compares this page, which `TFOD_WRITE_PAGES=1 make test-receivers` writes.
+
+"""
+TAIL = """
+- `od-api`: `object_detection/data_decoders/tf_example_decoder.py`, with the label map; of
+  tf-models-research-object-detection 2.8.0.post1.
+- `tf-vision`: `official/vision/dataloaders/tf_example_decoder.py`, then `retinanet_input.py` to
+  train and to evaluate; of tf-models-official 2.20.0, which does not have the data loaders of
+  `official/projects/panoptic`: panoptic masks are not read here. That they are those of its own
+  `create_coco_tf_record.py` is in `tests/receivers/test_create_coco.py`.
+- `model-maker`: `Dataset.from_cache` of `object_detector/dataset.py`, of a cache that
+  `tfod reshard --for model-maker` has written, then `preprocessor.py`; of mediapipe-model-maker
+  0.2.1.4. It reads no masks.
+- `tfds`: `tfds.builder_from_directory` of what `tfod convert --to tfds` has written; of
+  tensorflow-datasets 4.9.10. The features of its `coco` have no masks.
+
+Not run here:
+
+| receiver | why |
+|---|---|
+| `efficientdet` | google/automl is not on PyPI |
+| `dali` | NVIDIA's package needs its driver |
+| `cvat`, `datumaro`, `keras` | in `tests/cvat`, `tests/datumaro`, `tests/receivers/test_keras.py` |
+| keypoints | only `od-api` reads them: `tests/receivers/test_keypoints.py` |
+
+`tests/receivers/test_verdicts.py` holds what `tfod check --for` says of some 280 records, sound and
+broken, against the same decoders: what is valid is read, to the same boxes and ids.
+`tests/receivers/test_training.py` and `test_keras.py` train detectors on our shards.
+"""
+
+
+def test_the_page(tmp_path: Path) -> None:
+    lines = [f"| shards of | {' | '.join(RECEIVERS)} |", f"|---|{'---|' * len(RECEIVERS)}"]
+    for row, (name, make) in enumerate(SOURCES.items()):
+        source = make(tmp_path / f"source-{row}")
+        cells = [
+            cell(source, read, tmp_path / f"{row}-{column}")
+            for column, read in enumerate(RECEIVERS.values())
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    page = HEAD + "\n".join(lines) + "\n" + TAIL
+    if os.environ.get(WRITE):
+        PAGE.write_text(page, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page
+    assert "differs" not in page
