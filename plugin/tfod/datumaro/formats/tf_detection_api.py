@@ -207,7 +207,9 @@ class TfDetectionApiExporter(ShardExporter):
         source_id = _own_id(attributes)
         image_attributes = self._take_known(attributes, filename) if attributes else {}
         is_there = source_id not in (None, _NO_ID)
-        if source_id is _NO_ID or (
+        if self._roboflow:  # whose records have none
+            source_id = source_id if is_there else None
+        elif source_id is _NO_ID or (
             self._numbers.largest is not None
             and not (is_there and self._numbers.stays(str(source_id)))
         ):
