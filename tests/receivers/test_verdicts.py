@@ -63,12 +63,12 @@ READ: Mapping[str, Callable[[str], Callable[[bytes], Decoded]]] = {
 
 
 @pytest.fixture(scope="module")
-def payloads(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+def payloads(mutants: Path) -> list[bytes]:
     """All records of all mutants, and sound ones of every kind."""
-    mutants = payloads_of_mutants(tmp_path_factory.mktemp("mutants"))
-    assert len(mutants) > 200
+    changed = payloads_of_mutants(mutants)
+    assert len(changed) > 200
     sound = [sound_record(name) for name, one in SOUND.items() if "image/encoded" in one]
-    return [*mutants, *sound]
+    return [*changed, *sound]
 
 
 @pytest.mark.parametrize("receiver", [OD_API, TF_VISION, MODEL_MAKER], ids=lambda one: one.name)
