@@ -122,3 +122,53 @@ def config(retinanet: Any, shards: Path) -> Any:
         validation_data=data("val", False),
         losses=retinanet.Losses(l2_weight_decay=0.0),
     )
+
+
+def test_a_detector_of_pytorch(shards: Path) -> None:
+    """Each cell of a grid says of which class the object is whose center it has, and its box."""
+    import torch
+    from tfod.torch import DetectionsByIndex
+    from torch.nn.functional import binary_cross_entropy_with_logits, l1_loss
+
+    torch.manual_seed(17)
+    layers: list[torch.nn.Module] = []
+    for before, after in ((3, 16), (16, 32), (32, 32)):
+        layers += [torch.nn.Conv2d(before, after, 5, 2, 2), torch.nn.BatchNorm2d(after)]
+        layers.append(torch.nn.ReLU())
+    model = torch.nn.Sequential(*layers, torch.nn.Conv2d(32, len(CLASSES) + 4, 5, padding=2))
+
+    def batch(subset: str) -> tuple[Any, Any, Any]:
+        elements = list(DetectionsByIndex(str(shards / f"{subset}*.tfrecord")))
+        grid = SIDE // 8
+        classes = torch.zeros(len(elements), len(CLASSES), grid, grid)
+        boxes = torch.zeros(len(elements), 4, grid, grid)
+        for row, (_, target) in enumerate(elements):
+            for box, label in zip(target["boxes"], target["labels"].tolist(), strict=True):
+                x, y = ((box[:2] + box[2:]) / 16).long().tolist()
+                classes[row, label - 1, y, x] = 1
+                boxes[row, :, y, x] = box / SIDE - torch.tensor([x, y, x, y]) / grid
+        return torch.stack([image for image, _ in elements]) / 255, classes, boxes
+
+    images, classes, boxes = batch("train")
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    losses = []
+    for _ in range(STEPS):
+        output = model(images)
+        there = classes.sum(1, keepdim=True)
+        loss = 10 * binary_cross_entropy_with_logits(output[:, :2], classes)
+        loss = loss + l1_loss(output[:, 2:] * there, boxes * there, reduction="sum") / there.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 3
+
+    images, classes, boxes = batch("val")
+    model.eval()
+    with torch.no_grad():
+        output = model(images)
+    there = classes.sum(1) > 0
+    named = output[:, :2].argmax(1)[there] == classes.argmax(1)[there]
+    off = (output[:, 2:] - boxes).abs().amax(1)[there]
+    assert named.float().mean() > 0.9
+    assert off.mean() < 0.15
