@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 from tfod.check.cvat_task.task import Frame, Task
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Policy, profile_of_features
-from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, receiver_of
+from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of
 from tfod.check.rules.registry import Rule, all_rules
 
 from tests.check.test_check import training
 from tests.commands import Run
+from tests.mutants.make import all_mutants, write_mutants
+from tests.mutants.registry import Mutant
+from tests.mutants.run import check_mutant, parameters_of
 from tests.records import encode, image, objects, write_shard
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -239,6 +243,34 @@ def test_source_ids_are_numbers_to_some(
     refused = {name for name in readers if run("check", shard, "--for", name)[0]}
     assert refused == receivers
     assert ("is not a number" in run("check", shard)[1]) is (source_id == "a.jpg")
+
+
+NOT_SEEN = {
+    # TF-Vision reads masks as PNG; other receivers as numbers, too, which is the layout's affair.
+    ("tf-vision", "BOX015-of-both-pass-a.tfrecord"),
+    ("model-maker", "BOX015-of-both-pass-a.tfrecord"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All mutants, written once."""
+    path = tmp_path_factory.mktemp("mutants")
+    write_mutants(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "mutant", parameters_of(one for one in all_mutants() if set(one.options) <= {"profile"})
+)
+def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
+    mutant: Mutant, folder: Path
+) -> None:
+    any_profile = replace(mutant, options={})  # each receiver has its own
+    for one in check_mutant(any_profile, folder, receiver=ANY).verdicts:
+        takes = one.verdict is not Verdict.FAILS
+        valid = check_mutant(any_profile, folder, receiver=one.receiver).valid
+        assert (takes == valid) is ((one.receiver.name, mutant.name) not in NOT_SEEN)
 
 
 def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:

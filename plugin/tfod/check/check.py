@@ -160,6 +160,7 @@ def check(
         fail_on=options.fail_on,
         began=began,
         others=collector.findings,
+        verdicts=verdicts(None, collector.findings, options.severities) if receiver is ANY else (),
     )
 
 

@@ -8,7 +8,7 @@ take their verdict from here, so that they cannot differ.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,6 @@ from tfod.check.rules.registry import all_rules
 
 if TYPE_CHECKING:
     from tfod.check.cvat_task.task import Task
-
-_MOST_KEYS = 3
 
 
 @dataclass(frozen=True)
@@ -186,11 +184,14 @@ class ReceiverVerdict:
     reasons: tuple[str, ...] = ()
 
 
-def verdicts(profile: Profile, findings: Findings, user: Severities) -> list[ReceiverVerdict]:
+def verdicts(
+    profile: Profile | None, findings: Findings, user: Severities
+) -> list[ReceiverVerdict]:
     """The verdict of each receiver on a dataset that was checked for any.
 
     Args:
         profile: by which it was checked; a receiver whose own profile requires other keys fails.
+            None for findings that are about no dataset.
         findings: what was found, complete.
         user: severities that the user has named, stronger than the receivers'.
     """
@@ -198,16 +199,14 @@ def verdicts(profile: Profile, findings: Findings, user: Severities) -> list[Rec
 
 
 def _verdict(
-    receiver: Receiver, profile: Profile, findings: Findings, user: Severities
+    receiver: Receiver, profile: Profile | None, findings: Findings, user: Severities
 ) -> ReceiverVerdict:
-    policy = Policy(profile.severities, receiver.severities(None), user)
+    policy = Policy(profile.severities if profile else {}, receiver.severities(None), user)
     rules = all_rules()
     reasons: dict[Severity | None, list[str]] = {one: [] for one in (*Severity, None)}
-    own = READY[receiver.profile].features if receiver.profile else {}
-    lacking = [key for key, spec in own.items() if spec.required and key not in profile.features]
-    if lacking and policy.severity(rules["EXA003"]) is Severity.ERROR:
-        more = ", …" if len(lacking) > _MOST_KEYS else ""
-        reasons[Severity.ERROR].append(f"there is no {', '.join(lacking[:_MOST_KEYS])}{more}")
+    if profile and receiver.profile:
+        is_stopped = policy.severity(rules["EXA003"]) is Severity.ERROR
+        reasons[Severity.ERROR] += _misfits(READY[receiver.profile], profile, is_stopped)
     for code in findings.by_code():
         rule = replace(rules[code], severity=findings.severities[code])
         reasons[policy.severity(rule)].append(f"{code} {rule.title}")
@@ -215,6 +214,16 @@ def _verdict(
         return ReceiverVerdict(receiver, Verdict.FAILS, tuple(reasons[Severity.ERROR]))
     losses = reasons[Severity.WARNING]
     return ReceiverVerdict(receiver, Verdict.LOSSES if losses else Verdict.TAKES, tuple(losses))
+
+
+def _misfits(own: Profile, profile: Profile, is_stopped: bool) -> Iterator[str]:
+    """What keeps records of a profile from fitting a receiver whom missing keys may stop."""
+    required = [key for key, spec in own.features.items() if spec.required]
+    lacking = [key for key in required if key not in profile.features]
+    if own.field_mapping.box != profile.field_mapping.box:
+        yield f"it does not read the layout {profile.name}"
+    elif lacking and is_stopped:
+        yield f"there is no {', '.join(lacking)}"
 
 
 def worst_of(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:

@@ -268,6 +268,7 @@ def make_report(
     fail_on: Severity,
     began: float,
     others: Findings | None = None,
+    verdicts: Sequence[ReceiverVerdict] = (),
 ) -> Report:
     """The report.
 
@@ -277,6 +278,7 @@ def make_report(
         fail_on: the least severity that makes the verdict.
         began: when the check did, by :func:`time.monotonic`.
         others: findings that are about no dataset.
+        verdicts: of each receiver on these.
     """
     findings = Findings(datasets[0].findings.most)
     statistics = Statistics()
@@ -298,7 +300,7 @@ def make_report(
         receiver=receiver,
         profile=_common_profile(reports),
         datasets=reports,
-        verdicts=worst_of(one for dataset in datasets for one in dataset.verdicts),
+        verdicts=worst_of((*(one for each in datasets for one in each.verdicts), *verdicts)),
         sources=[source for dataset in datasets for source in dataset.sources],
         counts=counts,
         undecoded="; ".join(undecoded),
