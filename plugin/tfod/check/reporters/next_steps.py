@@ -45,7 +45,7 @@ def _after_valid(report: Report) -> Iterator[Step]:
             "TFRecord 1.0 and this file."
         )
     elif report.receiver == ANY.name:
-        yield Step("It can be read. To know whether CVAT imports it, check it for CVAT.")
+        yield Step("It can be read. Who takes it, and who does not, is below.")
     else:
         yield Step("Train on it: point the trainer at the shards and at their label map.")
     if report.counts.by_severity.get(Severity.WARNING):
