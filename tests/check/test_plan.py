@@ -93,7 +93,7 @@ def test_what_one_record_lacks_is_told_wherever_the_shard_is_cut(
         for jobs in (1, 2)
     ]
     for report in reports:
-        assert report.counts.by_code["NAM007"] == 3
+        assert report.counts.by_code["NAM012"] == 3
     assert reports[0].to_json() == {
         **reports[1].to_json(),
         "duration": reports[0].to_json()["duration"],

@@ -215,13 +215,23 @@ def uneven_keypoints() -> Iterator[Mutant]:
     yield near("two-of-each", points(4, 4), options=TF)
 
 
-@mutants_of("BOX017")
-def png_mask_of_another_size() -> Iterator[Mutant]:
-    def masks(key: str, *sizes: tuple[int, int]) -> bytes:
-        return first(record(**{key: [encode_mask_png(np.ones(size)) for size in sizes]}))
+OWN_SIZE, OTHER_SIZE = (HEIGHT, WIDTH), (HEIGHT // 2, WIDTH)
 
-    own, other = (HEIGHT, WIDTH), (HEIGHT // 2, WIDTH)
-    objects, image = "image/object/mask", "image/panoptic/category_mask"
-    yield fail("of-the-second-object", masks(objects, own, other), **HOW)
-    yield fail("of-the-image", masks(image, other), **HOW)
-    yield near("of-the-image's-size", masks(objects, own, own), options=TF)
+
+def with_masks(key: str, *sizes: tuple[int, int]) -> bytes:
+    """A shard whose first record has PNG masks of these sizes under a key."""
+    return first(record(**{key: [encode_mask_png(np.ones(size)) for size in sizes]}))
+
+
+@mutants_of("BOX017")
+def object_mask_of_another_size() -> Iterator[Mutant]:
+    key = "image/object/mask"
+    yield fail("of-the-second-object", with_masks(key, OWN_SIZE, OTHER_SIZE), **HOW)
+    yield near("of-the-image's-size", with_masks(key, OWN_SIZE, OWN_SIZE), options=TF)
+
+
+@mutants_of("BOX018")
+def image_mask_of_another_size() -> Iterator[Mutant]:
+    key = "image/panoptic/category_mask"
+    yield fail("half-as-high", with_masks(key, OTHER_SIZE), **HOW)
+    yield near("of-the-image's-size", with_masks(key, OWN_SIZE), options=TF)

@@ -47,7 +47,7 @@ _NUMBERS_DO_NOT_MATTER: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020"
 _CVAT: Severities = {
     **_NUMBERS_DO_NOT_MATTER,
     **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "NAM001", "SET004"), Severity.WARNING),
-    **dict.fromkeys(("LAB002", "LAB019"), Severity.ERROR),
+    **dict.fromkeys(("LAB002", "LAB019", "BOX017"), Severity.ERROR),
     "LAB013": Severity.INFO,
     "LAB019": Severity.ERROR,
     "IMG016": OFF,  # the task has the images

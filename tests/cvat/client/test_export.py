@@ -32,7 +32,7 @@ def test_boxes_attributes_and_tags(run: Run, tmp_path: Path) -> None:
             "item {\n\tid: 1\n\tname: 'car'\n}\n\nitem {\n\tid: 2\n\tname: 'cat'\n}\n\n"
         )
     a, b, c = detections(out)
-    assert (a.filename, a.source_id, a.height, a.width) == ("a.jpg", "a.jpg", 100, 200)
+    assert (a.filename, a.source_id, a.height, a.width) == ("a.jpg", "1", 100, 200)
     assert (a.encoded, a.format, a.sha256) == (b"", "", "")
     assert np.allclose(a.boxes, [[0.0525, 0.2025, 0.3, 0.7]])
     assert (a.class_text, a.class_label) == (["car"], [1])

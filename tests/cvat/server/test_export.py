@@ -77,7 +77,7 @@ def test_extensions_in_capitals(tmp_path: Path, save_images: bool) -> None:
     """New servers lower them in the items that a format sees, not in the frames."""
     found = export(make_task(frames=["A.JPG"]), tmp_path, save_images=save_images)
     assert found.names() == ["A.JPG"]
-    assert [one.source_id for one in found.records] == ["A.JPG"]
+    assert [one.source_id for one in found.records] == ["1"]
 
 
 def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:

@@ -325,7 +325,8 @@ def test_records_without_images(tmp_path: Path) -> None:
     text = refused(tmp_path, files)
     assert text == (
         "the encoded image is missing or empty (t.tfrecord, record 0). Nothing was changed. "
-        "t.tfrecord, record 0, byte 0 (a.jpg). Write the encoded image into the record."
+        "t.tfrecord, record 0, byte 0 (a.jpg). Write the encoded image into the record: "
+        "export with images (CVAT: Save images; Datumaro: --save-images or --save-media)."
     )
 
 

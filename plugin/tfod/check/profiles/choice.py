@@ -34,8 +34,9 @@ _EXACTLY = (
 _WITH_IMAGES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""
 _WITHOUT_IMAGES = ("cvat",)
-_KNOWN = keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}
-"""Keys that a record of detection may have, with or without objects."""
+_KNOWN = (keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}) - set(keys.IMAGE_MASKS.values())
+"""Keys that a record of detection may have, with or without objects; DeepLab's have masks of the
+whole image and no boxes."""
 _SAMPLES = 64
 _SAMPLES_OF_A_SHARD = 32
 _MOST_TRIED = 10_000

@@ -15,6 +15,7 @@ from tfod.check.finding import JsonValue, Problem
 from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.rules.registry import rule
+from tfod.detection import keys
 from tfod.detection.boxes import touch_image
 from tfod.detection.problems import DetectionProblem, Wrong
 
@@ -362,15 +363,33 @@ def uneven_keypoints(problem: DetectionProblem) -> Iterator[Problem]:
 
 @rule(
     "BOX017 warning: PNG mask of another size than the image",
-    why="Trainers scale a mask as its image: it lies elsewhere than the object, or training stops.",
+    why="Trainers scale a mask as its image: it lies elsewhere than the object, or training stops. "
+    "CVAT's import refuses it.",
     fix="Write masks of the stored image's height and width; draw them again if it was resized.",
-    source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data; "
-    "official/projects/panoptic/dataloaders/panoptic_maskrcnn_input.py, which stacks both",
+    source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data",
 )
-def png_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
-    """The header of a mask has another size than the image's, of each key the first."""
+def object_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
+    """The header of an object's mask has another size than the image's."""
+    if mask.feature == keys.MASK:
+        yield _other_size(mask)
+
+
+@rule(
+    "BOX018 warning: PNG mask of the whole image of another size than the image",
+    why="Trainers scale a mask as its image: classes lie elsewhere than in the image.",
+    fix="Write masks of the stored image's height and width; draw them again if it was resized.",
+    source="tensorflow/models: official/projects/panoptic/dataloaders/"
+    "panoptic_maskrcnn_input.py, which stacks both",
+)
+def image_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
+    """The same of a mask of the whole image, of each key the first."""
+    if mask.feature != keys.MASK:
+        yield _other_size(mask)
+
+
+def _other_size(mask: OddMask) -> Problem:
     message = f"{mask.feature} is {mask.width}x{mask.height} pixels, its image "
-    yield Problem(f"{message}{mask.image_width}x{mask.image_height}", feature=mask.feature)
+    return Problem(f"{message}{mask.image_width}x{mask.image_height}", feature=mask.feature)
 
 
 def _reported(problem: DetectionProblem, wrong: Wrong) -> Iterator[Problem]:
