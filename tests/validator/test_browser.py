@@ -262,7 +262,7 @@ def test_a_missing_label_map_is_to_be_uploaded(service: Service, open_page: Any)
     page = open_page()
     upload_and_wait(page, service.url, ("a.tfrecord", shard(record())))
     verdict_on(page)
-    page.get_by_text("No label map", exact=False).first.click()
+    page.get_by_role("link", name="No label map").first.click()
     output = page.locator("main").inner_text()
     assert "Upload the label map (label_map.pbtxt) together with the shards." in output
     assert "--label-map" not in output
@@ -335,7 +335,7 @@ def test_the_check_shows_how_far_it_is(waiting: Service, open_page: Any, events:
     assert page.get_by_role("heading", name="Waiting").is_visible()
     key = worker.begin(address)
     page.get_by_role("heading", name="Checking").wait_for()
-    worker.tell(key, 0.5, 1234)
+    worker.tell(key, 0.51, 1234)
     page.get_by_text(", 1,234 records").wait_for()
     assert page.get_by_role("progressbar").evaluate("bar => bar.position") == pytest.approx(
         0.5, 0.1
