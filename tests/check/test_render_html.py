@@ -121,7 +121,7 @@ def test_verdict_counts_fixes_and_sources() -> None:
 def test_a_clean_report_and_an_empty_one() -> None:
     clean = page(make_report(statistics=some_statistics()))
     assert "Valid: 1,204 images, 1 box" in clean.text and "by rule" not in clean.text
-    assert "check it for CVAT" in clean.text
+    assert "Who takes it, and who does not, is below." in clean.text
     empty = page(make_report(sources=[]))
     assert "There were no records" in empty.text and "No file was read" in empty.text
 

@@ -141,7 +141,7 @@ def png_bomb(width: int, height: int) -> bytes:
 def test_masks_are_not_unpacked_before_their_size_is_known(tmp_path: Path) -> None:
     payload = record("a.jpg", "cat", **{"image/object/mask": [png_bomb(60_000, 60_000)]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
-    assert f"is 60000x60000, the image {WIDTH}x{HEIGHT}" in text
+    assert f"is 60000x60000 pixels, its image {WIDTH}x{HEIGHT}" in text
     gif = io.BytesIO()
     Image.new("L", (WIDTH, HEIGHT)).save(gif, "GIF")
     payload = record("a.jpg", "cat", **{"image/object/mask": [gif.getvalue()]})

@@ -46,7 +46,8 @@ def convert(source: Path, out: Path) -> None:
 def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> None:
     """The corpus has a CSV with the very shards that the script made of it: 251 records.
 
-    Key by key, to the last bit of each float; ``jpg`` against ``jpeg`` and the digest apart.
+    Key by key, to the last bit of each float; ``jpg`` against ``jpeg``, the digest, and a number in
+    place of the file name as the source id apart.
     """
     source = corpus / "hyphal-tips"
     for subset in ("train", "test"):
@@ -64,6 +65,8 @@ def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> 
         for name, expected in theirs.items():
             assert expected.pop("image/format") == [b"jpg"]
             assert ours[name].pop("image/format") == [b"jpeg"]
+            assert expected.pop("image/source_id") == [name.encode()]
+            assert int(ours[name].pop("image/source_id")[0]) > 0
             assert {key: ours[name][key] for key in expected} == expected
             assert ours[name].keys() - expected.keys() == OURS_ALONE
             compared += 1
@@ -85,7 +88,7 @@ def test_several_classes_and_a_wrong_size(tmp_path: Path) -> None:
         "image/height": [20],
         "image/width": [30],
         "image/filename": [b"a.jpg"],
-        "image/source_id": [b"a.jpg"],
+        "image/source_id": [b"1"],
         "image/encoded": [jpeg(20, 30)],
         "image/format": [b"jpeg"],
         "image/object/bbox/xmin": float32[0],

@@ -104,8 +104,8 @@ def _refusals(torch_input: DetectionsByIndex, number: int, payload: bytes, decod
     return output
 
 
-def test_mutants(tmp_path: Path, decode: object) -> None:
-    payloads = payloads_of_mutants(tmp_path / "mutants")
+def test_mutants(mutants: Path, tmp_path: Path, decode: object) -> None:
+    payloads = payloads_of_mutants(mutants)
     assert len(payloads) > 200
     assert_one_verdict(payloads, tmp_path, decode)
 
