@@ -200,6 +200,7 @@ REFUSED = {
         ("item { id: 1 }", ": is not a pipeline.config"),
         ("a {" * 20_000, ": is nested too deeply for a configuration"),
         ("a: '" + "\\" * 100_000, ": has more than 200 backslashes in a row"),
+        ("a: 1 " * 50_000, ": has a line of more than 65536 characters"),
         ("x" * 300_000, ": is larger than 256 KiB"),
         ("\xff", ": byte 0 is not UTF-8"),
         ("[" * 1000, ':1:1001: not protobuf\'s text format: Expected "]"'),
@@ -212,6 +213,8 @@ REFUSED = {
         ("- 1\n- 2\n", ": expected fields such as task:"),
         ("", ": expected fields such as task:"),
         ("model: {}\n", ": is not an experiment of TF-Vision, which begins with task:"),
+        ("task:\n  model: {num_classes: !!int three}\n", ":2: task.model.num_classes: expected"),
+        ("task:\n  model: {num_classes: 0b_}\n", ":2: task.model.num_classes: expected a whole"),
         ("a: &a [*a]\n", ": is nested too deeply for a configuration"),
         ("[" * 20_000, ": is nested too deeply for a configuration"),
         ("task: &a [1,1,1,1,1,1,1,1]\n" + "".join(

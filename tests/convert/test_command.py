@@ -30,6 +30,9 @@ BAD_FILES = {
     "JSON": '{"images": 1}',
     "XML": "<annotations/>",
     "YAML": "names: [cat]\ntrain: images\n",
+    "NOTRAIN.YAML": "names: [cat]\n",
+    "DATE.YAML": "names: [cat]\nx: 2024-13-45\n",
+    "NESTED.YAML": "names: [[cat]]\ntrain: .\n",
 }
 
 
@@ -95,6 +98,12 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
         (("JSON", "OUT/x"), "is not COCO JSON"),
         (("XML", "OUT/x"), "has no <meta>"),
         (("YAML", "OUT/x"), "data.yaml: images is not there; correct it, or path"),
+        (("NOTRAIN.YAML", "OUT/x"), "names no folder of images; write train: images/train"),
+        (("DATE.YAML", "OUT/x"), "cannot be read: month must be in 1..12"),
+        (("NESTED.YAML", "OUT/x"), "has a list in place of a class's name"),
+        (("S", "gs://a/b", "--to", "coco"), "URLs are read only"),
+        (("S", "OUT/x", "--to", "coco", "--images", "OUT/x"), "cannot be where the images go"),
+        (("S", "OUT/x", "--to", "coco", "--images", "OUT/x/i"), "cannot be where the images go"),
         (("S", "OUT/x.tfrecord"), "is one shard, and there are the subsets train, val"),
         (("COCO", "OUT/x", "--images", "OUT"), "images that are missing: 12"),
     ],
@@ -197,3 +206,68 @@ def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None
         f"{tmp_path}/out: train: 1 image, 1 object",
         f"{tmp_path}/out: val: 1 image, 0 objects",
     ]
+
+
+@pytest.mark.parametrize("target", ["coco", "voc", "yolo", "cvat_xml"])
+def test_odd_names_of_images_come_back(run: Run, tmp_path: Path, target: str) -> None:
+    names = ["a\nb.png", "\x1b.png", "c.txt", "c.txt.png", "../../d.png", "", "/e/f.png"]
+    box = objects([[0.25, 0.5, 0.5, 1]], ["c\rat"], [1])
+    records = [
+        encode(image(name) | box | {"image/encoded": _PNG + bytes([number])})
+        for number, name in enumerate(names)
+    ]
+    shards = write_shard(tmp_path / "s", "train", *records, label_map="item {id: 1 name: 'c\\rat'}")
+    assert run("convert", shards, tmp_path / "in" / "out", "--to", target).code == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["in", "s"]
+    done = run("convert", tmp_path / "in" / "out", tmp_path / "back")
+    assert done.code == 0 and f"train: {len(names)} images, {len(names)} objects" in done.out
+
+
+def test_image_that_is_the_folder_of_another(run: Run, tmp_path: Path) -> None:
+    records = [
+        encode(image(name) | {"image/encoded": _PNG + bytes([number])})
+        for number, name in enumerate(("q.png/b.png", "q.png"))
+    ]
+    shards = write_shard(tmp_path / "s", "train", *records)
+    done = run("convert", shards, tmp_path / "out", "--to", "coco")
+    assert done.code == 2 and "image 'q.png' cannot be written, since" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target", ["coco", "cvat_xml", "yolo", "voc"])
+@pytest.mark.parametrize("subset", ["../../../evil", "/evil", ".."])
+def test_subset_that_leads_out_of_the_output(
+    run: Run, tmp_path: Path, target: str, subset: str
+) -> None:
+    source = tmp_path / "a" / "b" / "source"
+    source.mkdir(parents=True)
+    (source / "a.png").write_bytes(_PNG)
+    (source / "annotations.xml").write_text(
+        "<annotations><version>1.1</version><meta><task><labels/></task></meta>"
+        f'<image id="0" name="a.png" subset="{subset}" width="200" height="100"/></annotations>'
+    )
+    done = run("convert", source, tmp_path / "a" / "b" / "out", "--to", target)
+    assert done.code == 2 and "cannot be the name of a folder" in done.err
+    assert files_of(tmp_path) == ["a/b/source/a.png", "a/b/source/annotations.xml"]
+
+
+def test_captions_are_not_lost_in_one_file(run: Run, tmp_path: Path) -> None:
+    shards = write_shard(tmp_path / "s", "train", encode(image() | {"image/caption": ["a cat"]}))
+    done = run("convert", shards, tmp_path / "a.json")
+    assert done.code == 2 and "is one file, and there are 2 (instances_train.json, capt" in done.err
+
+
+def test_areas_that_int64_does_not_hold(run: Run, tmp_path: Path) -> None:
+    box = objects([[-1e30, 0, 1e30, 1]], ["cat"], [1])
+    shards = write_shard(tmp_path / "s", "train", encode(image() | box | {"image/encoded": _PNG}))
+    assert run("convert", shards, tmp_path / "out", "--to", "tfds").code == 0
+
+
+def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "annotations.xml").write_text(
+        "<annotations><version>1.1</version><meta><task><labels/></task></meta>"
+        '<image id="0" name="a.png" width="200" height="100"/><track id="0" label="cat"/>'
+        "</annotations>"
+    )
+    done = run("convert", tmp_path / "annotations.xml", tmp_path / "out")
+    assert done.code == 2 and "has tracks; export the task as CVAT for images" in done.err

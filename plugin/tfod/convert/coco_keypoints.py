@@ -21,6 +21,7 @@ PERSON_KEYPOINTS = (
 
 _VALUES = 3  # x, y, visibility
 _LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_VISIBILITY = 2
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class KeypointFile:
             values = np.array(annotation["keypoints"], np.float64)
         except (TypeError, ValueError, OverflowError):
             values = np.zeros(0)
-        if values.shape != (len(places) * _VALUES,) or not (abs(values) <= _LARGEST).all():
+        is_sound = values.shape == (len(places) * _VALUES,) and (abs(values) <= _LARGEST).all()
+        if not is_sound or (abs(values[2::_VALUES]) > _LARGEST_VISIBILITY).any():
             raise TfodError(
                 f"{where}: keypoints are not {len(places)} times x, y and visibility; correct them"
             )

@@ -19,10 +19,12 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.pipeline import ConfiguredPath, EvaluatedImages, ModelData, ReaderData
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.errors import TfodError
 from tfod.tfrecord.storage.urls import is_url, name_of
 
 _EVALUATED = ("val", "eval", "test")
 _CSV = ".csv"
+_MOST_DIGITS = 20  # of an id, which has 32 bits
 
 
 def check_training_config(
@@ -135,6 +137,13 @@ def _csv_map(reader: Reader) -> LabelMap | None:
     for path in (path for one in reader.label_maps for path in Input.find(one).files):
         if path.endswith(_CSV):
             with open(path, encoding="utf-8", errors="replace", newline="") as file:
-                rows = [row for row in csv.reader(file) if len(row) == 2 and row[0].isdecimal()]
-            items += [LabelMapItem(int(number), name) for number, name in rows]
+                try:
+                    rows = [row for row in csv.reader(file) if len(row) == 2]
+                except csv.Error as error:
+                    raise TfodError(f"{path}: is not a CSV of ids and names ({error})") from None
+            items += [
+                LabelMapItem(int(number), name)
+                for number, name in rows
+                if number.isdecimal() and len(number) < _MOST_DIGITS
+            ]
     return LabelMap(tuple(items)) if items else None

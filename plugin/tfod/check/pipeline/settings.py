@@ -27,6 +27,7 @@ _MOST_VALUES = 1 << 16  # an alias of YAML that is named often makes many out of
 _LONGEST_NUMBER = 400
 _LARGEST_INT = (1 << 31) - 1
 _LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
+_LONGEST_LINE = 1 << 16  # and copies the line for each value
 _MERGED = "tag:yaml.org,2002:merge"
 _PLAIN = (":bool", ":int", ":float")
 _BLOCKS = (("{", "}"), ("<", ">"))
@@ -179,8 +180,11 @@ def read_settings(path: str) -> tuple[Section, bool]:
 def _read_text_format(text: str, file: str) -> Section:
     if _LONGEST_RUN in text:
         raise TfodError(f"{file}: has more than {len(_LONGEST_RUN)} backslashes in a row")
+    lines = text.split("\n")
+    if max(map(len, lines)) > _LONGEST_LINE:
+        raise TfodError(f"{file}: has a line of more than {_LONGEST_LINE} characters")
     try:
-        tokens = text_format.Tokenizer(text.split("\n"))
+        tokens = text_format.Tokenizer(lines)
         return Section(file, "", _message(tokens, file, "", end=""))
     except text_format.ParseError as error:
         reason = str(error).rpartition("': ")[2].strip().rstrip(".")[:100]
@@ -282,7 +286,10 @@ def _read_yaml(text: str, file: str) -> Section:
         if node is None or node.tag.endswith(":null"):
             return []
         is_plain = node.tag.endswith(_PLAIN) and len(node.value) <= _LONGEST_NUMBER
-        value = loader.construct_object(node) if is_plain else node.value
+        value = node.value
+        if is_plain:
+            with suppress(ValueError, LookupError):  # of a tag such as !!int, the text says no
+                value = loader.construct_object(node)
         return [Setting(path, value, node.start_mark.line + 1)]
 
     try:

@@ -243,7 +243,7 @@ def _is_box(shape: CvatShape) -> bool:
 
 
 def _size(image: CvatImage) -> tuple[int, int]:
-    if not image.height or not image.width:
+    if not image.height or not image.width or min(image.height, image.width) < 0:
         raise TfodError(f"image {image.name!r} has no size, so its boxes cannot be normalized")
     return image.height, image.width
 

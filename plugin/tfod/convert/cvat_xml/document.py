@@ -92,7 +92,7 @@ def _labels(labels: Labels) -> str:
 
 def xml_text(text: str) -> str:
     """A text as XML has it, without what it cannot hold."""
-    return _plain(escape(text))
+    return _plain(escape(text, {"\r": "&#13;"}))
 
 
 def _shape_text(shape: CvatShape, decimals: int) -> str:

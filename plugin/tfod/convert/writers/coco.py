@@ -72,7 +72,7 @@ class CocoWriter(Writer):
     def begin(self, subset: str) -> None:
         self._subset = subset
         self._free, self._taken = 1, set[int]()
-        self.documents.append(self._document("instances").path)
+        self._document("instances")
 
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._image_names(images, self._subset)
@@ -107,6 +107,7 @@ class CocoWriter(Writer):
         if name not in self._open:
             file = f"{kind}_{stem_of_subset(self._subset)}.json"
             self._open[name] = _Document(os.path.join(self.folder, "annotations", file))
+            self.documents.append(self._open[name].path)
         return self._open[name]
 
     def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:

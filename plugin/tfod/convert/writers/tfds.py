@@ -29,6 +29,7 @@ from tfod.tfrecord.writer import ShardSetWriter
 
 _SHARD_BYTES = 256 << 20  # core/utils/shard_utils.py has 64 MiB to 1 GiB
 _READ = ("jpeg", "png", "bmp")  # tf.io.decode_image gives a GIF another dimension
+_LARGEST_AREA = (1 << 63) - 1  # of an image that says that it is larger than any
 _VERSION = re.compile(r"\d+\.\d+\.\d+\Z")
 _CUT = "boxes cut at the edge of their image, since TFDS has them from 0 to 1"
 _EMPTY = "subsets without images, not written"
@@ -90,7 +91,7 @@ class TfdsWriter(Writer):
                     "image/id": int64_feature([image_id]),
                     # A number that is none has no place in a list of int64.
                     "objects/area": int64_feature(
-                        round(one if isinstance(one, (int, float)) and np.isfinite(one) else own)
+                        _area(one if isinstance(one, (int, float)) and np.isfinite(one) else own)
                         for one, own in stated
                     ),
                     "objects/bbox": float_feature(boxes[span][:, [1, 0, 3, 2]].ravel()),
@@ -150,6 +151,10 @@ class TfdsWriter(Writer):
             "numBytes": str(sizes.sum()),
             "shardLengths": [str(count) for count in np.diff(records, prepend=0)],
         }
+
+
+def _area(value: float) -> int:
+    return max(-_LARGEST_AREA, min(round(value), _LARGEST_AREA))
 
 
 def _name_and_version(target: str) -> tuple[str, str]:

@@ -13,17 +13,24 @@ from tfod.convert.dataset import Images
 from tfod.convert.losses import Losses
 from tfod.detection import keys
 from tfod.detection.detection import Detection
-from tfod.detection.images.image import DEFAULT_EXTENSION, EXTENSION_OF_FORMAT, sniff_format
+from tfod.detection.images.image import (
+    DEFAULT_EXTENSION,
+    EXTENSION_OF_FORMAT,
+    FORMAT_OF_EXTENSION,
+    sniff_format,
+)
 from tfod.detection.images.masks import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.tfrecord.image_names import IdMaker, safe_relative_path
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 
 NO_PLACE = "not written, the format has no place for them"
 _NO_IMAGE = "images without bytes in their records, not written"
 NO_FOLDER = "images not written, name a folder for them with --images"
 _OTHER_IDS = "source ids that are not the number of one image, which got another"
 _SIGNATURE = 16
+_UNSPEAKABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+"""What XML cannot hold, and what ends a line of a list."""
 _HIDDEN = re.compile(r"(?:(?<=/)|\A)\.")
 _DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
 _DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
@@ -77,7 +84,10 @@ class Writer(abc.ABC):
         ids = self._names.setdefault(scope, IdMaker())
         names = []
         for row, filename in enumerate(images.filenames):
-            path = safe_relative_path(filename or "")
+            path = _UNSPEAKABLE.sub("_", safe_relative_path(filename or ""))
+            ending = split_extension(path)[1]
+            if ending and ending.lower() not in FORMAT_OF_EXTENSION:
+                path += _extension(images, row)  # readers look for images by their extensions
             if path.startswith(".") or "/." in path:  # readers pass over hidden files
                 path = _HIDDEN.sub("_.", path)
             stem, extension = ids.make_with_extension(path, "image")
@@ -109,7 +119,16 @@ class Writer(abc.ABC):
         self.losses[_NO_IMAGE][""] += len(names) - len(rows)
         for row in rows:
             path = os.path.join(self._image_folder, inside, names[row])
-            self._write(path, images.encoded(row) or b"")
+            try:
+                self._write(path, images.encoded(row) or b"")
+            except (FileExistsError, NotADirectoryError, IsADirectoryError):
+                raise TfodError(
+                    f"image {names[row]!r} cannot be written, since one is a folder of that name "
+                    "to others; rename one in the records"
+                ) from None
+            except OSError as error:
+                what = f"image {names[row]!r} cannot be written"
+                raise TfodError(f"{what}: {error.strerror}") from None
 
     def _write(self, path: str, content: bytes | memoryview) -> None:
         folder = os.path.dirname(path)

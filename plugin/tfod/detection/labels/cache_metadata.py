@@ -60,7 +60,7 @@ def parse_metadata(text: str, name: str) -> dict[int, str]:
     try:
         found = yaml.safe_load(text)
         names = {label: found["label_map"][label] for label in sorted(found["label_map"])}
-    except (yaml.YAMLError, RecursionError, TypeError, KeyError, ValueError):
+    except (yaml.YAMLError, RecursionError, TypeError, LookupError, ValueError, AttributeError):
         names = None
     if not names or not all(type(x) is int and isinstance(y, str) for x, y in names.items()):
         raise LabelMapError(

@@ -17,7 +17,9 @@ from tfod.shards.convert.formats import (
     format_of_source,
     format_of_target,
 )
+from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.output_folder import OutputExistsError, WorkFolder
+from tfod.tfrecord.storage.urls import require_local
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ def _write(
         image_counts: dict[str, int] = {}
         object_counts: dict[str, int] = {}
         for subset, batches in dataset.subsets.items():
+            if safe_relative_path(subset) != subset:
+                raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
             writer.begin(subset)
             image_counts[subset] = object_counts[subset] = 0
             for batch in batches:
@@ -127,7 +131,16 @@ class _Staged(contextlib.ExitStack):
 
         Raises:
             OutputExistsError: something has it.
+            TfodError: it is a URL, or lies within another one, or around it.
         """
+        require_local(path)
+        whole = os.path.abspath(path)
+        for other in map(os.path.abspath, self._asides):
+            if os.path.commonpath((whole, other)) in (whole, other):
+                raise TfodError(
+                    f"{path} cannot be where the images go, since {other} is written, too; name a "
+                    "folder that is neither in it nor around it, or leave out --images"
+                )
         if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
             raise OutputExistsError(f"{path} is there already; name another one")
         work = self.enter_context(WorkFolder(os.path.dirname(os.path.abspath(path))))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tfod.convert.cvat_xml.detections import DetectionBuilder
 from tfod.convert.cvat_xml.images import FolderImages, ZipImages
-from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, read_cvat_xml
+from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, CvatTrack, read_cvat_xml
 from tfod.convert.cvat_xml.shapes import BOX
 from tfod.convert.dataset import Dataset
 from tfod.convert.documents import MEMBER, is_zip, root_tag
@@ -91,7 +91,9 @@ def _survey(file: str) -> tuple[CvatMeta, list[str], bool]:
     for part in read_cvat_xml(file):
         if isinstance(part, CvatMeta):
             meta = part
-        elif isinstance(part, CvatImage) and meta is not None:
+        elif isinstance(part, CvatTrack):
+            raise TfodError(f"{file} has tracks; export the task as CVAT for images 1.1")
+        elif meta is not None:
             subsets[_subset(part, meta)] = None
             has_areas = has_areas or any(one.kind != BOX for one in part.shapes)
     if meta is None or not subsets:

@@ -17,6 +17,7 @@ from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.output import Options, Plan, PlannedSet
 from tfod.shards.create.pascal import image_sets, plan_pascal
 from tfod.shards.create.problems import Problems
+from tfod.tfrecord.shard_names import subset_of_stem
 
 _BATCH = 16  # images, whose bytes are held
 _PREFIXES = ("instances_", "person_keypoints_")
@@ -92,7 +93,7 @@ def _subset_of(file: str) -> str:
     stem = os.path.splitext(name)[0]
     for prefix in _PREFIXES:
         stem = stem.removeprefix(prefix)
-    return stem or _DEFAULT
+    return subset_of_stem(stem)
 
 
 def _coco_set(file: str, images: str | None) -> CocoSet:

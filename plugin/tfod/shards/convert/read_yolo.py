@@ -30,6 +30,8 @@ _DATA = "obj.data"
 _NO_SUBSETS = frozenset(
     ("path", "names", "nc", "download", "kpt_shape", "flip_idx", "kpt_names", "channels")
 )
+_NOT_YAML = (ValueError, LookupError, AttributeError)
+"""What PyYAML lets out where a value is not the number or the date that it looks like."""
 _OUTLINES = "outlines, read as the boxes around them"
 _BOX = 5  # numbers of a line: class, centre, size
 _LEAST_OUTLINE = 7
@@ -85,7 +87,7 @@ def _read_yaml(file: str) -> _Layout:
     try:
         with open(file, encoding="utf-8-sig") as stream:
             found = yaml.safe_load(stream)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, RecursionError, *_NOT_YAML, yaml.YAMLError) as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise TfodError(f"{file} cannot be read: {reason}") from None
     names = found.get("names") if isinstance(found, dict) else None
@@ -93,6 +95,8 @@ def _read_yaml(file: str) -> _Layout:
         names = dict(enumerate(names))
     if not isinstance(names, dict) or not all(isinstance(one, int) for one in names):
         raise TfodError(f"{file} has no names of classes; write names: [cat, dog]")
+    if any(isinstance(one, (list, dict)) for one in names.values()):
+        raise TfodError(f"{file} has a list in place of a class's name; write names: [cat, dog]")
     below = os.path.dirname(os.path.abspath(file))
     roots = [os.path.join(below, str(found.get("path") or "")), below]
     subsets = {}
@@ -100,6 +104,8 @@ def _read_yaml(file: str) -> _Layout:
         parts = value if isinstance(value, list) else [value]
         if key not in _NO_SUBSETS and all(isinstance(one, str) for one in parts):
             subsets[str(key)] = [_existing(roots, one, file) for one in parts]
+    if not subsets:
+        raise TfodError(f"{file} names no folder of images; write train: images/train")
     return _Layout(file, {number: str(name) for number, name in names.items()}, subsets)
 
 
