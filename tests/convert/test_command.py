@@ -271,3 +271,10 @@ def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:
     )
     done = run("convert", tmp_path / "annotations.xml", tmp_path / "out")
     assert done.code == 2 and "has tracks; export the task as CVAT for images" in done.err
+
+
+def test_list_of_yolo_that_is_no_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text("names: [cat]\ntrain: list.txt\n")
+    (tmp_path / "list.txt").write_text("\n\0.png\n")
+    done = run("convert", tmp_path, tmp_path / "out")
+    assert done.code == 2 and "list.txt, line 2: not the path of an image" in done.err

@@ -147,7 +147,11 @@ def _images(places: list[str]) -> Iterator[tuple[str, str]]:
     for place in places:
         if os.path.isfile(place):  # a list
             below = os.path.dirname(place)
-            for line in filter(None, _lines(place)):
+            for number, line in enumerate(_lines(place), 1):
+                if not line:
+                    continue
+                if "\0" in line:
+                    raise TfodError(f"{place}, line {number}: not the path of an image; correct it")
                 yield os.path.join(below, line.removeprefix("data/")), os.path.basename(line)
             continue
         for folder, folders, names in os.walk(place):
