@@ -278,3 +278,18 @@ def test_list_of_yolo_that_is_no_text(run: Run, tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("\n\0.png\n")
     done = run("convert", tmp_path, tmp_path / "out")
     assert done.code == 2 and "list.txt, line 2: not the path of an image" in done.err
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ['polygon points="1,1;5,1;5,5"', 'mask rle="0, 4" left="-1" top="1" width="2" height="2"'],
+)
+def test_frames_too_large_for_masks(run: Run, tmp_path: Path, shape: str) -> None:
+    (tmp_path / "a.png").write_bytes(_PNG)
+    (tmp_path / "annotations.xml").write_text(
+        "<annotations><version>1.1</version><meta><task><labels><label><name>cat</name></label>"
+        '</labels></task></meta><image id="0" name="a.png" width="60000" height="60000">'
+        f'<{shape} label="cat" occluded="0"/></image></annotations>'
+    )
+    done = run("convert", tmp_path / "annotations.xml", tmp_path / "out")
+    assert done.code == 2 and "a frame of 60000x60000 is too large for masks" in done.err

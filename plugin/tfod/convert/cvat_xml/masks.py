@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
+from tfod.convert.cvat_xml.shapes import BOX, MASK, MOST_PIXELS, CvatShape
 from tfod.detection.boxes import PixelBox, enclosing_pixels
 from tfod.detection.images.masks import fill_box, fill_polygon, run_lengths
 from tfod.errors import TfodError, how_to_install
 
 
 def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
-    """The pixels of a shape, bool of shape (height, width); what is outside is cut off."""
+    """The pixels of a shape, bool of shape (height, width); what is outside is cut off.
+
+    Raises:
+        TfodError: there are more than any frame has.
+    """
+    _require_drawable(size)
     if shape.kind == MASK:
         return decode_runs(shape.runs, shape.extent, size)
     if shape.kind == BOX and not shape.rotation:
@@ -29,7 +34,11 @@ def decode_runs(runs: Sequence[int], extent: PixelBox, size: tuple[int, int]) ->
         runs: as many pixels in all as the extent has.
         extent: left, top, right, bottom, half-open.
         size: height and width of the image; what lies outside of it is cut off.
+
+    Raises:
+        TfodError: there are more pixels than any frame has.
     """
+    _require_drawable(size)
     left, top, right, bottom = (int(value) for value in extent)
     inside = np.arange(len(runs)) % 2 == 1
     part = np.repeat(inside, runs).reshape(bottom - top, right - left)
@@ -43,6 +52,12 @@ def decode_runs(runs: Sequence[int], extent: PixelBox, size: tuple[int, int]) ->
     ]
     mask[rows, columns] = part
     return mask
+
+
+def _require_drawable(size: tuple[int, int]) -> None:
+    height, width = size
+    if height * width > MOST_PIXELS:
+        raise TfodError(f"a frame of {width}x{height} is too large for masks; correct its size")
 
 
 def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:

@@ -17,7 +17,7 @@ from tfod.errors import TfodError
 BOX, POLYGON, MASK, ELLIPSE = "box", "polygon", "mask", "ellipse"
 AREA_KINDS = (BOX, POLYGON, MASK, ELLIPSE)
 """Tags of the shapes that cover an area, so that a box can stand for them."""
-_MOST_PIXELS = 1 << 28
+MOST_PIXELS = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _mask(element: Any, name: str) -> tuple[PixelBox, tuple[int, ...]]:
         runs = tuple(int(one) for one in text.split(","))
     except ValueError:
         raise _no_number(text, element, name, " rle") from None
-    if min(runs) < 0 or sum(runs) != width * height or sum(runs) > _MOST_PIXELS:
+    if min(runs) < 0 or sum(runs) != width * height or sum(runs) > MOST_PIXELS:
         raise TfodError(
             f"{name}, line {element.sourceline}: <mask> has runs of {sum(runs)} pixels for "
             f"{width}x{height}, or too many; export it again"
