@@ -32,6 +32,8 @@ FORMER: Final = "former_source_id"
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]{1,19})[ \t\n\v\f\r]*")
 _FAR = 1 << 53  # what images are never numbered up to
+_NUMBERS = re.compile(r"(?:[ \t\n\v\f\r]*[+-]?[0-9]{1,18}[ \t\n\v\f\r]*(?:\0|$))*")
+_MAY_BE_LARGE = re.compile(r"[0-9]{8}[ \t\n\v\f\r]*(?:\0|$)")
 _SMALL_DIGITS = len(str(LARGEST_FLOAT32)) - 1
 
 
@@ -42,27 +44,23 @@ def number_of(text: str) -> int | None:
     return number if number is not None and -LARGEST_INT64 - 1 <= number <= LARGEST_INT64 else None
 
 
-def are_small_numbers(texts: Sequence[str | None]) -> bool:
-    """Whether all of them are numbers that a float32 holds; those that are not there count as such.
+def odd_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]:
+    """The places of the first that is not a number, and of the first beyond a float32.
 
-    Plain ones are seen at once; for others the answer may be no.
+    None where there is none; those that are not there, or empty, are neither.
     """
     known = [text for text in texts if text]
     joined = "".join(known)
-    if not joined:
-        return True
-    return joined.isascii() and joined.isdigit() and max(map(len, known)) <= _SMALL_DIGITS
-
-
-def first_text(texts: Sequence[str | None]) -> int | None:
-    """The place of the first that is not a number; None where there is none."""
-    return next((i for i, x in enumerate(texts) if x and number_of(x) is None), None)
-
-
-def first_large(texts: Sequence[str | None]) -> int | None:
-    """The place of the first number that a float32 does not hold; None where there is none."""
-    numbers = ((i, number_of(x)) for i, x in enumerate(texts) if x)
-    return next((i for i, x in numbers if x is not None and abs(x) > LARGEST_FLOAT32), None)
+    if joined.isascii() and joined.isdigit() and max(map(len, known)) <= _SMALL_DIGITS:
+        return None, None
+    # One look at all of them, before each is looked at.
+    joined = "\0".join(known)
+    is_apart = joined.count("\0") == len(known) - 1  # else a text has zero bytes of its own
+    numbers = [number_of(x) if x else 0 for x in texts] if _MAY_BE_LARGE.search(joined) else ()
+    large = (i for i, x in enumerate(numbers) if x is not None and abs(x) > LARGEST_FLOAT32)
+    text = (i for i, x in enumerate(texts) if x and number_of(x) is None)
+    are_numbers = is_apart and _NUMBERS.fullmatch(joined)
+    return None if are_numbers else next(text, None), next(large, None)
 
 
 class SourceIdNumbers:

@@ -36,7 +36,7 @@ from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import ImageHeader
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.source_ids import are_small_numbers, first_large, first_text
+from tfod.detection.source_ids import odd_source_ids
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
@@ -290,9 +290,7 @@ class Examiner:
     def _look_at_numbers(self, batch: Batch, rows: Sequence[int], key: str) -> None:
         """Report the first source id that some receivers do not read as the number that it is."""
         texts = batch.source_ids if len(rows) == len(batch) else [batch.source_ids[x] for x in rows]
-        if are_small_numbers(texts):
-            return
-        for subject, found in ((NotANumber, first_text(texts)), (LargeNumber, first_large(texts))):
+        for subject, found in zip((NotANumber, LargeNumber), odd_source_ids(texts), strict=True):
             if found is not None:
                 self._check(batch, rows[found], subject(texts[found] or "", key))
 
