@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tfod.detection.detection import Detection
 from tfod.errors import TfodError
+
+if TYPE_CHECKING:  # every command knows whom it may write for
+    from tfod.detection.detection import Detection
 
 LARGEST_INT64: Final = (1 << 63) - 1
 LARGEST_FLOAT32: Final = 1 << 24
