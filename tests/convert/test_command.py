@@ -129,6 +129,7 @@ def test_errors_are_one_line_and_leave_nothing(
     [
         ({"image/object/bbox/xmax": [0.5, 1.0]}, "image/object/bbox"),
         ({"image/object/bbox/xmax": [float("nan")]}, "not finite"),
+        ({"image/object/bbox/xmax": [0.125]}, "sides are exchanged"),
         ({"image/object/class/text": [""], "image/object/class/label": [0]}, "without a class"),
     ],
 )
@@ -138,6 +139,16 @@ def test_bad_records(run: Run, tmp_path: Path, features: dict[str, object], mess
     done = run("convert", shard, tmp_path / "x.json")
     assert done.code == 2 and message in done.err and done.err.count("\n") == 1
     assert not (tmp_path / "x.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--odd_boxes=drop", "tfod repair has the options"), ("--num-shards=5", "only shards are")],
+)
+def test_options_of_another_format(run: Run, tmp_path: Path, option: str, message: str) -> None:
+    shard = write_shard(tmp_path / "s", "train", encode(image()))
+    done = run("convert", shard, tmp_path / "x.json", option)
+    assert done.code == 2 and message in done.err and done.err.count("\n") == 1
 
 
 def test_ids_of_images(run: Run, tmp_path: Path) -> None:

@@ -153,16 +153,19 @@ class Images:
 
         Raises:
             RecordError: a row has a problem.
-            TfodError: an object has no class, or a box is not finite.
+            TfodError: an object has no class, or a box is not finite or inverted.
         """
         images = cls._of(batch, classes)
-        infinite = np.flatnonzero(~np.isfinite(images.boxes).all(axis=1)).tolist()
-        if infinite:
-            row = int(np.searchsorted(images.splits, infinite[0], side="right")) - 1
-            raise TfodError(
-                f"image {images.filenames[row]!r} has a box with a number that is not finite; "
-                "tfod repair leaves it out"
-            )
+        boxes = images.boxes
+        for odd, what in (
+            (~np.isfinite(boxes).all(axis=1), "with a number that is not finite; tfod repair "
+             "leaves it out"),
+            ((boxes[:, 2:] < boxes[:, :2]).any(axis=1), "whose sides are exchanged; tfod repair "
+             "puts them in order"),
+        ):  # fmt: skip
+            for box in np.flatnonzero(odd)[:1].tolist():
+                row = int(np.searchsorted(images.splits, box, side="right")) - 1
+                raise TfodError(f"image {images.filenames[row]!r} has a box {what}")
         return images
 
     @classmethod

@@ -17,6 +17,7 @@ from tfod.shards.convert.formats import (
     format_of_source,
     format_of_target,
 )
+from tfod.shards.create.problems import STRICT
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.output_folder import OutputExistsError, WorkFolder
 from tfod.tfrecord.storage.urls import require_local
@@ -51,10 +52,18 @@ def convert(source: str, target: str, options: Options) -> Converted:
 
     Raises:
         OutputExistsError: there is something already.
-        TfodError: the source is not what it should be, or no format is named.
+        TfodError: the source is not what it should be, no format is named, or an option is of
+            another one.
     """
     source_format = format_of_source(source, options.source_format)
     target_format = format_of_target(target, options.target_format, source_format)
+    if source_format == SHARDS and options.read.policy != STRICT:
+        raise TfodError(
+            f"{source}: odd boxes, EXIF orientations and missing images are those of annotations; "
+            "tfod repair has the options for shards"
+        )
+    if target_format != SHARDS and options.num_shards != 1:
+        raise TfodError(f"{target}: only shards are written as several files; leave the number out")
     read, writer = FORMATS[source_format].read, FORMATS[target_format].writer
     assert read is not None
     if target_format == SHARDS:
