@@ -107,7 +107,7 @@ class CocoWriter(Writer):
         if name not in self._open:
             file = f"{kind}_{stem_of_subset(self._subset)}.json"
             self._open[name] = _Document(os.path.join(self.folder, "annotations", file))
-            self.documents.append(self._open[name].path)
+            self.documents += [self._open[name].path] if kind == "instances" else []
         return self._open[name]
 
     def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
@@ -197,5 +197,6 @@ class CocoWriter(Writer):
                 self._captions += 1
                 found.append({"id": self._captions, "image_id": image_id, "caption": caption})
             if found:
+                self.beside["captions"] += len(found)
                 texts = (json.dumps(one) + ",\n" for one in found)
                 self._document("captions").add(entry, "".join(texts).encode())
