@@ -396,6 +396,6 @@ def test_a_store_without_conditions_is_looked_at_again_at_the_end() -> None:
 def test_a_listing_lasts_as_long_as_answers_come(bucket: Bucket) -> None:
     for number in range(9 * NAMES_OF_A_PAGE):
         bucket.put(f"d/{number}.record", b"")
-    bucket.line.delay = 0.2
-    set_remote_timeout(1)
+    bucket.line.delay = 0.5  # of each of nine answers, which together take longer than one may
+    set_remote_timeout(3)
     assert len(list_remote(bucket.url("d"))) == 9 * NAMES_OF_A_PAGE
