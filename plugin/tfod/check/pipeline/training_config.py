@@ -27,6 +27,7 @@ _MASK_PREDICTION = "second_stage_box_predictor.mask_rcnn_box_predictor.predict_i
 _COCO_CLASSES = 91
 """Of TF-Vision's experiments on COCO, the background among them."""
 _UNSET = ("", "TODO")
+"""What templates of configurations have in place of a path, besides PATH_TO_BE_CONFIGURED."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,6 +35,8 @@ _UNSPEAKABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\ufff
 """What XML cannot hold, and what ends a line of a list."""
 _HIDDEN = re.compile(r"(?:(?<=/)|\A)\.")
 _DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
+Mask: TypeAlias = "np.ndarray | bytes | memoryview"
+"""The pixels of a mask, or its PNG file's bytes."""
 _DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
 
 
@@ -52,7 +55,7 @@ class Writer(abc.ABC):
     """
 
     IMAGES = "images"
-    """Where images are within the folder, if nobody names another."""
+    """Where images are within the folder, unless another one is named."""
     CARRIES: frozenset[str] = frozenset()
     """What the format has a place for: attributes of objects, ``masks``, ``keypoints``, …"""
     ALL_ATTRIBUTES = False
@@ -173,7 +176,7 @@ def _extension(images: Images, row: int) -> str:
     return EXTENSION_OF_FORMAT.get(kind or "", DEFAULT_EXTENSION)
 
 
-def masks_of(one: Detection) -> list[object | None]:
+def masks_of(one: Detection) -> list[Mask | None]:
     """The mask of each object as it lies in the record; None for none, or one that is its box."""
     if one.masks is not None:
         return [None if mask is None or is_box_png(mask.data) else mask.data for mask in one.masks]
@@ -182,14 +185,14 @@ def masks_of(one: Detection) -> list[object | None]:
     return [None] * len(one.boxes)
 
 
-def pixels_of(mask: object, one: Detection, size: tuple[int, int]) -> np.ndarray:
+def pixels_of(mask: Mask, one: Detection, size: tuple[int, int]) -> np.ndarray:
     """The pixels of a mask by :func:`masks_of`, bool of shape (height, width).
 
     Raises:
-        TfodError: it is no PNG image, or of another size than its image.
+        TfodError: it is not a PNG image, or of another size than its image.
     """
     try:
-        drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)  # type: ignore[arg-type]
+        drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
     except ValueError as error:
         raise TfodError(f"image {one.filename!r}: a mask cannot be decoded ({error})") from None
     if drawn.shape != size:

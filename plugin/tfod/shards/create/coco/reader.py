@@ -266,7 +266,7 @@ class CocoReader:
             for one in members
         ]
         are_most = len(unplaced) * _LEAST_SHARE > self._placed + len(unplaced)
-        if self._source.image_info_file:  # whoever names the images may want a part of them
+        if self._source.image_info_file:  # which may list a part of them
             are_most = not self._placed
         are_all = len(self._without_box) == self._looked_at
         left_out = "annotations of images that are not listed, left out"
