@@ -17,9 +17,9 @@ from typing import Any
 from measure import forget_peak_memory, peak_memory
 from tfod.check import check
 from tfod.check.duplicates.row_blocks import FileSpan
-from tfod.check.inputs import sha256_of
+from tfod.check.engine.inputs import sha256_of
+from tfod.check.engine.result import Result
 from tfod.check.reporters.json_and_junit import render_json
-from tfod.check.result import Result
 from tfod.check.sources.search import take_inventory
 from tfod.tfrecord.reader import read_record_batches
 

@@ -19,8 +19,8 @@ pytest.importorskip("apache_beam")
 from tfod.beam import Runner
 from tfod.beam import check as beam_check
 from tfod.check.check import Options, check_sources
+from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
-from tfod.check.report import Report
 from tfod.check.reporters.json_and_junit import render_json
 from tfod.check.reporters.text import render_text
 from tfod.cli.main import main

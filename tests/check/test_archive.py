@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.collector import Collector
-from tfod.check.finding import Finding
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Finding
 from tfod.check.profiles.profile import Policy
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.archive_contents import Contents, look_through

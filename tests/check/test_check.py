@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
 from tfod.cli.main import main
 from tfod.tfrecord.storage.zip_directory import Directory, read_directory
 from tfod.tfrecord.writer import write_records

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
+from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
-from tfod.check.report import Report
-from tfod.check.reporters.html import render_html
+from tfod.check.reporters.html.page import render_html
 from tfod.check.reporters.json_and_junit import render_junit
 from tfod.check.reporters.text import render_text
 from tfod.check.sources.archive import ArchiveLimits

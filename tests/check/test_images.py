@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 from tfod.check.check import check_sources
-from tfod.check.finding import Place, Problem, Severity
+from tfod.check.findings.finding import Place, Problem, Severity
 from tfod.check.records import image_bytes
 from tfod.check.records.image_bytes import DecodeFailure, decode_failure, looks_like
 from tfod.check.rules.images import (

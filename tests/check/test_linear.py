@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
-from tfod.check.cvat_task.task import load_task
+from tfod.check.references.annotations.annotations import load_annotations
+from tfod.check.references.cvat_task.task import load_task
 from tfod.detection.describe import describe
 from tfod.detection.stream import read_detections, read_examples
 from tfod.errors import TfodError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.finding import Finding
-from tfod.check.report import Report
+from tfod.check.findings.finding import Finding
+from tfod.check.findings.report import Report
 from tfod.check.reporters.next_steps import Step, next_steps
 from tfod.cli.main import main
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.row_blocks import RowStore
-from tfod.check.inputs import Input, ShardInput, examine, in_parts, number_of, place_of
+from tfod.check.engine.inputs import Input, ShardInput, examine, in_parts, number_of, place_of
+from tfod.check.engine.result import Result
 from tfod.check.profiles.profile import READY, Policy
 from tfod.check.records.examined import Instructions
-from tfod.check.result import Result
 from tfod.check.sources.search import take_inventory
 from tfod.shards.index import write_indexes
 from tfod.tfrecord.shard_parts import split_shard
@@ -113,7 +113,7 @@ def test_a_shard_that_goes_while_its_parts_are_read(
             Path(paths[0]).unlink()
         return found
 
-    monkeypatch.setattr("tfod.check.pool.in_parts", and_gone)
+    monkeypatch.setattr("tfod.check.engine.pool.in_parts", and_gone)
     report = check_sources([str(tmp_path)], Options(jobs=2, part_bytes=1))
     assert report.counts.by_code["TFR013"] == 1
     assert report.counts.records == 20

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
 from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import FAMILIES, all_rules

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.cvat_task.task import Frame, Task
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Policy, profile_of_features
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of
+from tfod.check.references.cvat_task.task import Frame, Task
 from tfod.check.rules.registry import Rule, all_rules
 
 from tests.check.test_check import training

@@ -7,9 +7,9 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.finding import Place
-from tfod.check.reporters.drawing import LONGEST, draw_image
-from tfod.check.reporters.samples import Sample
+from tfod.check.findings.finding import Place
+from tfod.check.reporters.html.drawing import LONGEST, draw_image
+from tfod.check.reporters.html.samples import Sample
 
 from tests.image_kinds import plain_image, saved
 

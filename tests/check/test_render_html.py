@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.finding import Place
-from tfod.check.report import Report
-from tfod.check.reporters.html import render_html
-from tfod.check.reporters.samples import Sample
-from tfod.check.reporters.thumbnails import Thumbnail, thumbnail
+from tfod.check.findings.finding import Place
+from tfod.check.findings.report import Report
+from tfod.check.reporters.html.page import render_html
+from tfod.check.reporters.html.samples import Sample
+from tfod.check.reporters.html.thumbnails import Thumbnail, thumbnail
 from tfod.check.reporters.wording import page_advice
 from tfod.check.rules import registry
 
@@ -343,10 +343,10 @@ sys.modules[{absent!r}] = None
 import numpy as np
 from tests.check.reports import found, make_report
 from tfod.errors import TfodError
-from tfod.check.finding import Place
-from tfod.check.reporters.html import render_html
+from tfod.check.findings.finding import Place
+from tfod.check.reporters.html.page import render_html
 from tfod.check.reporters.text import render_text
-from tfod.check.reporters.samples import Sample
+from tfod.check.reporters.html.samples import Sample
 report = make_report([found("BOX903", "x")])
 render_text(report, color=False)
 one = Sample(Place(), ("BOX903",), b"x", 1, 1, np.zeros((0, 4)), ())

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.collector import Findings
-from tfod.check.finding import Finding, Severity
+from tfod.check.engine.result import Result, joined_parts
+from tfod.check.findings.collector import Findings
+from tfod.check.findings.finding import Finding, Severity
 from tfod.check.records.examined import Examined, ShardSummary
 from tfod.check.records.statistics import Statistics
-from tfod.check.result import Result, joined_parts
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 

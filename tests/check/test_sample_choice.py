@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check
-from tfod.check.reporters.samples import Sample, choose_samples
+from tfod.check.reporters.html.samples import Sample, choose_samples
 from tfod.check.sources.search import take_inventory
 
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, features, jpeg, record, shard, with_boxes

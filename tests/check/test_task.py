@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.collector import Collector
-from tfod.check.cvat_task.frames import ImageRow, check_task
-from tfod.check.cvat_task.task import Frame, Task, load_task
-from tfod.check.finding import Place
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place
 from tfod.check.profiles.profile import Policy
+from tfod.check.references.cvat_task.frames import ImageRow, check_task
+from tfod.check.references.cvat_task.task import Frame, Task, load_task
 from tfod.check.rules.near_names import names_near_labels
 from tfod.convert.cvat_xml.reader import read_cvat_xml
 from tfod.errors import TfodError
@@ -393,7 +393,8 @@ class TestBadInput:
     def test_a_bomb_takes_little_memory(self, tmp_path: Path, inside: str, most: int) -> None:
         path = write_bomb(tmp_path / "bomb.zip", inside, b"<a/>", 40)
         script = (
-            "import resource, sys, lxml.etree; from tfod.check.cvat_task.task import load_task\n"
+            "import resource, sys, lxml.etree\n"
+            "from tfod.check.references.cvat_task.task import load_task\n"
             "from tfod.errors import TfodError\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used()\n"
@@ -416,7 +417,8 @@ class TestBadInput:
                 file.write(f'<image id="{number}" name="{number}.jpg">{box}</image>\n')
             file.write("</annotations>")
         script = (
-            "import resource, sys, lxml.etree; from tfod.check.cvat_task.task import load_task\n"
+            "import resource, sys, lxml.etree\n"
+            "from tfod.check.references.cvat_task.task import load_task\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.pipeline.training_config import load_training_config
+from tfod.check.references.pipeline.training_config import load_training_config
 from tfod.cli.main import main
 from tfod.errors import TfodError
 

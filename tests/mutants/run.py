@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
-from tfod.check.cvat_task.task import load_task
-from tfod.check.pipeline.training_config import load_training_config
+from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
 from tfod.check.records.decoding import read_most_decoded
-from tfod.check.report import Report
+from tfod.check.references.annotations.annotations import load_annotations
+from tfod.check.references.cvat_task.task import load_task
+from tfod.check.references.pipeline.training_config import load_training_config
 from tfod.check.sources.archive import ArchiveLimits
 
 from tests.mutants.registry import Content, Inside, Mutant

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tfod.check.pipeline.training_config import TrainingConfig, load_training_config
+from tfod.check.references.pipeline.training_config import TrainingConfig, load_training_config
 
 from tests.check.test_training_config import OF_MODELS, OF_VISION
 from tests.mutants.pipeline import masks, one, points

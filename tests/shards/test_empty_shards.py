@@ -10,10 +10,10 @@ import tfod
 from tfod.cli.main import main
 from tfod.errors import ShardError
 from tfod.shards.index import write_indexes
-from tfod.shards.merge import merge
+from tfod.shards.merge.merge import merge
 from tfod.shards.repair import repair
 from tfod.shards.reshard import reshard
-from tfod.shards.split import split
+from tfod.shards.split.split import split
 from tfod.tfrecord.shard_search import find_shards
 from tfod.training.training_input import shards_to_read
 

@@ -17,7 +17,7 @@ from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, re
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example, int64_feature
 from tfod.example.rewrite import rewrite_example
-from tfod.shards.merge import Merged, merge
+from tfod.shards.merge.merge import Merged, merge
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.conftest import examples

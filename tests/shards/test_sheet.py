@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.reporters.drawing import can_show
+from tfod.check.reporters.html.drawing import can_show
 from tfod.check.sources.search import take_inventory
 from tfod.cli.main import main
 from tfod.detection import keys

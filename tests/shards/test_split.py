@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tfod import read_detections
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.shards.reshard import reshard
-from tfod.shards.split import parse_parts, split
-from tfod.shards.stratification import stratify
+from tfod.shards.split.split import parse_parts, split
+from tfod.shards.split.stratification import stratify
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import examples
@@ -200,7 +200,7 @@ def test_a_shard_that_changes_meanwhile_is_noticed(
 ) -> None:
     records = [encode(features_of(n, "x")) for n in range(6)]
     write_records(tmp_path / "in", "s", records)
-    from tfod.shards import split as splitting
+    from tfod.shards.split import split as splitting
 
     def deal(*arguments: Any) -> list[int]:
         write_records(tmp_path / "in", "s", records[:count])

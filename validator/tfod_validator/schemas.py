@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from flask import current_app
 from pydantic import BaseModel, ConfigDict, Field
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.decoding import MOST_DECODED
@@ -223,7 +223,7 @@ def problems(*statuses: int) -> dict[str | int, Any]:
 def describe_api() -> dict[str, Any]:
     """The description of the current app, with the report's schema."""
     document: dict[str, Any] = json.loads(json.dumps(current_app.api_doc))  # type: ignore[attr-defined]
-    text = resources.files("tfod.check").joinpath("report.schema.json").read_text("utf-8")
+    text = resources.files("tfod.check.findings").joinpath("report.schema.json").read_text("utf-8")
     report = json.loads(text.replace("#/$defs/", _SCHEMAS + "Report-"))
     parts = {f"Report-{name}": part for name, part in report.pop("$defs").items()}
     del report["$schema"], report["$id"]

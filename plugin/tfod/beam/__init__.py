@@ -29,8 +29,8 @@ if importlib.util.find_spec("apache_beam") is None:
 from tfod.beam.run import PipelineRunner, run_pipeline
 
 if TYPE_CHECKING:
-    from tfod.check.inputs import Plan
-    from tfod.check.result import Result
+    from tfod.check.engine.inputs import Plan
+    from tfod.check.engine.result import Result
     from tfod.shards.create.output import CreatedSet, PlannedSet
     from tfod.shards.create.problems import Problems
     from tfod.shards.reshard import CopiedSubset, Subset

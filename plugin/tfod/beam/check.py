@@ -19,7 +19,7 @@ from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
 from tfod.check.duplicates.compare import Wanted, duplicates_in, look_up, wanted_rows
 from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowStore
-from tfod.check.inputs import (
+from tfod.check.engine.inputs import (
     ArchiveInput,
     Input,
     Plan,
@@ -29,8 +29,8 @@ from tfod.check.inputs import (
     in_parts,
     place_of,
 )
+from tfod.check.engine.result import Result
 from tfod.check.records.examined import Instructions
-from tfod.check.result import Result
 from tfod.check.sources.search import Location
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout

@@ -8,11 +8,9 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.collector import Collector, Findings
-from tfod.check.dataset_checks import check_together, class_names, find_all_duplicates
 from tfod.check.duplicates.row_blocks import RowStore, scratch_folder
-from tfod.check.finding import Place, Severity
-from tfod.check.inputs import (
+from tfod.check.engine.dataset_checks import check_together, class_names, find_all_duplicates
+from tfod.check.engine.inputs import (
     HashInput,
     Plan,
     Progress,
@@ -20,13 +18,15 @@ from tfod.check.inputs import (
     hashing,
     inputs_of,
 )
+from tfod.check.engine.result import Result
+from tfod.check.findings.collector import Collector, Findings
+from tfod.check.findings.finding import Place, Severity
+from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_report
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import READY, Policy, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
-from tfod.check.report import CheckedDataset, Report, SourceFile, make_report
-from tfod.check.result import Result
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
@@ -35,9 +35,9 @@ from tfod.check.sources.search import Inventory, Location, take_inventory
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
-    from tfod.check.annotations.annotations import Annotations
-    from tfod.check.cvat_task.task import Task
-    from tfod.check.pipeline.training_config import TrainingConfig
+    from tfod.check.references.annotations.annotations import Annotations
+    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.pipeline.training_config import TrainingConfig
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 
@@ -149,7 +149,9 @@ def check(
     for source in inventory.empty:
         collector.check(source)
     if config is not None:
-        from tfod.check.pipeline.comparison import check_training_config  # few checks need it
+        from tfod.check.references.pipeline.comparison import (
+            check_training_config,  # few checks need it
+        )
 
         check_training_config(config, checked, collector)
     if others is not None:
@@ -294,7 +296,7 @@ def examine_here(
             for one in others:
                 total += examine(one, plan.instructions, progress, store, archives)
         else:
-            from tfod.check.pool import examine_in_processes
+            from tfod.check.engine.pool import examine_in_processes
 
             plan = replace(plan, inputs=others)
             for result in examine_in_processes(plan, jobs, progress, folder):

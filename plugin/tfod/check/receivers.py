@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfod.check.collector import Findings
-from tfod.check.finding import Severity
+from tfod.check.findings.collector import Findings
+from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Policy, Profile, Severities
 from tfod.check.rules.registry import all_rules
 
 if TYPE_CHECKING:
-    from tfod.check.cvat_task.task import Task
+    from tfod.check.references.cvat_task.task import Task
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING
 
 from tfod.check.check import Options, check
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
+from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.decoding import MOST_DECODED, read_most_decoded
-from tfod.check.report import Report
 from tfod.check.rules.registry import require_rule_names
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.search import Inventory, take_inventory
@@ -34,10 +34,10 @@ from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 
 if TYPE_CHECKING:
-    from tfod.check.annotations.annotations import Annotations
-    from tfod.check.cvat_task.task import Task
-    from tfod.check.inputs import Progress
-    from tfod.check.pipeline.training_config import TrainingConfig
+    from tfod.check.engine.inputs import Progress
+    from tfod.check.references.annotations.annotations import Annotations
+    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.pipeline.training_config import TrainingConfig
 
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
@@ -198,7 +198,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _annotations(path: str | None) -> Annotations | None:
     if path is None:
         return None
-    from tfod.check.annotations.annotations import load_annotations  # few checks need it
+    from tfod.check.references.annotations.annotations import load_annotations  # few checks need it
 
     return load_annotations(path)
 
@@ -206,7 +206,9 @@ def _annotations(path: str | None) -> Annotations | None:
 def _training_config(path: str | None) -> TrainingConfig | None:
     if path is None:
         return None
-    from tfod.check.pipeline.training_config import load_training_config  # few checks need it
+    from tfod.check.references.pipeline.training_config import (
+        load_training_config,  # few checks need it
+    )
 
     return load_training_config(path)
 
@@ -221,7 +223,7 @@ def _task(arguments: argparse.Namespace) -> Task | None:
     numbers = {kind: getattr(arguments, f"cvat_{kind}") for kind in KINDS}
     targets = [Target(kind, number) for kind, number in numbers.items() if number is not None]
     if not targets and any(described):
-        from tfod.check.cvat_task.task import load_task  # few checks need it
+        from tfod.check.references.cvat_task.task import load_task  # few checks need it
 
         return load_task(*described)
     if not targets:
@@ -257,8 +259,8 @@ def _rendered(
             receivers=arguments.receiver == ANY.name,
         )
     if arguments.format == "html":
-        from tfod.check.reporters.html import render_html
-        from tfod.check.reporters.samples import choose_samples
+        from tfod.check.reporters.html.page import render_html
+        from tfod.check.reporters.html.samples import choose_samples
 
         samples = choose_samples(report, inventory, options.profile, arguments.samples)
         return render_html(report, samples)

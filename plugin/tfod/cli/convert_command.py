@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.check.finding import plural
+from tfod.check.findings.finding import plural
 from tfod.cli.command_line import Commands, add_number, print_line, print_note
 from tfod.cli.create_command import add_policy, policy_of
 from tfod.shards.convert.formats import READABLE, WRITABLE, ReadOptions

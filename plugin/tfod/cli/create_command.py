@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.finding import plural
+from tfod.check.findings.finding import plural
 from tfod.cli.command_line import (
     Commands,
     add_receiver,

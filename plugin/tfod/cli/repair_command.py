@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tfod.check.finding import Place, Severity, plural
+from tfod.check.findings.finding import Place, Severity, plural
 from tfod.check.records.column_order import ColumnOrder
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import group_findings

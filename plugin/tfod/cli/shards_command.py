@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tfod.check.finding import plural
+from tfod.check.findings.finding import plural
 from tfod.cli.command_line import (
     Commands,
     add_number,
@@ -177,7 +177,7 @@ def _reshard(options: argparse.Namespace) -> int:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from tfod.shards.merge import merge
+    from tfod.shards.merge.merge import merge
 
     done = merge(
         [*options.sources, *options.more],
@@ -210,7 +210,7 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _split(options: argparse.Namespace) -> int:
-    from tfod.shards.split import parse_parts, split
+    from tfod.shards.split.split import parse_parts, split
 
     sources, parts = _sources_and_parts([*options.sources, *options.more])
     done = split(

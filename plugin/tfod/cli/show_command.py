@@ -6,9 +6,9 @@ import argparse
 import os
 import re
 
-from tfod.check.finding import plural
-from tfod.check.reporters.drawing import can_show
+from tfod.check.findings.finding import plural
 from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.html.drawing import can_show
 from tfod.check.sources.search import take_inventory
 from tfod.cli.command_line import (
     Commands,

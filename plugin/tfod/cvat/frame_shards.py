@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from tfod.check.finding import plural
+from tfod.check.findings.finding import plural
 from tfod.convert.cvat_xml.detections import DetectionBuilder
 from tfod.convert.cvat_xml.reader import CvatImage
 from tfod.detection.encoder import encode_detection

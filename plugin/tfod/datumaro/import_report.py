@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import first_of, plural
+from tfod.check.findings.finding import first_of, plural
 from tfod.detection.labels.classes import ClassTable
 from tfod.detection.labels.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from tfod.check.check import Options, check
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
 from tfod.check.receivers import CVAT
 from tfod.check.sources.search import take_inventory
 from tfod.cvat.client.export import convert_export

@@ -17,9 +17,9 @@ from cvat.apps.engine.models import Annotations, Frame, Task
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.cvat_task.task import load_task
+from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.report import Report
+from tfod.check.references.cvat_task.task import load_task
 
 from tests.changed_records import SOUND, changed_shards, sound_record
 from tests.conftest import examples

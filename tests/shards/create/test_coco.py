@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
+from tfod.check.references.annotations.annotations import load_annotations
 from tfod.convert.coco import read_coco
 from tfod.convert.coco_keypoints import PERSON_KEYPOINTS
 from tfod.detection.detection import Detection

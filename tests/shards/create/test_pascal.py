@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
-from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
+from tfod.check.references.annotations.annotations import load_annotations
 from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run

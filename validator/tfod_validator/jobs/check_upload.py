@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfod.check.check import Options, check
-from tfod.check.cvat_task.task import Task, load_task
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
+from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.profile import Profile
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.decoding import read_most_decoded
-from tfod.check.report import Report
-from tfod.check.reporters.drawing import draw_image
-from tfod.check.reporters.html import render_body, render_html
+from tfod.check.references.cvat_task.task import Task, load_task
+from tfod.check.reporters.html.drawing import draw_image
+from tfod.check.reporters.html.page import render_body, render_html
+from tfod.check.reporters.html.samples import choose_samples
 from tfod.check.reporters.json_and_junit import render_json, render_junit
-from tfod.check.reporters.samples import choose_samples
 from tfod.check.reporters.text import render_text
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.search import Inventory, Location, inventory_of

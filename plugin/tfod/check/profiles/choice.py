@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import Place
+from tfod.check.findings.finding import Place
+from tfod.check.findings.report import ChosenProfile
 from tfod.check.profiles.profile import OFF, READY, Profile
-from tfod.check.report import ChosenProfile
 from tfod.check.rules.example import NoProfile
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives

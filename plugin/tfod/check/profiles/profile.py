@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.finding import Severity
+from tfod.check.findings.finding import Severity
 from tfod.check.rules.registry import Rule
 from tfod.detection import field_mapping, keys
 from tfod.detection.field_mapping import FieldMapping

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tfod.check.duplicates.row_blocks import FACTS, Rows
-from tfod.check.finding import Problem
+from tfod.check.findings.finding import Problem
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.encoded_images import EncodedImages

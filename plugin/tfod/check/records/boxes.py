@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tfod.check.finding import JsonValue, Problem
+from tfod.check.findings.finding import JsonValue, Problem
 from tfod.detection.boxes import far_boxes
 
 BOX_KEY = "image/object/bbox"

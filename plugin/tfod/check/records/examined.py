@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfod.check.collector import Findings
-from tfod.check.finding import Problem
+from tfod.check.findings.collector import Findings
+from tfod.check.findings.finding import Problem
 from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns
@@ -22,7 +22,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
-    from tfod.check.annotations.annotations import Annotations
+    from tfod.check.references.annotations.annotations import Annotations
 
 Problems: TypeAlias = "Sequence[tuple[Rule, Problem]]"
 """What rules say."""

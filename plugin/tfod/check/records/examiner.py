@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 
-from tfod.check.collector import Collector
 from tfod.check.duplicates.row_blocks import RowCollector
-from tfod.check.finding import Place, Problem
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
 from tfod.check.records.encoded_images import EncodedImage, EncodedImages
@@ -43,8 +43,8 @@ from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch
 
 if TYPE_CHECKING:
-    from tfod.check.annotations.annotations import Annotations
     from tfod.check.records.tensorflow_engine import TensorFlowParser
+    from tfod.check.references.annotations.annotations import Annotations
 
 _Stated: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
 """What an image's header says, and what its record says: format, height and width."""
@@ -361,7 +361,9 @@ class Examiner:
 
     def _compare(self, batch: Batch, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
-        from tfod.check.annotations.comparison import compare  # few checks have annotations
+        from tfod.check.references.annotations.comparison import (
+            compare,  # few checks have annotations
+        )
 
         boxes, sizes = batch.boxes, batch.stated_sizes.tolist()
         for row in np.flatnonzero(batch.live).tolist():

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.check.collector import Collector
-from tfod.check.finding import Finding, Severity
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Finding, Severity
 from tfod.check.records.examined import ShardSummary
 from tfod.check.rules.boxes import far_outside_message
 from tfod.check.rules.registry import Rule, all_rules

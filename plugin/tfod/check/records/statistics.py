@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from tfod.check.duplicates.row_blocks import hash_of
-from tfod.check.finding import JsonValue
+from tfod.check.findings.finding import JsonValue
 
 T = TypeVar("T")
 MOST_KINDS = 1 << 16

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tfod.check.finding import Place
+from tfod.check.findings.finding import Place
 from tfod.detection.schema import FeatureDescription
 from tfod.errors import TfodError, how_to_install
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfod.check.finding import Finding, Severity, plural
-from tfod.check.report import Report
+from tfod.check.findings.finding import Finding, Severity, plural
+from tfod.check.findings.report import Report
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|'[^']*'|\"[^\"]*\"|-?\d[\d.,]*(?:e[+-]?\d+)?")

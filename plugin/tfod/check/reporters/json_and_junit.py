@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from tfod.check.finding import Finding, plural
-from tfod.check.report import Report, SourceFile
+from tfod.check.findings.finding import Finding, plural
+from tfod.check.findings.report import Report, SourceFile
 from tfod.check.reporters.escaping import escape_json, visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.wording import decoded, place_parts

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tfod.check.finding import Severity, plural
+from tfod.check.findings.finding import Severity, plural
+from tfod.check.findings.report import DatasetReport, Report
 from tfod.check.receivers import ANY, CVAT
 from tfod.check.records.column_order import MOST_SLIPS, is_many
-from tfod.check.report import DatasetReport, Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.repairs import MAX_DROPPED, REPAIRED_WHOLLY, REPAIRS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tfod.check.finding import Finding, Severity
-from tfod.check.report import Report
+from tfod.check.findings.finding import Finding, Severity
+from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import columns, visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.next_steps import next_steps

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfod.check.finding import Finding, Severity, plural
+from tfod.check.findings.finding import Finding, Severity, plural
+from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.report import Counts, DatasetReport, Report
 from tfod.check.reporters.escaping import visible
 
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))

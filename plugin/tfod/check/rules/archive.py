@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfod.check.finding import Problem, first_of, plural
+from tfod.check.findings.finding import Problem, first_of, plural
 from tfod.check.rules.registry import rule
 from tfod.tfrecord.storage.zip_directory import Entry, Overlap, printable
 from tfod.tfrecord.storage.zip_files import DEFLATED, STORED

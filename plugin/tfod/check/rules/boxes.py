@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.finding import JsonValue, Problem
+from tfod.check.findings.finding import JsonValue, Problem
 from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.rules.registry import rule

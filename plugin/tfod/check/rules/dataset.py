@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfod.check.finding import Place, Problem, first_of
+from tfod.check.findings.finding import Place, Problem, first_of
 from tfod.check.rules.registry import rule
 from tfod.detection.labels.label_map import LabelMap
 

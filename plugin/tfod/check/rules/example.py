@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.finding import Problem, first_of
+from tfod.check.findings.finding import Problem, first_of
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.problems import DetectionProblem, Wrong

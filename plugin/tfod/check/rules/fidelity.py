@@ -1,6 +1,7 @@
 """Rules about the annotations that a shard was made from.
 
-:mod:`tfod.check.annotations.comparison` pairs the boxes; the rules say what is left over.
+:mod:`tfod.check.references.annotations.comparison` pairs the boxes; the rules say what is left
+over.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tfod.check.finding import Place, Problem
+from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.column_order import SIDES
 from tfod.check.rules.registry import rule
 from tfod.detection import keys

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfod.check.finding import Problem
+from tfod.check.findings.finding import Problem
 from tfod.check.rules.registry import rule
 from tfod.tfrecord.damage import Damage, DamageKind
 

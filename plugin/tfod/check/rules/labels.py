@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfod.check.finding import Place, Problem, first_of, plural
+from tfod.check.findings.finding import Place, Problem, first_of, plural
 from tfod.check.rules.near_names import folded, names_near_map
 from tfod.check.rules.registry import rule
 from tfod.detection import keys

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tfod.check.finding import Place, Problem
+from tfod.check.findings.finding import Place, Problem
 from tfod.check.rules.registry import rule
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.image_names import split_extension

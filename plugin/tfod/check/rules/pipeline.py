@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import Problem, Severity, first_of, plural
+from tfod.check.findings.finding import Problem, Severity, first_of, plural
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
-    from tfod.check.pipeline.training_config import Input, Reader, TrainingConfig
     from tfod.check.records.object_figures import ObjectFigures
+    from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
 
 _INPUTS = "tensorflow/models: research/object_detection/inputs.py"
 _DECODER = "research/object_detection/data_decoders/tf_example_decoder.py"

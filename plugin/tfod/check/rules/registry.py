@@ -1,8 +1,8 @@
 """The one place where a rule is declared: docs, ``tfod rules`` and the service come from here.
 
 A rule is a function of one subject (a damage of the framing, the layout of a record, a batch of
-boxes, …) that yields a :class:`~tfod.check.finding.Problem` for each thing that is wrong. The
-decorator says the rest: code, severity, title, why it matters, what to do, who says so. Which
+boxes, …) that yields a :class:`~tfod.check.findings.finding.Problem` for each thing that is wrong.
+The decorator says the rest: code, severity, title, why it matters, what to do, who says so. Which
 subject a rule checks is the annotation of its first argument.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tfod.check.finding import Problem, Severity
+from tfod.check.findings.finding import Problem, Severity
 from tfod.errors import TfodError
 
 Check = Callable[[Any], Iterable[Problem]]

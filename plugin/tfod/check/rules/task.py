@@ -1,7 +1,7 @@
 """Rules about the CVAT task that a shard is meant for.
 
 How CVAT finds the frame of an image: ``match_dm_item`` and ``find_dataset_root`` in its
-``dataset_manager/bindings.py``; :mod:`tfod.check.cvat_task.frames` does the same.
+``dataset_manager/bindings.py``; :mod:`tfod.check.references.cvat_task.frames` does the same.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import Place, Problem, first_of
+from tfod.check.findings.finding import Place, Problem, first_of
 from tfod.check.rules.near_names import names_near_labels
 from tfod.check.rules.registry import rule
 
 if TYPE_CHECKING:
-    from tfod.check.cvat_task.task import Frame
+    from tfod.check.references.cvat_task.task import Frame
 from tfod.detection import keys
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
-from tfod.check.collector import Collector
-from tfod.check.finding import Place
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place
 from tfod.check.rules.archive import (
     EntryCount,
     EntryDamage,

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tfod.check.collector import Collector
-from tfod.check.finding import Place
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place
 from tfod.check.rules.archive import Composition, EqualLabelMaps, NestedArchive, StrayFiles
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits

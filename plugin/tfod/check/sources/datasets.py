@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tfod.check.finding import plural
+from tfod.check.findings.finding import plural
 from tfod.check.rules.dataset import NumberedSet
 from tfod.check.sources.search import Inventory, ShardGroup
 from tfod.tfrecord.shard_names import SPLITS, missing_of_sets, parse_shard_name, subset_of_stem

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tfod.check.collector import Collector
+from tfod.check.findings.collector import Collector
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive_contents import Archives, Contents
 from tfod.check.sources.label_maps import label_map_file

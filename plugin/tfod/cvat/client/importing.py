@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfod.check.check import Options, check
-from tfod.check.cvat_task.frames import Matcher
-from tfod.check.cvat_task.task import Task
+from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.report import Report
+from tfod.check.references.cvat_task.frames import Matcher
+from tfod.check.references.cvat_task.task import Task
 from tfod.check.reporters.text import render_text
 from tfod.check.sources.search import take_inventory
 from tfod.convert.cvat_xml.document import DocumentWriter

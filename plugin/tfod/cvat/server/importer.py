@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tfod.check.cvat_task.frames import Matcher
+from tfod.check.references.cvat_task.frames import Matcher
 from tfod.check.sources.archive_contents import unpack_shards
 from tfod.convert.losses import listed
 from tfod.cvat.server.annotations import AnnotationConverter

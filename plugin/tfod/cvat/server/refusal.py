@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from zipfile import is_zipfile
 
 from tfod.check.check import Options, check
-from tfod.check.finding import Finding, Severity
+from tfod.check.findings.finding import Finding, Severity
+from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.report import Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources.search import Location, inventory_of, is_archive

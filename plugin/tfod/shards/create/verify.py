@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import Severity, plural
+from tfod.check.findings.finding import Severity, plural
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:

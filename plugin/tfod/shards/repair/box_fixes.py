@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfod.check.finding import JsonValue, plural
+from tfod.check.findings.finding import JsonValue, plural
 from tfod.check.records.batch import BOX_PREFIX
 from tfod.check.records.column_order import ROUNDING, TOLERATED, ColumnOrder
 from tfod.check.rules.boxes import swapped_axes

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.collector import shortened
-from tfod.check.finding import JsonValue, Place
+from tfod.check.findings.collector import shortened
+from tfod.check.findings.finding import JsonValue, Place
 
 _MOST_LISTED = 1000
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tfod.check.finding import JsonValue
+from tfod.check.findings.finding import JsonValue
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.column_order import ROUNDING

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
 
-from tfod.check.finding import plural
+from tfod.check.findings.finding import plural
 from tfod.check.records.column_order import MOST_SLIPS, BoxColumns, is_many
 from tfod.shards.repair.changes import Changes
 from tfod.shards.repair.shard import ShardRepair

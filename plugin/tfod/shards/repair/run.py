@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
-from tfod.check.collector import Collector
-from tfod.check.finding import Place, Severity, plural
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place, Severity, plural
+from tfod.check.findings.report import Report
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import OFF, Policy
 from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.report import Report
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import JsonValue, Place
+from tfod.check.findings.finding import JsonValue, Place
 from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns, ColumnOrder

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.reporters.drawing import (
+from tfod.check.reporters.escaping import shortened_name, visible
+from tfod.check.reporters.html.drawing import (
     MOST_DRAWN,
     UNIT,
     Card,
@@ -22,9 +23,14 @@ from tfod.check.reporters.drawing import (
     font_for,
     make_card,
 )
-from tfod.check.reporters.escaping import shortened_name, visible
-from tfod.check.reporters.html import render_template
-from tfod.check.reporters.thumbnails import WIDEST, data_uri, shown_aspect, shrunk, why_no_image
+from tfod.check.reporters.html.page import render_template
+from tfod.check.reporters.html.thumbnails import (
+    WIDEST,
+    data_uri,
+    shown_aspect,
+    shrunk,
+    why_no_image,
+)
 from tfod.errors import TfodError, how_to_install
 from tfod.shards.sheet.tile import Tile, mask_layer, spelled
 from tfod.version import __version__

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.finding import plural
-from tfod.check.reporters.drawing import MOST_DRAWN, REACH, Colour
-from tfod.check.reporters.samples import Sample, read_ints, read_sample
-from tfod.check.reporters.thumbnails import fits_into_memory
+from tfod.check.findings.finding import plural
+from tfod.check.reporters.html.drawing import MOST_DRAWN, REACH, Colour
+from tfod.check.reporters.html.samples import Sample, read_ints, read_sample
+from tfod.check.reporters.html.thumbnails import fits_into_memory
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detections import Detections

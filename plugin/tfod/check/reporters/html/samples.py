@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from tfod.check.finding import Finding, Place
+from tfod.check.findings.finding import Finding, Place
+from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY, Profile
-from tfod.check.report import Report
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory, Location
 from tfod.detection.boxes import normalized

@@ -17,7 +17,7 @@ from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.inputs import missing_shards, one_label_map, sound_batches, sound_examples
 from tfod.shards.record_classes import EqualValues, RecordReader
-from tfod.shards.stratification import stratify
+from tfod.shards.split.stratification import stratify
 from tfod.tfrecord.label_files import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_search import Sources, find_all_shards

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.collector import Findings
-from tfod.check.finding import Finding, JsonValue, Severity
+from tfod.check.findings.collector import Findings
+from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.receivers import ReceiverVerdict, worst_of
 from tfod.check.records.examined import ShardSummary
 from tfod.check.records.statistics import Statistics

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfod.check.finding import Finding, Place, Problem, Severity
+from tfod.check.findings.finding import Finding, Place, Problem, Severity
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.registry import Rule, problems_of, rules_for
 

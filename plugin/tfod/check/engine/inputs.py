@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from tfod.check.collector import Collector
 from tfod.check.duplicates.row_blocks import RowBlock, RowCollector, RowStore
-from tfod.check.finding import Place
+from tfod.check.engine.result import Result
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
-from tfod.check.result import Result
 from tfod.check.rules.framing import CompressedShard, Unreadable
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_parts
 from tfod.check.sources.archive_contents import Archives

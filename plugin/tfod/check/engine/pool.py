@@ -16,7 +16,7 @@ from multiprocessing.synchronize import Event
 from typing import TypeAlias
 
 from tfod.check.duplicates.row_blocks import RowStore
-from tfod.check.inputs import (
+from tfod.check.engine.inputs import (
     Input,
     Plan,
     Progress,
@@ -26,8 +26,8 @@ from tfod.check.inputs import (
     in_parts,
     place_of,
 )
+from tfod.check.engine.result import Result
 from tfod.check.records.examined import Instructions
-from tfod.check.result import Result
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_interrupt
 

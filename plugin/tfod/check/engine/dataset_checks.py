@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.collector import Collector
 from tfod.check.duplicates.compare import (
     Duplicate,
     Duplicates,
@@ -16,12 +15,13 @@ from tfod.check.duplicates.compare import (
     wanted_rows,
 )
 from tfod.check.duplicates.row_blocks import RowFacts, RowPlace
-from tfod.check.finding import Place
+from tfod.check.engine.result import Result
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place
 from tfod.check.records.batch import OwnKeys
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.examined import ShardSummary, Use
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
-from tfod.check.result import Result
 from tfod.check.rules.boxes import FlatBoxes
 from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
 from tfod.check.rules.images import SameImage, SharedImage, SomeImages
@@ -32,8 +32,8 @@ from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
-    from tfod.check.annotations.annotations import Annotations
-    from tfod.check.cvat_task.task import Task
+    from tfod.check.references.annotations.annotations import Annotations
+    from tfod.check.references.cvat_task.task import Task
 
 # Features that a record without objects may leave out.
 _OPTIONAL = ("image/object/", "image/class/")
@@ -85,7 +85,7 @@ def check_together(
     if task is not None:
         _check_task(task, result, by_place, label_maps, collector)
     if annotations is not None:
-        from tfod.check.annotations.comparison import missing_images
+        from tfod.check.references.annotations.comparison import missing_images
 
         missing = missing_images(annotations, result.seen)
         collector.check(missing, Place(annotations.source))
@@ -239,7 +239,10 @@ def _check_task(
     label_maps: Mapping[str, LabelMapFile],
     collector: Collector,
 ) -> None:
-    from tfod.check.cvat_task.frames import ImageRow, check_task  # most checks are of no task
+    from tfod.check.references.cvat_task.frames import (  # most checks are of no task
+        ImageRow,
+        check_task,
+    )
 
     def rows() -> Iterator[ImageRow]:
         for block in result.blocks:  # they are in the order of the data

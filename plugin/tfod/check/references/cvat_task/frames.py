@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfod.check.cvat_task.task import Frame, Task
-from tfod.check.finding import Place
+from tfod.check.findings.finding import Place
+from tfod.check.references.cvat_task.task import Frame, Task
 from tfod.check.rules.near_names import plain_letters
 from tfod.check.rules.task import (
     Attachment,
@@ -31,7 +31,7 @@ from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 if TYPE_CHECKING:
-    from tfod.check.collector import Collector
+    from tfod.check.findings.collector import Collector
 
 _FIRST_NAMES = 5
 _LONGEST_NUMBER = 20

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tfod.check.pipeline.settings import Section, Setting, read_settings
+from tfod.check.references.pipeline.settings import Section, Setting, read_settings
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import list_remote

@@ -16,7 +16,7 @@ from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
 from tfod.shards.inputs import missing_shards, sound_examples
-from tfod.shards.merged_classes import MergedClasses
+from tfod.shards.merge.classes import MergedClasses
 from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder

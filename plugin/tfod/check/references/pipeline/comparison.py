@@ -8,12 +8,12 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfod.check.collector import Collector
-from tfod.check.finding import Place
-from tfod.check.pipeline.training_config import Input, Reader, TrainingConfig
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import Place
+from tfod.check.findings.report import CheckedDataset
 from tfod.check.records.examined import ShardSummary
 from tfod.check.records.object_figures import ObjectFigures
-from tfod.check.report import CheckedDataset
+from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
 from tfod.check.rules.dataset import LabelMaps
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.pipeline import ConfiguredPath, EvaluatedImages, ModelData, ReaderData

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfod.check.reporters.escaping import shortened_name
-from tfod.check.reporters.samples import Sample
-from tfod.check.reporters.thumbnails import (
+from tfod.check.reporters.html.samples import Sample
+from tfod.check.reporters.html.thumbnails import (
     JPEG_QUALITY,
     shown_aspect,
     shrunk,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.reporters.samples import Sample
+from tfod.check.reporters.html.samples import Sample
 from tfod.errors import TfodError, how_to_install
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.finding import Finding, Severity, plural
-from tfod.check.report import REPORT_VERSION, Report
-from tfod.check.reporters import charts
-from tfod.check.reporters.drawing import Card, make_card
+from tfod.check.findings.finding import Finding, Severity, plural
+from tfod.check.findings.report import REPORT_VERSION, Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import Group, group_findings
+from tfod.check.reporters.html import charts
+from tfod.check.reporters.html.drawing import Card, make_card
+from tfod.check.reporters.html.samples import Sample
 from tfod.check.reporters.next_steps import next_steps
-from tfod.check.reporters.samples import Sample
 from tfod.check.reporters.wording import (
     about_dataset,
     besides,
@@ -98,7 +98,7 @@ def render_body(report: Report, samples: Sequence[Sample] = (), links: Sequence[
 
 def report_css() -> str:
     """The style sheet of reports."""
-    return files("tfod.check.reporters").joinpath("templates/report.css").read_text("utf-8")
+    return files("tfod.check.reporters.html").joinpath("templates/report.css").read_text("utf-8")
 
 
 def _render(
@@ -146,7 +146,7 @@ def _templates() -> Environment:
     except ImportError:
         raise TfodError(f"the HTML report needs jinja2; {how_to_install('validator')}") from None
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tfod.check.reporters"),
+        loader=jinja2.PackageLoader("tfod.check.reporters.html"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

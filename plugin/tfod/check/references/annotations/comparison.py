@@ -17,7 +17,7 @@ import numpy as np
 from tfod.check.rules.fidelity import BoxPair, Comparison, MissingImage, MissingImages, NamedBox
 
 if TYPE_CHECKING:
-    from tfod.check.annotations.annotations import Annotations, SourceImage
+    from tfod.check.references.annotations.annotations import Annotations, SourceImage
 
 _PIXEL = 1.02  # float32, and the two digits of CVAT's XML and Datumaro's boxes, are no movement
 _LEAST_OVERLAP = 0.1

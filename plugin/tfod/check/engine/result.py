@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from tfod.check.collector import Findings
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
+from tfod.check.findings.collector import Findings
 from tfod.check.records.examined import Examined, ShardSummary, Use
 from tfod.check.records.statistics import Statistics, bound
 from tfod.check.rules.labels import LabelMapFile

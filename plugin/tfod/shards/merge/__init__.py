@@ -1,0 +1,1 @@
+"""Shards with different label maps put together: shards and decisions in, one set out."""

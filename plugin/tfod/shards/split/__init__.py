@@ -1,0 +1,1 @@
+"""Shards split into subsets, each with its share of every class."""
