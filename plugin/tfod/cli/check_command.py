@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -24,10 +24,9 @@ from tfod.cli.command_line import (
     add_number,
     add_runner_options,
     named_profile,
-    print_text,
     runner_of,
-    whole_file,
 )
+from tfod.cli.outputs import Output, add_output_options, begin_outputs, outputs_of
 from tfod.cvat.client.connection import add_connection_options, connect
 from tfod.cvat.client.task import KINDS, Target, fetch_task
 from tfod.errors import TfodError
@@ -101,8 +100,7 @@ def add_parser(commands: Commands) -> None:
 
     group = parser.add_argument_group("what comes out")
     add = group.add_argument
-    add("--format", choices=("text", "json", "html", "junit"), default="text")
-    add("--output", metavar="FILE", help="write the report here")
+    add_output_options(group, ("text", "json", "html", "junit"))
     text = "list at most so many; all are counted (default: 1000)"
     add_number(group, "--max-findings", text, 1000)
     add_number(group, "--samples", "images in the HTML report (default: 12)", 12, least=0)
@@ -123,15 +121,15 @@ def _most_decoded(text: str) -> int | None:
 def _run(arguments: argparse.Namespace) -> int:
     set_remote_timeout(arguments.remote_timeout)
     options = _options(arguments)
-    # The file is opened first: that it cannot be written must show before the work.
+    outputs = outputs_of(arguments)
     with (
         _inventory(arguments.sources, options) as inventory,
-        _output(arguments.output, inventory) as write,
+        begin_outputs(outputs, _files_read(arguments, inventory)) as write,
     ):
         has_bar = options.runner is None and sys.stderr.isatty()
         with _progress_bar(inventory) if has_bar else nullcontext() as progress:
             report = check(inventory, options, progress)
-        write(_rendered(report, options, arguments, inventory))
+        write(lambda output: _rendered(output, report, options, arguments, inventory))
     return EXIT_VALID if report.valid else EXIT_FINDINGS
 
 
@@ -148,23 +146,6 @@ def _inventory(sources: Sequence[str], options: Options) -> AbstractContextManag
         if not sources:
             return nullcontext(Inventory((), ()))  # which is what there is to say
     return take_inventory(sources, options.label_map is not None)
-
-
-@contextmanager
-def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], object]]:
-    """What takes the report: a file is written whole or not at all, a device as it comes."""
-    if path is None:
-        yield print_text
-    elif os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as stream:
-            yield lambda text: stream.write(text.encode("utf-8", "replace"))
-    else:
-        for location in inventory.locations:
-            is_there = not location.remote and os.path.exists(location.path)
-            if is_there and os.path.exists(path) and os.path.samefile(path, location.path):
-                raise TfodError(f"--output {path}: this is one of the sources; name another file")
-        with whole_file(path, overwrite=True) as file:
-            yield lambda text: file.write(text.encode("utf-8", "replace"))
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -246,19 +227,26 @@ def _severity(text: str) -> tuple[str, Severity | None]:
     return code, None if level == "off" else Severity(level)
 
 
+def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator[str]:
+    """Paths of what the check reads, none of which a report may replace."""
+    yield from (one.path for one in inventory.locations if not one.remote)
+    label_maps = {one.label_map for one in inventory.shards} | {inventory.label_map}
+    names = ("label_map", "profile", "cvat_labels", "cvat_xml", "against", "pipeline_config")
+    yield from filter(None, (*label_maps, *(getattr(arguments, name) for name in names)))
+
+
 def _rendered(
-    report: Report, options: Options, arguments: argparse.Namespace, inventory: Inventory
+    output: Output,
+    report: Report,
+    options: Options,
+    arguments: argparse.Namespace,
+    inventory: Inventory,
 ) -> str:
-    if arguments.format == "text":
+    if output.format == "text":
         from tfod.check.reporters.text import render_text
 
-        on_terminal = not arguments.output and sys.stdout.isatty()
-        return render_text(
-            report,
-            color=on_terminal and "NO_COLOR" not in os.environ,
-            receivers=arguments.receiver == ANY.name,
-        )
-    if arguments.format == "html":
+        return render_text(report, color=output.color, receivers=arguments.receiver == ANY.name)
+    if output.format == "html":
         from tfod.check.reporters.html.page import render_html
         from tfod.check.reporters.html.samples import choose_samples
 
@@ -266,7 +254,7 @@ def _rendered(
         return render_html(report, samples)
     from tfod.check.reporters.json_and_junit import render_json, render_junit
 
-    return render_json(report) if arguments.format == "json" else render_junit(report)
+    return {"json": render_json, "junit": render_junit}[output.format](report)
 
 
 @contextmanager

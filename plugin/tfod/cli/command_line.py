@@ -156,14 +156,12 @@ def print_note(text: str) -> None:
     print(f"tfod: {text}", file=sys.stderr)
 
 
-@contextmanager
-def whole_file(path: str, *, overwrite: bool) -> Iterator[AtomicFile]:
-    """A file that appears when all of it is written, or not at all.
-
-    It is begun at once, so that an error comes first and not after the work.
+def begin_file(path: str, *, overwrite: bool) -> AtomicFile:
+    """Begin a file that appears when all of it is written; its own name comes with that.
 
     Raises:
-        TfodError: it exists and ``overwrite`` is False, or it is not a file.
+        TfodError: it exists and ``overwrite`` is False, it is not a file, or its folder cannot be
+            written.
     """
     from tfod.tfrecord.storage.publishing import AtomicFile
 
@@ -171,9 +169,21 @@ def whole_file(path: str, *, overwrite: bool) -> Iterator[AtomicFile]:
     if is_other or (os.path.lexists(path) and not overwrite):
         raise TfodError(f"{path} is there already; pass --overwrite, or another name")
     folder, name = os.path.split(os.path.realpath(path))
-    file = AtomicFile(folder, name[:40])  # whose own name is longer, and may not be too long
+    return AtomicFile(folder, name[:40])  # whose own name is longer, and may not be too long
+
+
+@contextmanager
+def whole_file(path: str, *, overwrite: bool) -> Iterator[AtomicFile]:
+    """A file that appears when all of it is written, or not at all.
+
+    It is begun at once, so that an error comes first and not after the work.
+
+    Raises:
+        TfodError: as :func:`begin_file`.
+    """
+    file = begin_file(path, overwrite=overwrite)
     try:
         yield file
-        file.publish(name)
+        file.publish(os.path.basename(os.path.realpath(path)))
     finally:
         file.discard()

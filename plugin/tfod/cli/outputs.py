@@ -1,0 +1,144 @@
+"""``--format NAME[=FILE]`` and ``--output FILE``: in which formats a result goes where.
+
+A command adds the options with the formats that it has, begins the outputs before its work, and
+hands a function that renders the result in one of them to what it was given. All files appear
+together, when all of them are written, or not at all; a source is never overwritten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from tfod.cli.command_line import begin_file, print_text
+from tfod.errors import TfodError
+from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
+from tfod.tfrecord.storage.urls import require_local
+
+
+@dataclass(frozen=True)
+class Output:
+    """One format, and where it goes: a file, or standard output where there is no path."""
+
+    format: str
+    path: str | None = None
+
+    @property
+    def color(self) -> bool:
+        """Whether to colour it, by https://no-color.org and https://force-color.org."""
+        if self.path is not None or sys.stdout is None:
+            return False
+        if os.environ.get("FORCE_COLOR"):
+            return True
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+Render = Callable[[Output], str]
+"""Writes the result of a command in the format of an output."""
+
+
+def add_output_options(parser: argparse._ActionsContainer, formats: Sequence[str]) -> None:
+    """Add ``--format`` and ``--output``; the first of the formats is the default."""
+
+    def parse(text: str) -> Output:
+        name, is_file, path = text.partition("=")
+        if name not in formats or (is_file and not path):
+            names = ", ".join(formats)
+            raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME=FILE, of {names}")
+        return Output(name, path or None)
+
+    text = f"{', '.join(formats)} (default: {formats[0]}), written to standard output or to FILE; "
+    text += "may be given several times"
+    parser.add_argument(
+        "--format", action="append", type=parse, metavar="NAME[=FILE]", dest="outputs", help=text
+    )
+    text = "where a single --format goes"
+    parser.add_argument("--output", metavar="FILE", help=text)
+    parser.set_defaults(default_output=Output(formats[0]))
+
+
+def outputs_of(arguments: argparse.Namespace) -> list[Output]:
+    """The outputs that were asked for.
+
+    Raises:
+        TfodError: two of them would go to the same place.
+    """
+    outputs: list[Output] = arguments.outputs or [arguments.default_output]
+    if arguments.output is not None:
+        if len(outputs) > 1 or outputs[0].path is not None:
+            raise TfodError("--output goes with one --format NAME; write --format NAME=FILE")
+        outputs = [Output(outputs[0].format, arguments.output)]
+    taken: dict[str | None, Output] = {}
+    for one in outputs:
+        require_local(one.path or "")
+        other = taken.setdefault(one.path and os.path.realpath(one.path), one)
+        if other is not one:
+            where = one.path or "standard output"
+            raise TfodError(
+                f"--format {other.format} and --format {one.format} both go to {where}; write "
+                f"--format {one.format}=FILE with another file"
+            )
+    return outputs
+
+
+@contextmanager
+def begin_outputs(
+    outputs: Sequence[Output], sources: Iterable[str]
+) -> Iterator[Callable[[Render], None]]:
+    """Begin all outputs before the work, so that one which cannot be written shows first.
+
+    Args:
+        outputs: where the result goes.
+        sources: paths of files that are read, none of which may be written.
+
+    Yields:
+        What takes the function that renders the result, and writes all outputs: files first,
+        whole and together, then devices and standard output.
+
+    Raises:
+        TfodError: an output cannot be written, or is one of the sources.
+    """
+    read = [one for one in sources if os.path.exists(one)]
+    files: dict[str, AtomicFile] = {}
+    streams: dict[str | None, Callable[[bytes], object]] = {None: _print}
+    with ExitStack() as stack:
+        for path in (one.path for one in outputs):
+            if path is None:
+                continue
+            if os.path.exists(path) and not os.path.isfile(path):
+                streams[path] = stack.enter_context(open(path, "wb")).write
+                continue
+            if os.path.exists(path) and any(os.path.samefile(path, one) for one in read):
+                raise TfodError(f"{path}: this is one of the sources; name another file")
+            files[path] = begin_file(path, overwrite=True)
+            stack.callback(files[path].discard)
+
+        def write(render: Render) -> None:
+            rendered = {one.path: render(one).encode("utf-8", "replace") for one in outputs}
+            for path, file in files.items():
+                file.write(rendered[path])
+            _publish(files)
+            for place in rendered.keys() & streams.keys():
+                streams[place](rendered[place])
+
+        yield write
+
+
+def _print(text: bytes) -> None:
+    print_text(text.decode())
+
+
+def _publish(files: dict[str, AtomicFile]) -> None:
+    """Give the files their names; a single one replaces what is there in one step."""
+    paths = {path: os.path.realpath(path) for path in files}
+    if len(files) == 1:
+        for path, file in files.items():
+            file.publish(os.path.basename(paths[path]))
+        return
+    for file in files.values():
+        file.complete()
+    publish_together({paths[path]: file.aside for path, file in files.items()})

@@ -1,0 +1,105 @@
+"""``--format NAME[=FILE]`` and ``--output FILE``: several formats of one run, and where they go."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tfod.cli.outputs import Output
+from tfod.tfrecord.storage import publishing
+
+from tests.commands import Run
+from tests.files import write_file
+from tests.records import encode, frame, image, objects
+
+LABEL_MAP = "item { id: 1 name: 'cat' }"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a shard without an image, whose box is inverted."""
+    record = encode({**image(), **objects([(0.9, 0.2, 0.3, 0.4)], ["cat"], [1])})
+    write_file(tmp_path / "a.record", frame(record))
+    write_file(tmp_path / "label_map.pbtxt", LABEL_MAP)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*")} - {"a.record", "label_map.pbtxt"}
+
+
+def test_several_formats_of_one_run(run: Run, folder: Path) -> None:
+    wanted = ("--format", "text", "--format=json=out/a.json", "--format", "junit=a.xml")
+    code, out, err = run("check", "a.record", *wanted)
+    assert (code, err) == (1, "") and out.startswith("INVALID: 2 errors")
+    found = json.loads(Path("out/a.json").read_text())["counts"]["by_code"]
+    assert found == {"BOX006": 1, "EXA003": 1}
+    assert "BOX006" in Path("a.xml").read_text()
+    assert names(folder) == {"out", "a.json", "a.xml"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (
+            ("--format=text", "--format=json"),
+            "both go to standard output; write --format json=FILE",
+        ),
+        (("--format=json=x", "--format=junit=./x"), "both go to ./x"),
+        (("--format=json=x", "--format=junit=y", "--output=z"), "write --format NAME=FILE"),
+        (("--format=json=x", "--output=z"), "write --format NAME=FILE"),
+        (("--format=json=x", "--format=junit=/proc/x"), "/proc: cannot write there"),
+        (("--format=json=x", "--format=junit=a.record"), "a.record: this is one of the sources"),
+        (("--format=json=x", "--output=label_map.pbtxt"), "write --format NAME=FILE"),
+        (("--format=json=x", "--format=text=label_map.pbtxt"), "this is one of the sources"),
+        (("--format=json=s3://bucket/x",), "s3://bucket/x"),
+    ],
+)
+def test_what_is_refused_before_the_work(
+    run: Run, folder: Path, wanted: tuple[str, ...], message: str
+) -> None:
+    assert message in run("check", "a.record", *wanted).refused()
+    assert names(folder) == set()
+    assert Path("label_map.pbtxt").read_text() == LABEL_MAP
+
+
+@pytest.mark.parametrize("wanted", ["xml", "json=", "=x"])
+def test_unknown_formats(run: Run, wanted: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("check", "a.record", "--format", wanted)
+
+
+def test_files_appear_together_or_not_at_all(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(old: str, new: str) -> None:
+        if new.endswith("b.xml"):
+            raise OSError(28, "No space left on device")
+        os.replace(old, new)
+
+    write_file(folder / "a.json", "before")
+    monkeypatch.setattr(publishing, "_rename", refuse)
+    wanted = ("--format=text", "--format=json=a.json", "--format=junit=b.xml")
+    assert "b.xml: cannot be written" in run("check", "a.record", *wanted).refused()
+    assert names(folder) == {"a.json"} and Path("a.json").read_text() == "before"
+
+
+@pytest.mark.parametrize(
+    ("no_color", "force_color", "colored"),
+    [(None, None, False), (None, "1", True), (None, "", False), ("1", "1", True), ("1", "", False)],
+)
+def test_color_by_no_color_org_and_force_color_org(
+    monkeypatch: pytest.MonkeyPatch,
+    no_color: str | None,
+    force_color: str | None,
+    colored: bool,
+) -> None:
+    for name, value in (("NO_COLOR", no_color), ("FORCE_COLOR", force_color)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert Output("text").color is colored
+    assert not Output("text", "file").color
