@@ -1,0 +1,173 @@
+"""Pairs the boxes of two sides of a comparison, closest first, in rounds.
+
+A round pairs what has a finite cost, for example boxes of one class in one place; what no round
+pairs is missing on one side. Equal costs are decided by the order of the boxes, so that a result
+is the same each time, and with the sides exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+PIXEL = 1.02
+"""Pixels that a side may be off: integers, float32, and the two digits of CVAT's XML and
+Datumaro's boxes are no movement."""
+NO_CLASS = -1
+"""The code of a class that is not known, which goes with any class of the first side."""
+_LEAST_OVERLAP = 0.1
+_MOSTLY = 0.8
+_CLOSEST = 64
+_MOST_PAIRS = 50_000_000
+_AT_ONCE = 250_000
+
+Pairs: TypeAlias = "list[tuple[int, int]]"
+"""Numbers of boxes of the first side and of the second."""
+Cost: TypeAlias = "Callable[[np.ndarray, np.ndarray], np.ndarray]"
+"""Of numbers of boxes, m of the first side and n of the second, float64 of shape (m, n)."""
+
+
+def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Intersection over union of boxes, of shape (..., 4) each, which are broadcast."""
+    low = np.maximum(first[..., :2], second[..., :2])
+    high = np.minimum(first[..., 2:], second[..., 2:])
+    common = np.clip(high - low, 0, None).prod(axis=-1)
+    areas = ((one[..., 2:] - one[..., :2]).prod(axis=-1) for one in (first, second))
+    union = sum(areas) - common
+    return np.asarray(np.where(union > 0, common / union, 0))
+
+
+@dataclass(frozen=True)
+class TwoSides:
+    """The boxes of one image on both sides, and what it costs to pair them.
+
+    Attributes:
+        first, second: in the same unit, mostly pixels; float64 of shape (m, 4) and (n, 4).
+        tolerance: how far a side may be off, of shape (4,).
+        codes: classes of both as numbers, of shape (m,) and (n,).
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    tolerance: np.ndarray
+    codes: tuple[np.ndarray, np.ndarray]
+
+    def is_clean_in_order(self) -> bool:
+        """Whether box for box is the same, which is the usual case and quickly seen."""
+        if len(self.first) != len(self.second):
+            return False
+        return bool(self.in_place_by_order(len(self.first)).all())
+
+    def in_place_by_order(self, count: int) -> np.ndarray:
+        """For each of the first boxes: whether it is the same on both sides."""
+        off = self.off(self.first[:count], self.second[:count])
+        mine, others = self.codes[0][:count], self.codes[1][:count]
+        return np.asarray((off <= 1) & ((mine == others) | (others == NO_CLASS)))
+
+    def off(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """How far the side that is furthest off is off; 1 is what is tolerated."""
+        return np.asarray((np.abs(second - first) / self.tolerance).max(axis=-1, initial=0))
+
+    def same_class(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        others = self.codes[1][columns]
+        return np.asarray((others == self.codes[0][rows, None]) | (others == NO_CLASS))
+
+    def in_place(self, rows: np.ndarray, columns: np.ndarray, is_same: bool = True) -> np.ndarray:
+        """Cost of pairing boxes with those of their class, or of others, in their place."""
+        off = self.off(self.first[rows, None], self.second[columns])
+        return np.where((off <= 1) & (self.same_class(rows, columns) == is_same), off, np.inf)
+
+    def in_place_of_other_class(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The same with those of other classes."""
+        return self.in_place(rows, columns, is_same=False)
+
+    def overlapping(
+        self, rows: np.ndarray, columns: np.ndarray, is_same: bool = True
+    ) -> np.ndarray:
+        """The same with those that overlap; the less, the costlier."""
+        overlap = iou(self.first[rows, None], self.second[columns])
+        enough = (overlap >= _LEAST_OVERLAP) & (self.same_class(rows, columns) == is_same)
+        return np.where(enough, 1 - overlap, np.inf)
+
+
+class Unpaired:
+    """The boxes that are not paired yet: ``rows`` of the first side, ``columns`` of the second."""
+
+    def __init__(self, sides: TwoSides) -> None:
+        self.rows = list(range(len(sides.first)))
+        self._columns = np.ones(len(sides.second), bool)
+        self._sides = sides
+        # A record with boxes by the million is no annotation: compared in order, not all with all.
+        self._in_order = len(sides.first) * len(sides.second) > _MOST_PAIRS
+
+    @property
+    def columns(self) -> list[int]:
+        """What is left of the second side."""
+        found: list[int] = np.flatnonzero(self._columns).tolist()
+        return found
+
+    def pair_in_place(self) -> Pairs:
+        """Pair boxes of one class in one place."""
+        if not self._in_order:
+            return self.pair(self._sides.in_place)
+        count = min(len(self.rows), len(self._columns))
+        places = np.flatnonzero(self._sides.in_place_by_order(count)).tolist()
+        pairs = [(one, one) for one in places]
+        self._take(pairs)
+        return pairs
+
+    def pair(self, cost: Cost) -> Pairs:
+        """Pair what can be paired, the cheapest first; in the order of the first side."""
+        pairs: Pairs = []
+        # Each round looks at the closest few of each box: again, until nothing more is found.
+        while not self._in_order and (new := self._round(cost)):
+            pairs += new
+            self._take(new)
+        return sorted(pairs)
+
+    def pair_if_most(self, cost: Cost) -> Pairs:
+        """Pair if most of what is left can be, else leave all as it is."""
+        rows, columns = self.rows, self._columns.copy()
+        pairs = self.pair(cost)
+        if len(pairs) < _MOSTLY * len(rows):
+            self.rows, self._columns = rows, columns
+            return []
+        return pairs
+
+    def _take(self, pairs: Pairs) -> None:
+        taken = {row for row, _ in pairs}
+        self.rows = [row for row in self.rows if row not in taken]
+        self._columns[[column for _, column in pairs]] = False
+
+    def _round(self, cost: Cost) -> Pairs:
+        pairs: Pairs = []
+        taken_rows: set[int] = set()
+        taken_columns: set[int] = set()
+        for row, column in self._candidates(cost):
+            if row not in taken_rows and column not in taken_columns:
+                taken_rows.add(row)
+                taken_columns.add(column)
+                pairs.append((row, column))
+        return pairs
+
+    def _candidates(self, cost: Cost) -> list[list[int]]:
+        """Pairs of row and column that have a cost, the cheapest first."""
+        rows, columns = np.array(self.rows, np.int64), np.flatnonzero(self._columns)
+        found = [(np.zeros(0), np.zeros((0, 2), np.int64))]
+        step = max(1, _AT_ONCE // max(1, len(columns)))
+        for start in range(0, len(rows) if len(columns) else 0, step):
+            costs = cost(rows[start : start + step], columns)
+            at, to = np.nonzero(costs < np.inf)
+            # Rounded, for noise in the last digit must not decide between equals.
+            values = costs[at, to].round(6)
+            order = np.lexsort((to, values, at))
+            firsts = np.searchsorted(at, at)  # where the candidates of the same row begin
+            near = order[np.arange(len(at)) - firsts < _CLOSEST]
+            pairs = np.stack((rows[start + at[near]], columns[to[near]]), axis=1)
+            found.append((values[near], pairs))
+        costs, pairs = (np.concatenate(one) for one in zip(*found, strict=True))
+        ordered: list[list[int]] = pairs[np.lexsort((pairs[:, 1], pairs[:, 0], costs))].tolist()
+        return ordered
