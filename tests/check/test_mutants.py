@@ -7,6 +7,7 @@ import json
 import os
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,13 @@ def test_says_what_its_name_says(mutants: Path, mutant: Mutant) -> None:
     if mutant.fires and mutant.record is not None:
         offset = _offset(Path(mutant.path(mutants), mutant.at), mutant)
         assert (output[0].record, output[0].offset) == (mutant.record, offset)
+
+
+def test_hints_are_given_only_when_they_are_asked_for(mutants: Path) -> None:
+    for one in MUTANTS:
+        if one.code.startswith("DAT"):
+            silent = replace(one, options={**one.options, "hints": False})
+            assert set(check_mutant(silent, mutants).counts.by_code) == one.expected - {one.code}
 
 
 def _is_there(shard: str, path: str, mutant: Mutant) -> None:

@@ -16,7 +16,7 @@ from tfod.check.engine.result import Result, joined_parts
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.records.examined import Examined, ShardSummary
-from tfod.check.records.statistics import Statistics
+from tfod.check.records.statistics import MOST_SUBSETS, Statistics
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 
@@ -51,6 +51,8 @@ def add_figures(draw: st.DrawFn, result: Result, label_map: str | None) -> None:
     corners = np.random.default_rng(int(counts.sum())).random((int(counts.sum()), 4))
     result.statistics = Statistics(image_sizes=Counter({(480, draw(st.integers(1, 3))): 1}))
     result.statistics.add_boxes(corners, counts)
+    result.statistics.classes.update(draw(st.lists(st.sampled_from(["cat", "dog"]))))
+    result.subsets = {draw(st.sampled_from(["train", "val"])): result.statistics}
     uses = draw(st.lists(st.tuples(st.sampled_from(["cat", None]), st.integers(1, 2))))
     result.uses = {label_map: Counter(uses)} if uses else {}
     result.seen = draw(st.sets(st.integers(0, 9), max_size=3))
@@ -109,6 +111,7 @@ def contents(result: Result) -> object:
         result.shard_parts(),
         result.all_shards(),
         result.statistics.to_json(),
+        {name: one.to_json() for name, one in result.subsets.items()},
         result.uses,
         result.seen,
         result.label_maps,
@@ -170,6 +173,20 @@ def test_findings_that_would_not_be_listed_are_forgotten() -> None:
     assert [(one.shard, one.record) for one in kept.listed["BOX902"]] == [
         ("0", record) for record in range(10)
     ]
+
+
+def test_of_very_many_subsets_the_same_are_kept_in_any_order() -> None:
+    kept = []
+    for order in (1, -1):
+        total = Result(10)
+        for number in range(1000)[::order]:
+            one = Statistics(classes=Counter({f"{number % 7}": number}))
+            total += Result(10, statistics=one, subsets={f"part-{number}": one})
+            assert len(total.subsets) <= 2 * MOST_SUBSETS
+        total.close()
+        kept.append({name: one.classes for name, one in total.subsets.items()})
+        assert total.statistics.classes.total() == sum(range(1000))
+    assert kept[0] == kept[1] and len(kept[0]) == MOST_SUBSETS
 
 
 def test_the_features_of_many_shards_are_held_once() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.check.reporters.rules_pages import full_text, markdown_pages, profile_changes, table
 from tfod.check.rules.registry import FAMILIES, all_rules
@@ -40,7 +41,20 @@ def test_every_code_of_the_sources_is_in_the_table_and_on_a_page() -> None:
 def test_every_family_has_rules_numbered_without_gaps() -> None:
     for family in FAMILIES:
         numbers = [int(code[3:]) for code in RULES if code.startswith(family)]
-        assert numbers == list(range(1, len(numbers) + 1)) and numbers
+        # Rules of DAT that look at pixels are numbered from 51 on.
+        blocks = [[one for one in numbers if (one > 50) is pixels] for pixels in (False, True)]
+        wanted = [
+            [*range(start, start + len(block))]
+            for start, block in zip((1, 51), blocks, strict=True)
+        ]
+        assert blocks == wanted and numbers
+
+
+def test_hints_make_nothing_invalid_and_check_what_nothing_else_does() -> None:
+    hints = [rule for rule in RULES.values() if rule.family == "DAT"]
+    assert {rule.severity for rule in hints} <= {Severity.INFO, Severity.WARNING}
+    others = {rule.subject for rule in RULES.values() if rule.family != "DAT"}
+    assert not {rule.subject for rule in hints} & others
 
 
 def test_titles_are_unique_and_short() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from tests.mutants import (  # noqa: F401  # they declare their mutants
     archive,
     boxes,
+    data,
     example,
     fidelity,
     framing,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.duplicates.row_blocks import RowStore, scratch_folder
-from tfod.check.engine.dataset_checks import check_together, class_names, find_all_duplicates
+from tfod.check.engine.dataset_checks import check_together, find_all_duplicates
 from tfod.check.engine.inputs import (
     HashInput,
     Plan,
@@ -27,6 +27,7 @@ from tfod.check.profiles.profile import READY, Policy, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
+from tfod.check.rules.data import Subsets
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
@@ -65,6 +66,7 @@ class Options:
         decode: how many images are decoded at most, an even sample of all; None for all, 0 for
             none.
         with_tensorflow: whether TensorFlow itself is to parse every record.
+        hints: whether to say what the data are like, too: the rules of the family DAT.
         severities: of rules or families, stronger than the receiver's and the profile's.
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
@@ -85,6 +87,7 @@ class Options:
     training_config: TrainingConfig | None = None
     decode: int | None = MOST_DECODED
     with_tensorflow: bool = False
+    hints: bool = False
     severities: Severities = field(default_factory=dict)
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
@@ -209,6 +212,7 @@ def _check_dataset(
         max_record_bytes=options.max_record_bytes,
         decoding=decoding,
         with_tensorflow=options.with_tensorflow,
+        hints=options.hints,
         annotations=options.annotations,
         counts_objects=config is not None,
         image_ids=config.image_ids if config else None,
@@ -247,6 +251,8 @@ def _check_dataset(
             annotations=options.annotations,
             field_mapping=profile.field_mapping,
         )
+        if options.hints:
+            collector.check(Subsets(result.subsets), Place(dataset.name))
     collector.findings.close()
     return CheckedDataset(
         name=dataset.name,
@@ -254,7 +260,7 @@ def _check_dataset(
         findings=collector.findings,
         shards=result.all_shards(),
         statistics=result.statistics,
-        classes=class_names(result.uses, label_maps),
+        subsets=result.subsets,
         undecoded=decoding.limit or _NO_IMAGES,
         sources=[
             _source_file(one, result.digests.get(one.name), options.hash_sources)

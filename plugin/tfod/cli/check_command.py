@@ -84,6 +84,8 @@ def add_parser(commands: Commands) -> None:
     text = "decode all images, none, or at most N, evenly chosen (default: 1000)"
     add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
     text = "tensorflow: check every record with tf.io.parse_example, too"
+    text = "say what the data are like, too: classes, sizes and subsets apart (the rules DAT)"
+    add("--hints", action="store_true", help=text)
     add("--engine", choices=("tfod", "tensorflow"), default="tfod", help=text)
     add_number(group, "--jobs", "processes (default: all cores)")
     text = "larger records are not read (default: 256 MiB)"
@@ -163,6 +165,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         training_config=_training_config(arguments.pipeline_config),
         decode=arguments.decode,
         with_tensorflow=arguments.engine == "tensorflow",
+        hints=arguments.hints,
         severities=dict(_severity(text) for text in arguments.severity),
         max_findings=arguments.max_findings,
         max_record_bytes=arguments.max_record_bytes,

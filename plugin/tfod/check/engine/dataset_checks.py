@@ -22,6 +22,7 @@ from tfod.check.records.batch import OwnKeys
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.examined import ShardSummary, Use
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
+from tfod.check.records.statistics import named_classes
 from tfod.check.rules.boxes import FlatBoxes
 from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
 from tfod.check.rules.images import SameImage, SharedImage, SomeImages
@@ -251,7 +252,7 @@ def _check_task(
                 place = Place(shard, row.record, row.offset, row.filename or None)
                 yield ImageRow(place, row.filename, row.height, row.width, row.boxes)
 
-    classes = class_names(result.uses, label_maps)
+    classes = _class_names(result.uses, label_maps)
     if task.labels is not None:
         classes = _as_labelled(classes, label_maps, task.labels)
     check_task(task, rows(), classes, collector)
@@ -269,15 +270,12 @@ def _as_labelled(
     return found
 
 
-def class_names(
+def _class_names(
     uses: Mapping[str | None, Counter[Use]], label_maps: Mapping[str, LabelMapFile]
 ) -> Counter[str]:
     """Boxes of each class: by text, or by id through the label map, or as ``#id``."""
     names: Counter[str] = Counter()
     for map_name, counts in uses.items():
         file = label_maps.get(map_name or "")
-        for (text, label), count in counts.items():
-            item = file.label_map.find_id(label) if file and file.label_map and label else None
-            bare = "" if label is None else f"#{label}"
-            names[text or (item.class_name if item else bare)] += count
+        names += named_classes(counts, file.label_map if file else None)
     return names

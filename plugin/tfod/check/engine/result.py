@@ -10,7 +10,14 @@ from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.findings.collector import Findings
 from tfod.check.records.examined import Examined, ShardSummary, Use
-from tfod.check.records.statistics import Statistics, bound
+from tfod.check.records.statistics import (
+    MOST_KINDS,
+    MOST_KINDS_OF_SUBSET,
+    Statistics,
+    bound,
+    bound_subsets,
+    merge_subsets,
+)
 from tfod.check.rules.labels import LabelMapFile
 
 
@@ -23,6 +30,7 @@ class Result:
         findings: by number of the input, in their order.
         shards: by number of the input, in order; of a part of a shard, that shard.
         statistics: what is in the data.
+        subsets: the same of each subset, by name; of very many subsets, of some.
         uses: how often each pair of class text and id is used, by the name of the label map.
         seen: places of the annotations' images that a record has the name of.
         label_maps: label maps of archives, by name.
@@ -36,6 +44,7 @@ class Result:
     findings: dict[int, Findings] = field(default_factory=dict)
     shards: dict[int, list[ShardSummary]] = field(default_factory=dict)
     statistics: Statistics = field(default_factory=Statistics)
+    subsets: dict[str, Statistics] = field(default_factory=dict)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
@@ -54,6 +63,7 @@ class Result:
         self.shards.setdefault(shard.work, []).append(shard)
         self.findings.setdefault(shard.work, Findings(self.most)).merge(findings)
         self.statistics.merge(examined.statistics)
+        merge_subsets(self.subsets, {shard.subset: examined.statistics})
         self._add_uses(shard.label_map, examined.uses)
         self.seen |= examined.seen
 
@@ -72,6 +82,7 @@ class Result:
                 for one in shards
             ]
         self.statistics.merge(other.statistics)
+        merge_subsets(self.subsets, other.subsets)
         for name, uses in other.uses.items():
             self._add_uses(name, uses)
         self.seen |= other.seen
@@ -109,9 +120,12 @@ class Result:
         return self.most - left
 
     def close(self) -> None:
-        """Keep no more classes and image sizes than may be kept; call when all is added."""
+        """Keep no more subsets, classes and image sizes than may be; call when all is added."""
         self.uses = {name: bound(uses) for name, uses in self.uses.items()}
-        self.statistics.close()
+        self.statistics.bound(MOST_KINDS)
+        bound_subsets(self.subsets)
+        for one in self.subsets.values():
+            one.bound(MOST_KINDS_OF_SUBSET)
 
     def all_findings(self) -> Findings:
         """All findings, in the order of the inputs."""

@@ -78,6 +78,7 @@ class DatasetReport:
         valid: nothing was found in it at or above the level that fails.
         label_maps: names of those that its shards are checked by.
         sources: names of its files.
+        subsets: figures of each subset, by name; of very many subsets, of some.
     """
 
     name: str
@@ -86,6 +87,7 @@ class DatasetReport:
     label_maps: Sequence[str]
     sources: Sequence[str]
     counts: Counts
+    subsets: Mapping[str, Statistics] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,7 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
             **_figures(counts),
             "by_severity": {one.value: counts.by_severity[one] for one in Severity},
         },
+        "subsets": {name: one.to_json() for name, one in dataset.subsets.items()},
     }
 
 
@@ -241,8 +244,8 @@ class CheckedDataset:
         profile: which one was expected.
         findings: all of them.
         shards: in order.
-        statistics: of all records, but for the classes.
-        classes: boxes of each class.
+        statistics: of all records.
+        subsets: of the records of each subset.
         undecoded: why not all images were decoded, if they were not.
         sources: the files that were checked.
         label_maps: by the names that the shards have for them.
@@ -254,7 +257,7 @@ class CheckedDataset:
     findings: Findings
     shards: Sequence[ShardSummary]
     statistics: Statistics
-    classes: Counter[str]
+    subsets: Mapping[str, Statistics]
     undecoded: str
     sources: Sequence[SourceFile] = ()
     label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
@@ -289,7 +292,6 @@ def make_report(
         by_severity.update(one.by_severity())
     for dataset in datasets:
         statistics.merge(dataset.statistics)
-        statistics.classes.update(dataset.classes)
     reports = [_report_of(dataset, fail_on) for dataset in datasets]
     shards = [shard for dataset in datasets for shard in dataset.shards]
     counts = _counts(findings, shards, {level: by_severity[level] for level in Severity})
@@ -323,6 +325,7 @@ def _report_of(dataset: CheckedDataset, fail_on: Severity) -> DatasetReport:
         label_maps=tuple(label_maps),
         sources=tuple(one.name for one in dataset.sources),
         counts=counts,
+        subsets=dataset.subsets,
     )
 
 

@@ -36,6 +36,7 @@ class Instructions:
 
     Attributes:
         decoding: which images are decoded.
+        hints: whether the rules of the family DAT run, too.
         counts_objects: whether figures of the objects are wanted, for a trainer's configuration.
         image_ids: of its annotation file, if it names one.
         label_maps: those that lie open, by name.
@@ -51,6 +52,7 @@ class Instructions:
     decoding: Decoding = NOT_DECODED
     with_tensorflow: bool = False
     annotations: Annotations | None = None
+    hints: bool = False
     counts_objects: bool = False
     image_ids: frozenset[int] | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from tfod.check.records.boxes import BoxProblems
 from tfod.check.records.encoded_images import EncodedImage, EncodedImages
 from tfod.check.records.examined import Examined, Instructions, Problems, ShardSummary, Use
 from tfod.check.records.object_figures import ObjectFigures
-from tfod.check.records.statistics import bound
+from tfod.check.records.statistics import bound, named_classes
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused
@@ -158,6 +158,7 @@ class Examiner:
         self._look_at_pending()
         self._rows.flush()
         shard = self.result.shard
+        self.result.statistics.classes = named_classes(self.result.uses, self._label_map)
         if shard.objects is not None:
             shard.objects = replace(shard.objects, classes=frozenset(self.result.uses))
         if self._parser is not None:

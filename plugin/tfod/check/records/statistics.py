@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -11,10 +12,15 @@ import numpy as np
 
 from tfod.check.duplicates.row_blocks import hash_of
 from tfod.check.findings.finding import JsonValue
+from tfod.detection.labels.label_map import LabelMap
 
 T = TypeVar("T")
 MOST_KINDS = 1 << 16
 """Of more different classes or image sizes than this so many are kept."""
+MOST_SUBSETS = 64
+"""Of more subsets than this so many have figures of their own,"""
+MOST_KINDS_OF_SUBSET = 1 << 13
+"""with at most so many classes or image sizes each."""
 GRID = 32
 """Cells of a side of the heat map and of the map of box sizes."""
 _MOST_BOXES_COUNTED = 128
@@ -72,14 +78,15 @@ class Statistics:
         """Add the figures of another part of the data."""
         self.classes.update(other.classes)
         self.image_sizes.update(other.image_sizes)
-        self.image_sizes = bound(self.image_sizes, slack=2)
+        self.bound(MOST_KINDS, slack=2)
         self.boxes_in_image += other.boxes_in_image
         self.centres += other.centres
         self.sizes += other.sizes
 
-    def close(self) -> None:
-        """Keep no more image sizes than may be kept; call when all is added."""
-        self.image_sizes = bound(self.image_sizes)
+    def bound(self, most: int, slack: int = 1) -> None:
+        """Keep no more classes and image sizes than may be kept (:func:`bound`)."""
+        self.classes = bound(self.classes, slack, most)
+        self.image_sizes = bound(self.image_sizes, slack, most)
 
     def to_json(self) -> JsonValue:
         """As the report has it."""
@@ -111,7 +118,37 @@ def _grid(points: np.ndarray) -> np.ndarray:
     return np.bincount(y * GRID + x, minlength=GRID * GRID).reshape(GRID, GRID)
 
 
-def bound(counts: Counter[T], slack: int = 1) -> Counter[T]:
+def named_classes(
+    uses: Mapping[tuple[str | None, int | None], int], label_map: LabelMap | None
+) -> Counter[str]:
+    """Counts of each class from those of text and id: by text, or by the map's name, or ``#id``."""
+    names: Counter[str] = Counter()
+    for (text, label), count in uses.items():
+        item = label_map.find_id(label) if label_map and label else None
+        bare = "" if label is None else f"#{label}"
+        names[text or (item.class_name if item else bare)] += count
+    return names
+
+
+def merge_subsets(subsets: dict[str, Statistics], others: Mapping[str, Statistics]) -> None:
+    """Add the figures of subsets, and keep no more than twice as many as may be kept.
+
+    Which ones are kept does not depend on the order, as with :func:`bound`.
+    """
+    for name, statistics in others.items():
+        subsets.setdefault(name, Statistics()).merge(statistics)
+        subsets[name].bound(MOST_KINDS_OF_SUBSET, slack=2)
+    bound_subsets(subsets, slack=2)
+
+
+def bound_subsets(subsets: dict[str, Statistics], slack: int = 1) -> None:
+    """Forget the subsets that may not be kept."""
+    if len(subsets) > slack * MOST_SUBSETS:
+        for name in subsets.keys() - _smallest(subsets, MOST_SUBSETS):
+            del subsets[name]
+
+
+def bound(counts: Counter[T], slack: int = 1, most: int | None = None) -> Counter[T]:
     """The same counts, or those of the kinds with the smallest hashes where there are too many.
 
     Which ones are kept does not depend on the order of the data, nor on how they were shared among
@@ -120,9 +157,15 @@ def bound(counts: Counter[T], slack: int = 1) -> Counter[T]:
 
     Args:
         counts: of each kind.
-        slack: so many times :data:`MOST_KINDS` are let pass; 1 at the end, more on the way.
+        slack: so many times ``most`` are let pass; 1 at the end, more on the way.
+        most: how many are kept; None for :data:`MOST_KINDS`.
     """
-    if len(counts) <= slack * MOST_KINDS:
+    most = MOST_KINDS if most is None else most
+    if len(counts) <= slack * most:
         return counts
-    chosen = heapq.nsmallest(MOST_KINDS, counts, key=lambda kind: (hash_of(repr(kind)), repr(kind)))
-    return Counter({kind: counts[kind] for kind in chosen})
+    return Counter({kind: counts[kind] for kind in _smallest(counts, most)})
+
+
+def _smallest(kinds: Collection[T], most: int) -> list[T]:
+    """Those with the smallest hashes."""
+    return heapq.nsmallest(most, kinds, key=lambda kind: (hash_of(repr(kind)), repr(kind)))

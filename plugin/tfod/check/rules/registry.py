@@ -33,6 +33,7 @@ FAMILIES = {
     "TSK": "the CVAT task it is meant for",
     "FID": "fidelity to the annotations it was made from",
     "CFG": "the trainer's configuration",
+    "DAT": "what the data are like: hints, with --hints alone",
 }
 """The first three letters of a code, and what the rules of that family look at."""
 
