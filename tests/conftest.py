@@ -39,6 +39,8 @@ settings.register_profile(
     max_examples=max(1, round(100 * _SHARE)),
 )
 settings.load_profile("tfod")
+for _name in ("GITHUB_ACTIONS", "FORCE_COLOR"):  # what is printed is the same on every machine
+    os.environ.pop(_name, None)
 CORPUS = Path(__file__).with_name("corpus")
 _used_shards: set[str] = set()
 

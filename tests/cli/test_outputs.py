@@ -72,6 +72,27 @@ def test_unknown_formats(run: Run, wanted: str) -> None:
         run("check", "a.record", "--format", wanted)
 
 
+def test_on_github_actions_the_log_has_annotations(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    begin, *_, last = run("check", "a.record").out.splitlines()
+    assert begin.startswith("::stop-commands::") and last.startswith("::error file=a.record,title=")
+    assert run("check", "a.record", "--format=json=a.json").out == ""
+    assert run("check", "a.record", "--format=text=a.txt").out == ""
+    assert "::" not in Path("a.txt").read_text()
+    out = run("check", "a.record", "--format=github").out
+    assert out.count("::error file=a.record,") == 2 and "stop-commands" not in out
+
+
+def test_quiet_prints_nothing_of_valid_shards(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = ("--severity=BOX=off", "--severity=EXA=off")
+    assert run("check", "a.record", "--quiet", *off) == (0, "", "")
+    assert run("check", "a.record", "-q").out.startswith("EXA003 error: ")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert run("check", "a.record", "--quiet", *off) == (0, "", "")
+
+
 def test_files_appear_together_or_not_at_all(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

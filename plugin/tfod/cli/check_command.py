@@ -26,7 +26,15 @@ from tfod.cli.command_line import (
     named_profile,
     runner_of,
 )
-from tfod.cli.outputs import Output, add_output_options, begin_outputs, outputs_of
+from tfod.cli.outputs import (
+    REPORT_FORMATS,
+    Output,
+    add_output_options,
+    annotated,
+    begin_outputs,
+    outputs_of,
+    render_report,
+)
 from tfod.cvat.client.connection import add_connection_options, connect
 from tfod.cvat.client.task import KINDS, Target, fetch_task
 from tfod.errors import TfodError
@@ -102,9 +110,13 @@ def add_parser(commands: Commands) -> None:
 
     group = parser.add_argument_group("what comes out")
     add = group.add_argument
-    add_output_options(group, ("text", "json", "html", "junit"))
+    add_output_options(group, REPORT_FORMATS)
     text = "list at most so many; all are counted (default: 1000)"
     add_number(group, "--max-findings", text, 1000)
+    text = "print the findings alone, and nothing where the shards are valid"
+    add("-q", "--quiet", action="store_true", help=text)
+    text = "print how many findings there are of each rule, in place of the findings"
+    add("--statistics", action="store_true", help=text)
     add_number(group, "--samples", "images in the HTML report (default: 12)", 12, least=0)
     text = "severity of a rule or a family: error, warning, info or off"
     add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
@@ -128,7 +140,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _inventory(arguments.sources, options) as inventory,
         begin_outputs(outputs, _files_read(arguments, inventory)) as write,
     ):
-        has_bar = options.runner is None and sys.stderr.isatty()
+        has_bar = options.runner is None and sys.stderr.isatty() and not arguments.quiet
         with _progress_bar(inventory) if has_bar else nullcontext() as progress:
             report = check(inventory, options, progress)
         write(lambda output: _rendered(output, report, options, arguments, inventory))
@@ -245,19 +257,24 @@ def _rendered(
     arguments: argparse.Namespace,
     inventory: Inventory,
 ) -> str:
-    if output.format == "text":
-        from tfod.check.reporters.text import render_text
-
-        return render_text(report, color=output.color, receivers=arguments.receiver == ANY.name)
     if output.format == "html":
         from tfod.check.reporters.html.page import render_html
         from tfod.check.reporters.html.samples import choose_samples
 
         samples = choose_samples(report, inventory, options.profile, arguments.samples)
         return render_html(report, samples)
-    from tfod.check.reporters.json_and_junit import render_json, render_junit
+    if output.format != "text":
+        return render_report(output.format, report)
+    from tfod.check.reporters.text import render_text
 
-    return {"json": render_json, "junit": render_junit}[output.format](report)
+    text = render_text(
+        report,
+        color=output.color,
+        receivers=arguments.receiver == ANY.name,
+        quiet=arguments.quiet,
+        statistics=arguments.statistics,
+    )
+    return annotated(text, report) if text and output.is_on_github else text
 
 
 @contextmanager

@@ -13,11 +13,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfod.cli.command_line import begin_file, print_text
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
 from tfod.tfrecord.storage.urls import require_local
+
+if TYPE_CHECKING:
+    from tfod.check.findings.report import Report
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,14 @@ class Output:
             return True
         return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
+    @property
+    def is_on_github(self) -> bool:
+        """Whether it is printed in a step of GitHub Actions, which takes commands from it."""
+        return self.path is None and os.environ.get("GITHUB_ACTIONS") == "true"
 
+
+REPORT_FORMATS = ("text", "json", "html", "junit", "sarif", "github", "gitlab")
+"""Of a report; all but text and HTML say the same whatever the command."""
 Render = Callable[[Output], str]
 """Writes the result of a command in the format of an output."""
 
@@ -142,3 +153,29 @@ def _publish(files: dict[str, AtomicFile]) -> None:
     for file in files.values():
         file.complete()
     publish_together({paths[path]: file.aside for path, file in files.items()})
+
+
+# Reports
+
+
+def render_report(name: str, report: Report) -> str:
+    """A report in one of the formats for programs."""
+    from tfod.check.reporters.github_and_gitlab import render_github, render_gitlab
+    from tfod.check.reporters.json_and_junit import render_json, render_junit
+    from tfod.check.reporters.sarif import render_sarif
+
+    renderers: dict[str, Callable[[Report], str]] = {
+        "json": render_json,
+        "junit": render_junit,
+        "sarif": render_sarif,
+        "github": render_github,
+        "gitlab": render_gitlab,
+    }
+    return renderers[name](report)
+
+
+def annotated(text: str, report: Report) -> str:
+    """The text of a report for the log of GitHub Actions, which shows the findings by files."""
+    from tfod.check.reporters.github_and_gitlab import protect_from_commands, render_github
+
+    return protect_from_commands(text) + render_github(report)

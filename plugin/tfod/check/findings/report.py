@@ -137,6 +137,17 @@ class Report:
             found = self._datasets_by_name.get(name)
         return found
 
+    def source_of(self, name: str) -> str:
+        """The file that was checked which a shard's name is of; its own, unless it is in a zip."""
+        found = name
+        while found not in self._source_names and ":" in found:  # also in the name of an entry
+            found = found.rpartition(":")[0]
+        return found if found in self._source_names else name
+
+    @cached_property
+    def _source_names(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.sources)
+
     @cached_property
     def _datasets_by_name(self) -> Mapping[str, DatasetReport]:
         return {name: one for one in self.datasets for name in (*one.sources, *one.label_maps)}
@@ -179,7 +190,7 @@ class Report:
             },
             "undecoded": self.undecoded,
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
-            "findings": [_finding_to_json(one) for one in self.findings],
+            "findings": [finding_to_json(one) for one in self.findings],
             "statistics": self.statistics.to_json(),
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
@@ -207,7 +218,8 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
     }
 
 
-def _finding_to_json(finding: Finding) -> JsonValue:
+def finding_to_json(finding: Finding) -> dict[str, JsonValue]:
+    """A finding as the report's JSON has it."""
     return {
         "code": finding.code,
         "severity": finding.severity.value,

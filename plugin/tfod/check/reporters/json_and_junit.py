@@ -34,10 +34,15 @@ def render_json(report: Report) -> str:
     Characters that steer a terminal or turn the direction of text are JSON escapes. Numbers that
     JSON has no word for are the strings ``NaN``, ``Infinity`` and ``-Infinity``.
     """
-    document = json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False, indent=2)
+    document = dump_json(report.to_json())
     # Rows of the heat maps stay rows.
-    document = _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", document)
-    return escape_json(document) + "\n"
+    return _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", document)
+
+
+def dump_json(document: object) -> str:
+    """JSON of a report or for a service, indented, with the characters escaped that steer."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
+    return escape_json(text) + "\n"
 
 
 def render_junit(report: Report, *, rules: Mapping[str, Rule] | None = None) -> str:

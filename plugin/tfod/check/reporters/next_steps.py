@@ -166,13 +166,9 @@ def _repairs(report: Report, failing: Set[str]) -> Iterator[_Repair]:
 
 def _shards_of_sources(report: Report) -> dict[str, dict[str, Mapping[str, int]]]:
     """The findings by code of each shard of each file; a zip's shards begin with its name."""
-    names = {name for dataset in report.datasets for name in dataset.sources}
     found: dict[str, dict[str, Mapping[str, int]]] = {}
     for shard, counts in report.counts.by_shard.items():
-        name = shard
-        while name not in names and ":" in name:
-            name = name.rpartition(":")[0]
-        found.setdefault(name, {})[shard] = counts
+        found.setdefault(report.source_of(shard), {})[shard] = counts
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
@@ -32,6 +32,8 @@ def render_text(
     examples: int = 3,
     rules: Mapping[str, Rule] | None = None,
     receivers: bool = False,
+    quiet: bool = False,
+    statistics: bool = False,
 ) -> str:
     """Write a report as text.
 
@@ -42,8 +44,32 @@ def render_text(
         examples: findings that are shown of each rule; the others are counted.
         receivers: whether to list what each receiver makes of the shards.
         rules: where titles and fixes come from; all rules by default.
+        quiet: whether to write the findings alone, and of what is valid nothing.
+        statistics: whether to count the findings of each rule in place of writing them.
     """
+    if quiet and report.valid:
+        return ""
     groups = group_findings(report, rules)
+    lines = [] if quiet else [*_head(report, color, width)]
+    lines += _receivers(report, width) if receivers and not quiet else ()
+    if statistics:
+        lines += ["", *_statistics(groups, color)] if groups else ()
+    else:
+        for group in groups:
+            lines += ["", *_findings(group, color, width, examples)]
+    if not quiet and not statistics:
+        for step in next_steps(report):
+            if step.command:
+                text = _wrap(["Next:", *step.text.split(" ")], width, 0, 2)
+                lines += ["", *text, f"  {step.command}"]
+        if groups:
+            hint = f"More about a rule: tfod rules {groups[0].code}"
+            lines += ["", _paint(hint, hint, _DIM) if color else hint]
+    return "\n".join(lines[1:] if quiet else lines) + "\n"
+
+
+def _head(report: Report, color: bool, width: int) -> Iterator[str]:
+    """The verdict and the amounts, in all and of each dataset."""
     profile = report.profile
     reason = f" ({profile.reason})" if profile.reason else ""
     head = [
@@ -55,34 +81,34 @@ def render_text(
     lines = [line for one in head for line in _wrap(one.split(" "), width, 0, 2)]
     if color:
         lines[0] = _paint(lines[0], verdict(report), _GREEN if report.valid else _RED)
+    yield from lines
     if len(report.datasets) > 1:
-        lines.append("Datasets:")
+        yield "Datasets:"
     for one in report.datasets if len(report.datasets) > 1 else ():
         word = "VALID" if one.valid else "INVALID"
         words = [word, f"{visible(one.name)}:", *about_dataset(one).split(" ")]
         first, *others = _wrap(words, width, 2, 4)
-        if color:
-            first = _paint(first, word, _GREEN if one.valid else _RED)
-        lines += [first, *others]
-    lines += _receivers(report, width) if receivers else ()
-    for group in groups:
-        heading = list(_wrap(group.heading.split(" "), width, 0, 2))
-        fix = list(
-            _wrap(["Fix:", *visible(group.fix).split(" ")], width, 2, 4) if group.fix else ()
-        )
-        if color:
-            mark = f"{group.code} {group.severity.value}"
-            heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
-            fix[:1] = [_paint(line, "Fix:", _BOLD) for line in fix[:1]]
-        lines += ["", *heading, *_examples(group, width, examples), *fix]
-    for step in next_steps(report):
-        if step.command:
-            text = _wrap(["Next:", *step.text.split(" ")], width, 0, 2)
-            lines += ["", *text, f"  {step.command}"]
-    if groups:
-        hint = f"More about a rule: tfod rules {groups[0].code}"
-        lines += ["", _paint(hint, hint, _DIM) if color else hint]
-    return "\n".join(lines) + "\n"
+        yield _paint(first, word, _GREEN if one.valid else _RED) if color else first
+        yield from others
+
+
+def _statistics(groups: Sequence[Group], color: bool) -> Iterator[str]:
+    """How many findings there are of each rule, most first."""
+    longest = max(len(f"{one.total:,}") for one in groups)
+    for one in sorted(groups, key=lambda one: -one.total):
+        line = f"{one.total:>{longest},}  {one.code}  {one.severity.value:<7}  {one.title}".rstrip()
+        yield _paint(line, one.code, _COLORS[one.severity]) if color else line
+
+
+def _findings(group: Group, color: bool, width: int, examples: int) -> Iterator[str]:
+    """The findings of a rule below its title."""
+    heading = list(_wrap(group.heading.split(" "), width, 0, 2))
+    fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], width, 2, 4) if group.fix else ())
+    if color:
+        mark = f"{group.code} {group.severity.value}"
+        heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
+        fix[:1] = [_paint(line, "Fix:", _BOLD) for line in fix[:1]]
+    yield from (*heading, *_examples(group, width, examples), *fix)
 
 
 def _receivers(report: Report, width: int) -> Iterator[str]:
