@@ -21,7 +21,7 @@ PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 STAGES = environments check test-new test-others
 
 .PHONY: serve demo test test-all environments check lint fuzz-kernel test-new test-others test-cvat-2.15 \
-	test-receivers test-old-datumaro test-old-cvat coverage test-lowest test-spark benchmarks docs clean
+	test-receivers test-old-datumaro test-old-cvat coverage test-lowest test-spark binary benchmarks docs clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -123,6 +123,12 @@ docs: $(VENV)/test.installed
 	$(BIN)/tfod rules --write docs/rules
 	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
 
+# tfod as one file, build/binary/tfod, for people without Python.
+binary: .venv-binary/installed
+	.venv-binary/bin/python $(PIP) --no-deps --force-reinstall .
+	.venv-binary/bin/pyinstaller --noconfirm --log-level ERROR --distpath build/binary \
+		--workpath build/binary/work docker/binary/tfod.spec
+
 benchmarks: $(VENV)/test.installed
 	$(BIN)/python benchmarks/run.py
 
@@ -158,6 +164,11 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
 		> $$(.venv-receivers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/test.pth
 	.venv-receivers/bin/python $(PIP) --no-deps -r tests/receivers.txt
+	touch $@
+
+.venv-binary/installed: pyproject.toml docker/binary/requirements.txt
+	$(PYTHON) -m venv .venv-binary
+	.venv-binary/bin/python $(PIP) . -r docker/binary/requirements.txt
 	touch $@
 
 # The runner asks for Beam 2.48 and runs with newer ones.

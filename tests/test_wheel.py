@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -119,3 +120,19 @@ def test_without_cargo_it_installs_and_says_so_once(tmp_path: Path) -> None:
     tfod = installed(wheel, tmp_path / "environment")
     slower = "(Python kernel, slower: not compiled when tfod was installed)"
     assert output_of(tfod, "--version").endswith(f" {slower}\n")
+
+
+def test_uvx_runs_it_from_a_clone(tmp_path: Path) -> None:
+    """As docs/install.md types it."""
+    uvx = Path(sys.executable).with_name("uvx")
+    require("uvx", uvx.exists())
+    (line,) = (
+        line.removeprefix("$ ")
+        for line in (ROOT / "docs" / "install.md").read_text("utf-8").splitlines()
+        if line.startswith("$ uvx ")
+    )
+    environment = {**os.environ, "UV_CACHE_DIR": str(tmp_path), "PATH": f"{uvx.parent}:/usr/bin"}
+    done = subprocess.run(
+        shlex.split(line), cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("VALID: 0 errors, 0 warnings, 0 infos\n")
