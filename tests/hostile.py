@@ -448,8 +448,9 @@ def _xml(*parts: str) -> Files:
     return {"a.xml": f"{head}{''.join(parts)}</annotations>".encode()}
 
 
-def _image(name: object = "a.jpg", inside: str = "") -> str:
-    return f'<image id="0" name="{name}" width="4" height="4">{inside}</image>'
+def _image(name: object = "a.jpg", inside: str = "", subset: object = "") -> str:
+    head = f'<image id="0" name="{name}" subset="{subset}" width="4" height="4">'
+    return f"{head}{inside}</image>"
 
 
 _BOX = '<box label="cat" xtl="0" ytl="0" xbr="1" ybr="1"/>'
@@ -473,6 +474,11 @@ def boxes_of_an_image(size: int) -> Files:
 @_xml_family
 def images_of_a_document(size: int) -> Files:
     return _xml(*map(_image, range(size // 60)))
+
+
+@_xml_family
+def subsets_of_a_document(size: int) -> Files:
+    return _xml(*(_image(subset=f"s{number}") for number in range(size // 70)))
 
 
 @_xml_family

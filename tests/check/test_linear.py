@@ -10,6 +10,7 @@ import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.references.annotations.annotations import load_annotations
 from tfod.check.references.cvat_task.task import load_task
+from tfod.cli.main import main
 from tfod.detection.describe import describe
 from tfod.detection.stream import read_detections, read_examples
 from tfod.errors import TfodError
@@ -63,7 +64,12 @@ def test_twice_the_size_is_twice_the_work(
     assert second <= _MOST * max(first, size)
 
 
-@pytest.mark.parametrize("do", [as_task, as_annotations])
+def convert_it(path: Path) -> None:
+    arguments = ["--to", "cvat_xml", "--skip-missing-images"]
+    assert main(["convert", str(path), str(path.parent / "out"), *arguments]) == 0
+
+
+@pytest.mark.parametrize("do", [as_task, as_annotations, convert_it])
 @pytest.mark.parametrize("family", sorted(XML_FAMILIES))
 def test_twice_the_xml_is_twice_the_work(
     tmp_path: Path, family: str, do: Callable[[Path], None]

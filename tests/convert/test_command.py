@@ -204,6 +204,37 @@ def test_outlines_and_layouts_of_yolo(run: Run, tmp_path: Path) -> None:
     assert "a.txt, line 1: class 2 is not in the names of" in done.err and done.code == 2
 
 
+def test_keys_of_yolo_that_are_no_subsets(run: Run, tmp_path: Path) -> None:
+    """Those that Ultralytics documents, and a folder that is called as its key is."""
+    for folder in ("images/val", "images/extra", "docs"):
+        (tmp_path / "d" / folder).mkdir(parents=True)
+        (tmp_path / "d" / folder / "a.png").write_bytes(_PNG + folder.encode())
+    text = "val: images/val\nextra: images/extra\nlicense: MIT\nauthor: docs\nlogo: docs/a.png\n"
+    (tmp_path / "d/data.yaml").write_text(f"path: .\n{text}names: [cat]\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out")
+    assert done.code == 0 and done.out.splitlines() == [
+        f"{tmp_path}/out: val: 1 image, 0 objects",
+        f"{tmp_path}/out: extra: 1 image, 0 objects",
+    ]
+
+
+def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
+    """A project's XML may have the frames of its subsets in any order."""
+    head = "<meta><task><labels><label><name>cat</name></label></labels></task></meta>"
+    frames = (
+        f'<image id="{n}" name="{n}.png" subset="{s}" width="200" height="100"/>'
+        for n, s in enumerate(("train", "val", "train"))
+    )
+    (tmp_path / "a.xml").write_text(f"<annotations>{head}{''.join(frames)}</annotations>")
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(_PNG)
+    done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", "voc")
+    assert done.code == 0, done.err
+    lists = tmp_path / "out" / "ImageSets" / "Main"
+    assert (lists / "train.txt").read_text().split() == ["0", "2"]
+    assert (lists / "val.txt").read_text().split() == ["1"]
+
+
 def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None:
     assert run("convert", shards, tmp_path / "coco", "--to", "coco").code == 0
     for subset in ("train", "val"):

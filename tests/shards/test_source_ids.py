@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,11 @@ from tfod.detection.source_ids import (
     LARGEST_FLOAT32,
     LARGEST_INT64,
     SourceIdNumbers,
-    largest_of,
+    last_before_free,
     number_of,
     odd_source_ids,
 )
+from tfod.detection.images.masks import encode_mask_png
 from tfod.errors import TfodError
 
 from tests.commands import Run
@@ -59,6 +62,36 @@ def test_reshard(
     again = tmp_path / "again"
     assert run("reshard", str(out), "-o", str(again), "--for", receiver)[0] == 0
     assert source_ids(again) == found
+
+
+@pytest.mark.parametrize("command", ["reshard", "repair"])
+def test_the_largest_number_is_taken(run: Run, tmp_path: Path, command: str) -> None:
+    """What is above it no float32 holds: numbers come from where none is taken."""
+    folder = tmp_path / "in"
+    ids = ["16777216", "2", "4", "16777217", "x"]
+    write_shard(folder, "train", *(record(f"{one}.jpg", one) for one in ids))
+    code, _, err = run(command, folder, "-o", tmp_path / "out", "--for", "efficientdet")
+    assert code in (0, 1) and "number them anew" not in err
+    found = source_ids(tmp_path / "out")
+    assert [found[f"{one}.jpg"] for one in ids] == ["16777216", "2", "4", "5", "6"]
+
+
+def test_ids_of_coco_that_float32_does_not_hold(run: Run, tmp_path: Path) -> None:
+    ids = [20_000_000, 16_777_216, 1]
+    (tmp_path / "images").mkdir()
+    for one in ids:
+        png = encode_mask_png(np.zeros((4, 4), bool)) + str(one).encode()
+        (tmp_path / "images" / f"{one}.png").write_bytes(png)
+    images = [{"id": one, "file_name": f"{one}.png", "width": 4, "height": 4} for one in ids]
+    found = {"images": images, "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
+    (tmp_path / "a.json").write_text(json.dumps(found))
+    done = run(
+        *("create", "coco", "--for", "efficientdet", "--output_file_prefix", tmp_path / "out/val"),
+        *("--image_dir", tmp_path / "images", "--object_annotations_file", tmp_path / "a.json"),
+    )
+    assert done.code == 0, done.err
+    numbers = source_ids(tmp_path / "out")
+    assert [numbers[f"{one}.png"] for one in ids] == ["2", "16777216", "1"]
 
 
 def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Path) -> None:
@@ -105,16 +138,15 @@ def test_what_is_seen_at_once_is_what_is_parsed(texts: list[str]) -> None:
 
 
 def test_there_may_be_no_number_left() -> None:
-    numbers = SourceIdNumbers(LARGEST_FLOAT32, lambda most: largest_of(["16777216", "a.jpg"], most))
-    with pytest.raises(TfodError, match="go up to 16,777,216 and images have such numbers"):
+    texts = [*map(str, range(1, 5)), "a.jpg"]
+    numbers = SourceIdNumbers(4, lambda: last_before_free(texts, 4))
+    with pytest.raises(TfodError, match="go up to 4 and images have such numbers"):
         numbers.number(Detection(source_id="a.jpg"))
 
 
 @given(st.lists(NUMBERS, unique=True), st.sampled_from([LARGEST_FLOAT32, LARGEST_INT64, None]))
 def test_numbers_are_given_once(texts: list[str], largest: int | None) -> None:
-    if largest == LARGEST_FLOAT32:  # else there may be no number left
-        texts = [one for one in texts if not 1 << 23 < (number_of(one) or 0) <= LARGEST_FLOAT32]
-    numbers = SourceIdNumbers(largest, lambda most: largest_of(texts, most))
+    numbers = SourceIdNumbers(largest, lambda: last_before_free(texts, largest))
     found = [numbers.number(Detection(source_id=one)) for one in texts]
     kept = [one.source_id for one in found if not one.image_extra]
     given_ = {one.source_id for one in found if one.image_extra}

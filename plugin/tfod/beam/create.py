@@ -54,7 +54,7 @@ def make_on_beam(
     Raises:
         TfodError: whatever items and records raise, or the pipeline failed.
     """
-    numbers, images = itertools.count(), first_numbers(planned)
+    numbers, images = itertools.count(), first_numbers(planned, largest)
     tasks = [
         _deal(one, os.path.join(work, f"set-{place}"), numbers, images, problems, largest)
         for place, one in enumerate(planned)

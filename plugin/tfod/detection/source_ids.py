@@ -71,21 +71,18 @@ class SourceIdNumbers:
     Args:
         largest: source ids that are numbers up to this one stay, others are replaced; None to
             number only images that have no source id.
-        find_largest: finds the largest of the dataset's own numbers up to one
-            (:func:`largest_of`). It is called when the first number is given.
+        find_last: finds the number behind which others are free (:func:`last_before_free`). It is
+            called when the first number is given.
     """
 
-    def __init__(self, largest: int | None, find_largest: Callable[[int], int]) -> None:
+    def __init__(self, largest: int | None, find_last: Callable[[], int]) -> None:
         self.largest = largest
-        self._find_largest = find_largest
+        self._find_last = find_last
         self._last: int | None = None
 
     def stays(self, source_id: str | None) -> bool:
         """Whether an image keeps its source id."""
-        if not source_id or not source_id.strip():
-            return False
-        number = number_of(source_id)
-        return self.largest is None or (number is not None and abs(number) <= self.largest)
+        return _stays(source_id, self.largest)
 
     def next(self) -> str:
         """A number that no image has.
@@ -94,7 +91,7 @@ class SourceIdNumbers:
             TfodError: there is none that is small enough.
         """
         if self._last is None:
-            self._last = self._find_largest(_FAR if self.largest is None else self.largest)
+            self._last = self._find_last()
         self._last += 1
         if self.largest is not None and self._last > self.largest:
             raise TfodError(
@@ -119,7 +116,38 @@ def former_source_id(source_id: str | None, filename: str | None) -> dict[str, s
     return {FORMER: source_id}
 
 
-def largest_of(source_ids: Iterable[str | None], most: int = _FAR) -> int:
-    """The largest number that running ones may meet, up to one; 0 for none."""
-    numbers = (number_of(one) for one in source_ids if one)
-    return max((x for x in numbers if x is not None and 0 < x <= min(most, _FAR)), default=0)
+def _stays(source_id: str | None, largest: int | None) -> bool:
+    if not source_id or not source_id.strip():
+        return False
+    number = number_of(source_id)
+    return largest is None or (number is not None and abs(number) <= largest)
+
+
+def last_before_free(
+    source_ids: Iterable[str | None], largest: int | None, count: int | None = None
+) -> int:
+    """The number behind which as many are free as are needed; 0 where all are.
+
+    That is the largest of the dataset's own, or the end of a gap where too few are left above it.
+
+    Args:
+        source_ids: of all images, None for one that has none.
+        largest: as of :class:`SourceIdNumbers`.
+        count: how many numbers are needed; None for as many as there are images whose source id
+            does not stay.
+    """
+    most = min(largest or _FAR, _FAR)
+    taken = bytearray(most + 1 if most <= LARGEST_FLOAT32 else 0)
+    last = needed = 0
+    for one in source_ids:
+        number = number_of(one) if one else None
+        if number is not None and 0 < number <= most:
+            last = max(last, number)
+            if taken:
+                taken[number] = True
+        needed += not _stays(one, largest)
+    needed = needed if count is None else count
+    if last + needed <= most:
+        return last
+    start = taken.find(bytes(needed), 1)
+    return start - 1 if start > 0 else last

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import DetectionColumns
-from tfod.detection.source_ids import SourceIdNumbers, former_source_id, largest_of
+from tfod.detection.source_ids import SourceIdNumbers, former_source_id, last_before_free
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example, bytes_feature
 from tfod.example.rewrite import rewrite_example
@@ -18,26 +19,21 @@ from tfod.tfrecord.reader import RecordBatch
 
 def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:
     """Numbers for the records of shards, which are read for it if any is needed."""
-    return SourceIdNumbers(largest, lambda most: largest_source_id(map(sound_batches, paths), most))
+
+    def find_last() -> int:
+        batches = itertools.chain.from_iterable(map(sound_batches, paths))
+        return last_before_free(source_ids_of(batches), largest)
+
+    return SourceIdNumbers(largest, find_last)
 
 
-def largest_source_id(
-    shards: Iterable[Iterable[RecordBatch]], most: int, key: str = keys.SOURCE_ID
-) -> int:
-    """The largest number up to ``most`` among the source ids of shards; 0 for none."""
-    return max(
-        (
-            largest_of(_texts(ExampleBatch.of(records), key), most)
-            for shard in shards
-            for records in shard
-        ),
-        default=0,
-    )
-
-
-def _texts(examples: ExampleBatch, key: str) -> list[str]:
-    column = examples.column(key, Kind.BYTES)
-    return [str(bytes(column.buffer[a : a + n]), "latin-1") for a, n in column.values.tolist()]
+def source_ids_of(batches: Iterable[RecordBatch], key: str = keys.SOURCE_ID) -> Iterator[str]:
+    """The source ids of records; '' where a record has none."""
+    for records in batches:
+        column = ExampleBatch.of(records).column(key, Kind.BYTES)
+        for start, length in column.values.tolist():
+            yield str(bytes(column.buffer[start : start + length]), "latin-1")
+        yield from itertools.repeat("", len(records) - len(column.values))
 
 
 def numbered(records: RecordBatch, numbers: SourceIdNumbers) -> Iterator[bytes] | None:

@@ -22,7 +22,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.image import QUARTER, UPRIGHT, format_name, read_image_header
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
-from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers, former_source_id, largest_of
+from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers, former_source_id, last_before_free
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
@@ -81,15 +81,17 @@ class TfDetectionApiExporter(ShardExporter):
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
         self._turned: defaultdict[str, list[str]] = defaultdict(list)
-        taken, receiver = self._largest_source_id(), self._options.receiver.value
-        self._numbers = SourceIdNumbers(LARGEST_FOR.get(receiver), lambda _: taken)
+        largest = LARGEST_FOR.get(self._options.receiver.value)
+        last = self._last_source_id(largest)
+        self._numbers = SourceIdNumbers(largest, lambda: last)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
 
-    def _largest_source_id(self) -> int:
+    def _last_source_id(self, largest: int | None) -> int:
         """Of all items, also those that are not written; a stream is walked through only once."""
         if getattr(self._extractor, "is_stream", False):
             return 0
-        return largest_of(str(_own_id(item.attributes)) for item in self._dataset)
+        own = (str(_own_id(item.attributes)) for item in self._dataset)
+        return last_before_free(own, largest)
 
     def _texts(self) -> dict[str, str]:
         label_map = self._classes.label_map

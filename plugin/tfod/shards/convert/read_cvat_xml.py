@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
+import tempfile
 import zipfile
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import BinaryIO
 
 from tfod.convert.cvat_xml.detections import DetectionBuilder
 from tfod.convert.cvat_xml.images import FolderImages, ZipImages
@@ -42,7 +46,8 @@ def read_cvat(path: str, options: ReadOptions) -> Dataset:
         TfodError: it is something else, or a frame has no image.
     """
     file = _document(path)
-    meta, subsets, has_areas = _survey(file)
+    frames = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the dataset
+    meta, subsets, has_areas = _survey(file, frames)
     chosen = (
         named_label_map(options.label_map)
         if options.label_map
@@ -58,8 +63,8 @@ def read_cvat(path: str, options: ReadOptions) -> Dataset:
         images = FolderImages(options.images or folder)
     make = functools.partial(_make, builder, images, file)
     plans = {
-        subset: Plan([PlannedSet("", 1, file, _frames(file, meta, subset), make)], chosen, problems)
-        for subset in subsets
+        subset: Plan([PlannedSet("", 1, file, _read_back(frames, starts), make)], chosen, problems)
+        for subset, starts in subsets.items()
     }
     found = dataset_of(plans)
 
@@ -69,24 +74,24 @@ def read_cvat(path: str, options: ReadOptions) -> Dataset:
     return replace(found, finish=finish)
 
 
-def _frames(file: str, meta: CvatMeta, subset: str) -> Iterator[CvatImage]:
-    for part in read_cvat_xml(file):
-        if isinstance(part, CvatImage) and _subset(part, meta) == subset:
-            yield part
-
-
-def _subset(image: CvatImage, meta: CvatMeta) -> str:
-    return image.subset or meta.subset or _DEFAULT
+def _read_back(frames: BinaryIO, starts: Iterable[int]) -> Iterator[CvatImage]:
+    for start in starts:
+        frames.seek(start)
+        yield pickle.load(frames)
 
 
 def _document(path: str) -> str:
     return os.path.join(path, MEMBER) if os.path.isdir(path) else path
 
 
-def _survey(file: str) -> tuple[CvatMeta, list[str], bool]:
-    """The head of a document, its subsets, and whether it has shapes other than boxes."""
+def _survey(file: str, frames: BinaryIO) -> tuple[CvatMeta, dict[str, array[int]], bool]:
+    """The head of a document, its subsets, and whether it has shapes other than boxes.
+
+    A document has the frames of its subsets in any order, and is read once: they go into a
+    temporary file. Of each subset it is said where its frames start there.
+    """
     meta: CvatMeta | None = None
-    subsets: dict[str, None] = {}
+    subsets: dict[str, array[int]] = {}
     has_areas = False
     for part in read_cvat_xml(file):
         if isinstance(part, CvatMeta):
@@ -94,11 +99,13 @@ def _survey(file: str) -> tuple[CvatMeta, list[str], bool]:
         elif isinstance(part, CvatTrack):
             raise TfodError(f"{file} has tracks; export the task as CVAT for images 1.1")
         elif meta is not None:
-            subsets[_subset(part, meta)] = None
+            subset = part.subset or meta.subset or _DEFAULT
+            subsets.setdefault(subset, array("q")).append(frames.tell())
+            pickle.dump(part, frames, pickle.HIGHEST_PROTOCOL)
             has_areas = has_areas or any(one.kind != BOX for one in part.shapes)
     if meta is None or not subsets:
         raise TfodError(f"{file} names no images; export the task as CVAT for images 1.1")
-    return meta, list(subsets), has_areas
+    return meta, subsets, has_areas
 
 
 def _make(

@@ -27,9 +27,7 @@ from tfod.shards.create.problems import Problems
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _NAMES = ("obj.names", "classes.txt")
 _DATA = "obj.data"
-_NO_SUBSETS = frozenset(
-    ("path", "names", "nc", "download", "kpt_shape", "flip_idx", "kpt_names", "channels")
-)
+_SUBSETS = ("train", "val", "validation", "test", "minival")
 _NOT_YAML = (ValueError, LookupError, AttributeError)
 """What PyYAML lets out where a value is not the number or the date that it looks like."""
 _OUTLINES = "outlines, read as the boxes around them"
@@ -102,21 +100,28 @@ def _read_yaml(file: str) -> _Layout:
     subsets = {}
     for key, value in found.items():
         parts = value if isinstance(value, list) else [value]
-        if key not in _NO_SUBSETS and all(isinstance(one, str) for one in parts):
+        is_subset = key in _SUBSETS or _names_its_folder(roots, str(key), value)
+        if is_subset and all(isinstance(one, str) for one in parts):
             subsets[str(key)] = [_existing(roots, one, file) for one in parts]
     if not subsets:
         raise TfodError(f"{file} names no folder of images; write train: images/train")
     return _Layout(file, {number: str(name) for number, name in names.items()}, subsets)
 
 
-def _existing(roots: list[str], place: str, file: str) -> str:
+def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
+    """Whether a key is a subset that Ultralytics does not know, as in ``extra: images/extra``."""
+    if key == "path" or not isinstance(value, str) or os.path.basename(value) != key:
+        return False
+    return any(os.path.isdir(os.path.join(root, value)) for root in roots)
+
+
+def _existing(roots: list[str], folder: str, file: str) -> str:
     # Roboflow writes ../train/images for what lies beside the YAML.
-    inside = place.removeprefix("../")
-    paths = [os.path.normpath(os.path.join(root, one)) for root in roots for one in (place, inside)]
-    for path in paths:
+    names = (folder, folder.removeprefix("../"))
+    for path in (os.path.normpath(os.path.join(root, one)) for root in roots for one in names):
         if os.path.exists(path):
             return path
-    raise TfodError(f"{file}: {place} is not there; correct it, or path")
+    raise TfodError(f"{file}: {folder} is not there; correct it, or path")
 
 
 def _read_names(file: str) -> _Layout:

@@ -22,7 +22,6 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
-from tfod.detection.source_ids import largest_of
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
@@ -82,7 +81,7 @@ def create_open_images(
         _items(box_annotations_csv, image_label_annotations_csv, ids, problems),
         functools.partial(_make, images_directory, chosen),
         lambda one: _shard_of(one.image_id, count),
-        largest_id=largest_of(ids),
+        source_ids=ids,
     )
     sources = [path for path in (box_annotations_csv, image_label_annotations_csv) if path]
     return write_sets([planned], chosen, problems, options, sources=sources)

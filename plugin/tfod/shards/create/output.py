@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.source_ids import SourceIdNumbers
+from tfod.detection.source_ids import SourceIdNumbers, last_before_free
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.problems import STRICT, Policy, Problems
@@ -51,7 +51,7 @@ class PlannedSet:
             both are sent to other processes.
         shard_of: which file the record of an item goes into; None deals them in turn.
         extension: stands behind the number of each file, also of a single one.
-        largest_id: the largest number among the source ids that the items have.
+        source_ids: those that the items have of their own.
     """
 
     path: str
@@ -61,7 +61,7 @@ class PlannedSet:
     make: Make
     shard_of: Callable[[Any], int] | None = None
     extension: str = ""
-    largest_id: int = 0
+    source_ids: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -250,7 +250,7 @@ def _write(
     planned: Sequence[PlannedSet], output: OutputFolder, problems: Problems, largest: int | None
 ) -> list[CreatedSet]:
     written = []
-    images = first_numbers(planned)
+    images = first_numbers(planned, largest)
     writers = [
         output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), one.file_names)
         for one in planned
@@ -268,9 +268,10 @@ def _write(
     return written
 
 
-def first_numbers(planned: Sequence[PlannedSet]) -> Iterator[int]:
-    """Numbers for the items of all sets in order, behind those that some of them have."""
-    return itertools.count(1 + max(one.largest_id for one in planned))
+def first_numbers(planned: Sequence[PlannedSet], largest: int | None) -> Iterator[int]:
+    """Numbers for the items of all sets in order, apart from those that some of them have."""
+    own = [source_id for one in planned for source_id in one.source_ids]
+    return itertools.count(1 + last_before_free(own, largest, len(own)))
 
 
 def make_record(
@@ -291,7 +292,7 @@ def make_record(
     detection = make(item, problems)
     if detection is None:
         return None
-    detection = SourceIdNumbers(largest, lambda _: number - 1).number(detection)
+    detection = SourceIdNumbers(largest, lambda: number - 1).number(detection)
     with _sound_texts(detection.filename or ""):
         return encode_detection(detection), len(detection.boxes)
 

@@ -55,7 +55,7 @@ class EditedRecord:
         self.field_mapping = profile.field_mapping
         self.label_map = label_map
         self.problems = problems
-        self.source_ids = source_ids or SourceIdNumbers(None, lambda _: 0)
+        self.source_ids = source_ids or SourceIdNumbers(None, lambda: 0)
         self._changes: dict[str, bytes | None] = {}
         self._changed: dict[str, Example] = {}  # of each key what it is now
         # Before anything is changed.

@@ -6,7 +6,7 @@ import contextlib
 import glob
 import os
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfod.check.check import Options as CheckOptions
@@ -23,13 +23,13 @@ from tfod.check.sources.datasets import datasets_of
 from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSource, take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
-from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers
+from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.repair.changes import Change, Changes
 from tfod.shards.repair.class_fixes import counted_from_one, label_map_of
 from tfod.shards.repair.refusals import why_refused
 from tfod.shards.repair.shard import Options, ShardRepair
-from tfod.shards.source_ids import largest_source_id
+from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.reader import read_record_batch_stream
 from tfod.tfrecord.shard_parts import INDEX_EXTENSION
@@ -143,7 +143,7 @@ class _Run:
             )
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
         policy = Policy(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
-        self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._largest_source_id)
+        self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._collector = Collector(policy, _MOST_FINDINGS)
         self._codes = options.codes(policy)
         self._files: dict[str, AtomicFile] = {}
@@ -292,18 +292,19 @@ class _Run:
         file.complete()
         self._results.append(repair)
 
-    def _largest_source_id(self, most: int) -> int:
-        """Of all shards, which are read once more for it."""
+    def _last_source_id(self) -> int:
+        """The number behind which others are free; the shards are read once more for it."""
+        return last_before_free(self._all_source_ids(), self._source_ids.largest)
+
+    def _all_source_ids(self) -> Iterator[str]:
         key = self._profile.field_mapping.source_id or keys.SOURCE_ID
         limit = self._options.max_record_bytes
-        largest = 0
         for shard in walk_shards(self._inventory, self._options.label_map):
             with contextlib.suppress(ArchiveDamageError), shard.open() as stream:
                 batches = read_record_batch_stream(
                     stream, shard.name, on_damage=lambda _: None, max_record_bytes=limit
                 )
-                largest = max(largest, largest_source_id([batches], most, key))
-        return largest
+                yield from source_ids_of(batches, key)
 
     def _copy_label_map(self, shard: WalkedShard, path: str) -> None:
         """A label map of the source, in the legal spelling."""

@@ -23,7 +23,6 @@ from tfod.convert.coco_masks import draw_segmentation
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.images.image import keypoints_turned_back, mask_turned_back
 from tfod.detection.images.masks import encode_mask_png, fill_box
-from tfod.detection.source_ids import largest_of
 from tfod.errors import TfodError
 from tfod.shards.create.coco.classes import choose_classes
 from tfod.shards.create.coco.panoptic import draw_segments
@@ -103,7 +102,7 @@ def plan_coco(
             some,
             functools.partial(_make, one, include_masks),
             extension=one.extension,
-            largest_id=largest_of(item.image_id for item in some),
+            source_ids=[item.image_id for item in some],
         )
         for one, some in zip(sets, items, strict=True)
     ]
