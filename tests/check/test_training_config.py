@@ -140,6 +140,14 @@ def test_nothing_that_it_names_is_there(started: Any, run: Run) -> None:
         assert "CFG002" in printed.out and not printed.err
 
 
+@pytest.mark.parametrize("pattern", ["/**/*", "/*", "/[a-z]*/x.tfrecord"])
+def test_the_whole_disk_is_not_searched(started: Any, run: Run, pattern: str) -> None:
+    started(files(pipeline(train=pattern)))
+    output = run("check", "--pipeline-config", "pipeline.config", "val.tfrecord")
+    words = " ".join(output.out.split())
+    assert f"{pattern}" in words and "it would search the whole disk; name the folder" in words
+
+
 def test_shards_of_the_command_line_stand_in_for_others(started: Any, run: Run) -> None:
     """The configuration is of another machine: files that it lacks here stop nothing."""
     elsewhere = pipeline(1, train="/data/t-?.tfrecord", maps="/data/map.pbtxt")

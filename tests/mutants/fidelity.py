@@ -32,11 +32,13 @@ def labelled(name: str, *boxes: tuple[str, Box]) -> bytes:
     return encode({**rest, **(objects(corners, text, label) if boxes else {})})
 
 
-def coco(boxes_of: Mapping[str, Sequence[tuple[str, Box]]]) -> bytes:
+def coco(
+    boxes_of: Mapping[str, Sequence[tuple[str, Box]]], width: int = WIDTH, height: int = HEIGHT
+) -> bytes:
     """A COCO file of these boxes_of."""
     ids = {"cat": 1, "dog": 2}
     images = [
-        {"id": number, "file_name": name, "height": HEIGHT, "width": WIDTH}
+        {"id": number, "file_name": name, "height": height, "width": width}
         for number, name in enumerate(boxes_of)
     ]
     annotations = [
@@ -132,3 +134,23 @@ def missing_background() -> Iterator[Mutant]:
     yield fail("no-record", files(*BOTH, source=source), options=AGAINST)
     bare = files(*BOTH, source=source, more=[labelled("b.jpg")])
     yield near("record-without-boxes", bare, options=AGAINST)
+
+
+@mutants_of("FID009")
+def other_size() -> Iterator[Mutant]:
+    def drawn_on(width: int, height: int) -> dict[str, bytes]:
+        """The same fractions of an image of another size."""
+        scale = (width / WIDTH, height / HEIGHT) * 2
+        boxes = [
+            (name, tuple(side * by for side, by in zip(box, scale, strict=True)))
+            for name, box in BOTH
+        ]
+        said = coco({"a.jpg": boxes}, width=width, height=height)
+        return {**files(*BOTH), "coco.json": said}
+
+    yield fail("cropped", drawn_on(WIDTH, HEIGHT - 20), **HOW)
+    yield fail("turned", drawn_on(HEIGHT, WIDTH), **HOW)
+    yield fail("resized", drawn_on(2 * WIDTH, 2 * HEIGHT), **HOW)
+    unknown = {**files(*BOTH), "coco.json": coco({"a.jpg": BOTH}, 0, 0)}
+    yield near("of-no-size", unknown, options=AGAINST)
+    yield near("same-size", drawn_on(WIDTH, HEIGHT), options=AGAINST)

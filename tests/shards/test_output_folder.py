@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tfod.cli.main import main
 from tfod.shards.reshard import reshard
-from tfod.tfrecord.output_folder import OutputExistsError, OutputFolder
+from tfod.tfrecord.output_folder import OutputExistsError, OutputFolder, WorkFolder
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.storage.publishing import (
     JOURNAL,
@@ -22,6 +22,7 @@ from tfod.tfrecord.storage.publishing import (
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.files import files_in, subsets_of
+from tests.records import encode, image, objects, write_shard
 from tests.renames import at_rename, fail, killed_at_rename
 
 LAYOUT = ShardLayout(num_shards=2)
@@ -54,6 +55,19 @@ def test_what_another_run_wrote_meanwhile_stays(tmp_path: Path) -> None:
         out.add_subset("s", LAYOUT).write(b"late")
         write_records(tmp_path, "s", [b"1", b"2", b"3"], num_shards=3)
     assert subsets_of(tmp_path) == {"s": {b"1": 1, b"2": 1, b"3": 1}}
+
+
+def test_work_folder_of_a_killed_run_goes_with_the_next(tmp_path: Path) -> None:
+    box = {**image("a.jpg"), **objects([[0, 0, 1, 1]], ["cat"], [1])}
+    write_shard(tmp_path / "in", "train", encode(box))
+    command = ["convert", *map(str, (tmp_path / "in", tmp_path / "out.json")), "--no-images"]
+    assert killed_at_rename(1, lambda: main(command))
+    (left,) = tmp_path.glob(".tfod.*.tmp")
+    with WorkFolder(tmp_path) as running:
+        assert not left.exists()
+        assert main(command) == 0
+        names = {"in", "out.json", os.path.basename(running.path)}
+        assert {one.name for one in tmp_path.iterdir()} == names
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 
@@ -19,12 +20,16 @@ from tfod.tfrecord.storage.publishing import (
     AtomicFile,
     WriteError,
     absent_folders,
+    lock_folder,
+    locked,
     publish_together,
     recover,
     remove_folders,
 )
 from tfod.tfrecord.storage.urls import require_local
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
+
+_WORK_FOLDER = re.compile(r"\.tfod\.[0-9a-f]{16}\.tmp")
 
 
 class OutputExistsError(TfodError):
@@ -205,7 +210,8 @@ class WorkFolder:
     """A hidden folder inside the one that shards are written to, on the same disk.
 
     Use as a context manager: it goes in the end with all that is in it, and so do the folders that
-    were made for it, as far as nothing else is in them. ``path`` is absolute.
+    were made for it, as far as nothing else is in them. Those of processes that were killed go when
+    the next one is made. ``path`` is absolute.
     """
 
     def __init__(self, inside: str | os.PathLike[str]) -> None:
@@ -214,7 +220,11 @@ class WorkFolder:
         self.path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
         self._made = absent_folders(folder)
         try:
-            os.makedirs(self.path)
+            os.makedirs(folder, exist_ok=True)
+            with locked(folder):
+                _remove_abandoned(folder)
+                os.mkdir(self.path)
+                self._lock = lock_folder(self.path)
         except OSError as error:
             remove_folders(self._made)
             raise WriteError(f"{inside}: cannot write there ({error.strerror})") from None
@@ -224,4 +234,16 @@ class WorkFolder:
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
         remove_folders(self._made)
+
+
+def _remove_abandoned(folder: str) -> None:
+    """Remove the work folders that no process has locked any more."""
+    for name in filter(_WORK_FOLDER.fullmatch, os.listdir(folder)):
+        path = os.path.join(folder, name)
+        lock = lock_folder(path, waits=False)
+        if lock is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)

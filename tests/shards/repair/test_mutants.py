@@ -93,8 +93,8 @@ def test_repaired(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
     if mutant.code in REPAIRED_PARTLY and mutant.fires:
         assert (mutant.code in left) == (mutant.name in UNCERTAIN)
         assert (mutant.code in outcome.changes.by_code) != (mutant.name in UNCERTAIN)
-    # Repair does not decode, and what is without ids is LAB014, too.
-    if mutant.fires and mutant.code not in (*REPAIRS, "IMG003", "LAB020"):
+    # Repair does not decode.
+    if mutant.fires and mutant.code not in (*REPAIRS, "IMG003"):
         assert mutant.code in left
     assert Counter(one["code"] for one in changes) == outcome.changes.by_code
     the_rest_is_as_it_was(source, output, changes, outcome)

@@ -278,7 +278,7 @@ def test_masks_of_numbers_keep_the_size_that_shapes_them() -> None:
         (["bird", "dog"], [1, 2], ["bird", "dog"], [1, 2], []),
         (["bird", "dog"], None, ["bird", "dog"], None, []),
         (["cat", "dog"], [1, 9], ["cat", "dog"], [1, 2], ["LAB008"]),
-        (["cat", "dog"], None, ["cat", "dog"], [1, 2], ["LAB014"]),
+        (["cat", "dog"], None, ["cat", "dog"], [1, 2], ["LAB020"]),
         (None, [2, 1], ["dog", "cat"], [2, 1], ["LAB014"]),
         (None, [2, 9], None, [2, 9], []),
         (["cat", "dog"], [2, -1], ["cat", "dog"], [1, 2], ["LAB008"]),

@@ -362,8 +362,9 @@ class Examiner:
 
     def _compare(self, batch: Batch, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
-        from tfod.check.references.annotations.comparison import (
-            compare,  # few checks have annotations
+        from tfod.check.references.annotations.comparison import (  # few checks have annotations
+            compare,
+            sizes_of,
         )
 
         boxes, sizes = batch.boxes, batch.stated_sizes.tolist()
@@ -374,11 +375,15 @@ class Examiner:
                 self._found.add(id(places))
                 self.result.seen.update(places)
             start, end = boxes.bounds[row]
+            height, width = map(_size, sizes[row])
+            image_sizes = sizes_of(annotations, name, height, width)
+            if image_sizes is not None:
+                self._check(batch, row, image_sizes)
             found = compare(
                 annotations,
                 name,
-                _size(sizes[row][0]),
-                _size(sizes[row][1]),
+                height,
+                width,
                 boxes.corners[start:end],
                 self._class_names(boxes.classes[row], end - start),
             )

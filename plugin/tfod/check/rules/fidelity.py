@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tfod.check.findings.finding import Place, Problem
+from tfod.check.findings.finding import Place, Problem, Severity
 from tfod.check.records.column_order import SIDES
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
@@ -64,6 +64,14 @@ class Comparison:
     size: tuple[float, float] = (0.0, 0.0)
     shifted: bool = False
     others: int = 0
+
+
+@dataclass(frozen=True)
+class ImageSizes:
+    """Width and height of an image, as its record says them, and as the source does."""
+
+    shard: tuple[int, int]
+    source: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -212,6 +220,26 @@ def missing_background(missing: MissingImages) -> Iterator[Problem]:
     if names:
         message = "images of the source that have no boxes are in no shard: "
         yield Problem(f"{message}{len(names)} ({_first(names)})", value=len(names))
+
+
+@rule(
+    "FID009 warning: image of another size than in the source",
+    why="An image that was cropped or turned shows its objects elsewhere; boxes that are the same "
+    "fractions of another image are beside them.",
+    fix="Make the shard from the images that were annotated, or say their size in the source.",
+    source="cvat-ai/cvat: dataset_manager/formats/cvat.py writes each image's width and height",
+)
+def other_size(sizes: ImageSizes) -> Iterator[Problem]:
+    """An info, once for each shard, where both sides are scaled alike, as by a resize."""
+    (width, height), (before, tall) = sizes.shard, sizes.source
+    if sizes.shard == sizes.source:
+        return
+    is_scaled = abs(width * tall - height * before) <= max(before, tall)  # rounded to pixels
+    message = f"image is {width}x{height}, in the source it is {before}x{tall}"
+    if (width, height) == (tall, before):
+        message += ": one of them is turned, as EXIF orientation does"
+    severity = Severity.INFO if is_scaled else None
+    yield Problem(message, keys.WIDTH, width, once=is_scaled, severity=severity)
 
 
 def _first(names: Sequence[str]) -> str:

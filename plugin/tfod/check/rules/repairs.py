@@ -57,6 +57,7 @@ REPAIRED_PARTLY: Final[Mapping[str, str]] = {
     "the id is that of another class.",
     "LAB014": "Where all objects have a text or all have an id, the label map gives the other. "
     "Objects with neither stay.",
+    "LAB020": "Where all objects have a text that the label map has, it gives the ids.",
     "IMG006": "Height and width are taken from the image. They stay where they are those of the "
     "image turned by EXIF, where masks of numbers have the size that is said, and beside boxes "
     "far outside the image, which are in doubt for it.",

@@ -55,16 +55,23 @@ def follow_the_text(record: EditedRecord) -> Iterator[Change]:
     yield from _put(record, record.field_mapping.class_label, int64_feature(new), labels, new)
 
 
-def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
-    """Where all objects have a text, or all have an id, the map knows the other."""
-    found, texts, labels = _classes(record)
-    text_key, label_key = record.field_mapping.class_text, record.field_mapping.class_label
+def add_id(record: EditedRecord) -> Iterator[Change]:
+    """Where all objects have a text and none has an id, the map knows the ids."""
+    found, texts, _ = _classes(record)
+    label_key = record.field_mapping.class_label
     if label_key and texts and not record.count(label_key):
         items = [found.find(text) if text else None for text in texts]
         ids = [item.id for item in items if item is not None]
         if len(ids) == len(texts):
             yield record.change(label_key, int64_feature(ids))
-    elif text_key and labels and not record.count(text_key):
+
+
+def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
+    """Where all objects have a text, or all have an id, the map knows the other."""
+    yield from add_id(record)
+    found, _, labels = _classes(record)
+    text_key = record.field_mapping.class_text
+    if text_key and labels and not record.count(text_key):
         names = [_name(found.find_id(label)) for label in labels]
         if all(names):
             yield record.change(text_key, text_feature(names))

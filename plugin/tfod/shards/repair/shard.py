@@ -53,6 +53,7 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("LAB011", class_fixes.spell_as_the_map),
     ("LAB010", class_fixes.name_by_id),
     ("LAB008", class_fixes.follow_the_text),
+    ("LAB020", class_fixes.add_id),
     ("LAB014", class_fixes.add_text_or_id),
     ("IMG004", record_fixes.write_format),
     ("IMG014", record_fixes.write_format_of_raw),

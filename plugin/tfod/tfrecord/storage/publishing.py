@@ -90,7 +90,7 @@ def publish_together(
     """
     if folder is not None:
         recover(folder)
-    with _signals_held(), _locked(folder):
+    with _signals_held(), locked(folder):
         if folder is not None:
             _recover(folder)
         planned = (_step(path, new.get(path)) for path in dict.fromkeys([*stale, *new]))
@@ -130,7 +130,7 @@ def recover(folder: str) -> None:
     It may have written to a folder that this one is in. Raises WriteError where that fails.
     """
     for interrupted in _interrupted(folder):
-        with _signals_held(), _locked(interrupted):
+        with _signals_held(), locked(interrupted):
             _recover(interrupted)
 
 
@@ -295,19 +295,31 @@ def _parsed(folder: str, entry: Sequence[Any]) -> _Step:
 
 
 @contextlib.contextmanager
-def _locked(folder: str | None) -> Iterator[None]:
+def locked(folder: str | None) -> Iterator[None]:
     """Let another process that publishes in this folder come to its end first."""
-    handle = None
+    handle = lock_folder(folder) if folder is not None else None
     try:
-        if folder is not None:
-            with contextlib.suppress(ImportError, OSError):  # Windows; disks without locks
-                fcntl: Any = importlib.import_module("fcntl")
-                handle = os.open(folder, os.O_RDONLY)
-                fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def lock_folder(folder: str, *, waits: bool = True) -> int | None:
+    """Lock a folder until the handle that is returned is closed, or this process is killed.
+
+    None where another process has it, if that is not waited for, and where there are no locks.
+    """
+    handle = None
+    with contextlib.suppress(ImportError, OSError):  # Windows; disks without locks
+        fcntl: Any = importlib.import_module("fcntl")
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except OSError:
+            os.close(handle)
+            handle = None
+    return handle
 
 
 @contextlib.contextmanager

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.rules.fidelity import BoxPair, Comparison, MissingImage, MissingImages, NamedBox
+from tfod.check.rules.fidelity import (
+    BoxPair,
+    Comparison,
+    ImageSizes,
+    MissingImage,
+    MissingImages,
+    NamedBox,
+)
 from tfod.detection.box_pairs import NO_CLASS, PIXEL, Pairs, TwoSides, Unpaired
 
 if TYPE_CHECKING:
@@ -81,6 +88,17 @@ def compare(
     if not results[best].differences:
         return None
     return _comparison(pairings[best], results[best], filename, image, classes, shifted=best > 0)
+
+
+def sizes_of(
+    annotations: Annotations, filename: str, height: int | None, width: int | None
+) -> ImageSizes | None:
+    """The sizes of a record's image and of the source's; None where one of them is not known."""
+    found = annotations.find(filename)
+    image = annotations.images[found[0]] if len(found) == 1 else None
+    if image is None or not (width and height and image.width and image.height):
+        return None
+    return ImageSizes((width, height), (image.width, image.height))
 
 
 def missing_images(annotations: Annotations, seen: Set[int]) -> MissingImages:

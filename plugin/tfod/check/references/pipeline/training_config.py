@@ -55,6 +55,8 @@ class Input:
                 return cls(setting, [one.url for one in list_remote(pattern)], "no file is there")
             except RemoteError as error:
                 return cls(setting, (), str(error))
+        if glob.has_magic(os.path.abspath(pattern).split(os.sep)[1]):
+            return cls(setting, (), "it would search the whole disk; name the folder of the shards")
         matching = [] if "\0" in pattern else glob.glob(pattern)
         found = sorted(path for path in matching if os.path.isfile(path))
         if os.path.isdir(pattern):
