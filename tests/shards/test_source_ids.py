@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection
+from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.source_ids import (
     LARGEST_FLOAT32,
     LARGEST_INT64,
@@ -18,7 +19,6 @@ from tfod.detection.source_ids import (
     number_of,
     odd_source_ids,
 )
-from tfod.detection.images.masks import encode_mask_png
 from tfod.errors import TfodError
 
 from tests.commands import Run

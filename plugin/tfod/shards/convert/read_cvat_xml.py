@@ -46,7 +46,7 @@ def read_cvat(path: str, options: ReadOptions) -> Dataset:
         TfodError: it is something else, or a frame has no image.
     """
     file = _document(path)
-    frames = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the dataset
+    frames = tempfile.TemporaryFile()  # as long as the dataset
     meta, subsets, has_areas = _survey(file, frames)
     chosen = (
         named_label_map(options.label_map)
