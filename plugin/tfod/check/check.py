@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.duplicates.row_blocks import RowStore, scratch_folder
-from tfod.check.engine.dataset_checks import check_together, find_all_duplicates
+from tfod.check.engine.dataset_checks import check_data, check_together, find_all_duplicates
 from tfod.check.engine.inputs import (
     HashInput,
     Plan,
@@ -27,7 +27,6 @@ from tfod.check.profiles.profile import READY, Policy, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
-from tfod.check.rules.data import Subsets
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
@@ -252,7 +251,7 @@ def _check_dataset(
             field_mapping=profile.field_mapping,
         )
         if options.hints:
-            collector.check(Subsets(result.subsets), Place(dataset.name))
+            check_data(result, collector, Place(dataset.name))
     collector.findings.close()
     return CheckedDataset(
         name=dataset.name,

@@ -91,9 +91,9 @@ def add_parser(commands: Commands) -> None:
     add = group.add_argument
     text = "decode all images, none, or at most N, evenly chosen (default: 1000)"
     add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
-    text = "tensorflow: check every record with tf.io.parse_example, too"
     text = "say what the data are like, too: classes, sizes and subsets apart (the rules DAT)"
     add("--hints", action="store_true", help=text)
+    text = "tensorflow: check every record with tf.io.parse_example, too"
     add("--engine", choices=("tfod", "tensorflow"), default="tfod", help=text)
     add_number(group, "--jobs", "processes (default: all cores)")
     text = "larger records are not read (default: 256 MiB)"

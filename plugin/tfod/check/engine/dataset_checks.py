@@ -24,6 +24,8 @@ from tfod.check.records.examined import ShardSummary, Use
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
 from tfod.check.records.statistics import named_classes
 from tfod.check.rules.boxes import FlatBoxes
+from tfod.check.rules.data import Subsets, WholeDataset
+from tfod.check.rules.data_boxes import Shapes
 from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
 from tfod.check.rules.images import SameImage, SharedImage, SomeImages
 from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
@@ -90,6 +92,17 @@ def check_together(
 
         missing = missing_images(annotations, result.seen)
         collector.check(missing, Place(annotations.source))
+
+
+def check_data(result: Result, collector: Collector, place: Place) -> None:
+    """What the data as a whole are like: hints."""
+    collector.check(Subsets(result.subsets), place)
+    statistics = result.statistics
+    if statistics.details is not None:
+        whole = WholeDataset(statistics.details, statistics.classes, len(result.subsets))
+        collector.check(whole, place)
+    for name, shape in sorted(result.shapes.items()):
+        collector.check(Shapes(name, shape), place)
 
 
 def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys: OwnKeys) -> None:

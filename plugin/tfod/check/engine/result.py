@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.findings.collector import Findings
+from tfod.check.records.details import ClassShape
 from tfod.check.records.examined import Examined, ShardSummary, Use
 from tfod.check.records.statistics import (
     MOST_KINDS,
@@ -16,6 +17,7 @@ from tfod.check.records.statistics import (
     Statistics,
     bound,
     bound_subsets,
+    merge_shapes,
     merge_subsets,
 )
 from tfod.check.rules.labels import LabelMapFile
@@ -31,6 +33,7 @@ class Result:
         shards: by number of the input, in order; of a part of a shard, that shard.
         statistics: what is in the data.
         subsets: the same of each subset, by name; of very many subsets, of some.
+        shapes: the boxes of each class by size and ratio, with hints.
         uses: how often each pair of class text and id is used, by the name of the label map.
         seen: places of the annotations' images that a record has the name of.
         label_maps: label maps of archives, by name.
@@ -45,6 +48,7 @@ class Result:
     shards: dict[int, list[ShardSummary]] = field(default_factory=dict)
     statistics: Statistics = field(default_factory=Statistics)
     subsets: dict[str, Statistics] = field(default_factory=dict)
+    shapes: dict[str, ClassShape] = field(default_factory=dict)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
@@ -64,6 +68,7 @@ class Result:
         self.findings.setdefault(shard.work, Findings(self.most)).merge(findings)
         self.statistics.merge(examined.statistics)
         merge_subsets(self.subsets, {shard.subset: examined.statistics})
+        merge_shapes(self.shapes, examined.shapes)
         self._add_uses(shard.label_map, examined.uses)
         self.seen |= examined.seen
 
@@ -83,6 +88,7 @@ class Result:
             ]
         self.statistics.merge(other.statistics)
         merge_subsets(self.subsets, other.subsets)
+        merge_shapes(self.shapes, other.shapes)
         for name, uses in other.uses.items():
             self._add_uses(name, uses)
         self.seen |= other.seen
@@ -124,6 +130,7 @@ class Result:
         self.uses = {name: bound(uses) for name, uses in self.uses.items()}
         self.statistics.bound(MOST_KINDS)
         bound_subsets(self.subsets)
+        merge_shapes(self.shapes, {}, slack=1)
         for one in self.subsets.values():
             one.bound(MOST_KINDS_OF_SUBSET)
 

@@ -14,6 +14,7 @@ from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.decoding import NOT_DECODED, Decoding
+from tfod.check.records.details import ClassShape
 from tfod.check.records.object_figures import ObjectFigures
 from tfod.check.records.statistics import Statistics
 from tfod.check.rules.registry import Rule, all_rules
@@ -146,6 +147,7 @@ class Examined:
         shard: what its summary says.
         findings: what is wrong with it.
         statistics: what is in the data.
+        shapes: the boxes of each class by size and ratio, with hints.
         uses: how often each pair of class text and id is used.
         seen: places of the annotations' images that a record has the name of.
     """
@@ -153,5 +155,6 @@ class Examined:
     shard: ShardSummary
     findings: Findings
     statistics: Statistics = field(default_factory=Statistics)
+    shapes: Mapping[str, ClassShape] = field(default_factory=dict)
     uses: Counter[Use] = field(default_factory=Counter)
     seen: set[int] = field(default_factory=set)

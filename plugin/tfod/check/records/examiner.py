@@ -20,11 +20,13 @@ from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
+from tfod.check.records.details import DetailCounter
 from tfod.check.records.encoded_images import EncodedImage, EncodedImages
 from tfod.check.records.examined import Examined, Instructions, Problems, ShardSummary, Use
 from tfod.check.records.object_figures import ObjectFigures
 from tfod.check.records.statistics import bound, named_classes
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
+from tfod.check.rules.data_boxes import NearBoxes
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
@@ -90,6 +92,7 @@ class Examiner:
             shard.objects = ObjectFigures()
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
+        self._details = DetailCounter(shard.name) if instructions.hints else None
         self._known = instructions.known_problems(label_map)
         self._found: set[int] = set()
         self._parser: TensorFlowParser | None = None
@@ -149,6 +152,8 @@ class Examiner:
         self._look_at_names(batch)
         self._look_at_boxes(batch)
         self._look_at_classes(batch)
+        if self._details is not None:
+            self._look_at_data(batch, self._details)
         self._rows.add(batch.rows)
         if self.instructions.annotations is not None:
             self._compare(batch, self.instructions.annotations)
@@ -159,6 +164,9 @@ class Examiner:
         self._rows.flush()
         shard = self.result.shard
         self.result.statistics.classes = named_classes(self.result.uses, self._label_map)
+        if self._details is not None:
+            self.result.shapes = self._details.finish()
+            self.result.statistics.details = self._details.details
         if shard.objects is not None:
             shard.objects = replace(shard.objects, classes=frozenset(self.result.uses))
         if self._parser is not None:
@@ -352,6 +360,16 @@ class Examiner:
             for box in np.flatnonzero(np.isin(codes, bad)).tolist():
                 place = self._place_of(batch, int(rows[box]))
                 self._collector.add_all(problems[int(codes[box])], place)
+
+    def _look_at_data(self, batch: Batch, details: DetailCounter) -> None:
+        """Count what hints are about, and check what they say of single boxes."""
+        codes, uses = batch.uses
+        names = [next(iter(named_classes({use: 1}, self._label_map))) for use in uses]
+        classes = details.codes_of(names)[codes]
+        records = batch.records
+        details.add(batch.boxes, classes, records.numbers, records.offsets, batch.filenames)
+        details.count_formats(batch.detections.headers, batch.detections.formats, batch.live)
+        self._keep(batch, NearBoxes(batch.boxes, classes, details.names))
 
     def _problems_of_class(self, use: Use) -> Problems:
         """The problems of a text and an id under the shard's label map, looked for once."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfod.check.duplicates.row_blocks import hash_of
 from tfod.check.findings.finding import JsonValue
+from tfod.check.records.details import MOST_SHAPES, ClassShape, Details
 from tfod.detection.labels.label_map import LabelMap
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class Statistics:
         boxes_in_image: images with 0, 1, 2, … boxes; the last place counts all above.
         centres: boxes by the place of their centre, ``[row, column]`` of a grid over the image.
         sizes: boxes by ``[height, width]`` as parts of the image's, in ``GRID`` steps each.
+        details: what is counted with hints alone.
     """
 
     classes: Counter[str] = field(default_factory=Counter)
@@ -46,6 +48,7 @@ class Statistics:
     )
     centres: np.ndarray = field(default_factory=lambda: np.zeros((GRID, GRID), np.int64))
     sizes: np.ndarray = field(default_factory=lambda: np.zeros((GRID, GRID), np.int64))
+    details: Details | None = None
 
     def add_boxes(self, corners: np.ndarray, counts: np.ndarray) -> None:
         """Count the boxes of some images.
@@ -82,11 +85,17 @@ class Statistics:
         self.boxes_in_image += other.boxes_in_image
         self.centres += other.centres
         self.sizes += other.sizes
+        if other.details is not None:
+            self.details = self.details or Details()
+            self.details.merge(other.details)
 
     def bound(self, most: int, slack: int = 1) -> None:
         """Keep no more classes and image sizes than may be kept (:func:`bound`)."""
         self.classes = bound(self.classes, slack, most)
         self.image_sizes = bound(self.image_sizes, slack, most)
+        if self.details is not None:
+            self.details.class_images = bound(self.details.class_images, slack, most)
+            self.details.formats = bound(self.details.formats, slack, most)
 
     def to_json(self) -> JsonValue:
         """As the report has it."""
@@ -103,6 +112,7 @@ class Statistics:
             "boxes_in_image": self.boxes_in_image[:last].tolist(),
             "box_centres": self.centres.tolist(),
             "box_sizes": self.sizes.tolist(),
+            **({"details": self.details.to_json()} if self.details else {}),
         }
 
 
@@ -139,6 +149,17 @@ def merge_subsets(subsets: dict[str, Statistics], others: Mapping[str, Statistic
         subsets.setdefault(name, Statistics()).merge(statistics)
         subsets[name].bound(MOST_KINDS_OF_SUBSET, slack=2)
     bound_subsets(subsets, slack=2)
+
+
+def merge_shapes(
+    shapes: dict[str, ClassShape], others: Mapping[str, ClassShape], slack: int = 2
+) -> None:
+    """Add the shapes of classes, and keep no more than ``slack`` times as many as may be kept."""
+    for name, one in others.items():
+        shapes[name] = shapes[name] + one if name in shapes else one
+    if len(shapes) > slack * MOST_SHAPES:
+        for name in shapes.keys() - _smallest(shapes, MOST_SHAPES):
+            del shapes[name]
 
 
 def bound_subsets(subsets: dict[str, Statistics], slack: int = 1) -> None:

@@ -6,6 +6,7 @@ Their test cases, which fire and which nearly do, are in ``tests/mutants``, a mo
 from tfod.check.rules import archive as archive
 from tfod.check.rules import boxes as boxes
 from tfod.check.rules import data as data
+from tfod.check.rules import data_boxes as data_boxes
 from tfod.check.rules import dataset as dataset
 from tfod.check.rules import example as example
 from tfod.check.rules import fidelity as fidelity

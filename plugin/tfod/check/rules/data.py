@@ -1,21 +1,37 @@
-"""DAT: what the data are like, by annotations. Hints: they run with ``Options.hints`` alone.
+"""DAT: what a dataset and its subsets are like. Hints: they run with ``Options.hints`` alone.
 
 Each is an info or a warning, since none of it makes data invalid. Their subjects are checked by
-nothing else, so that a check without hints does not pay for them.
+nothing else, so that a check without hints does not pay for them. Where two subsets are compared,
+a hint needs a large difference, and one that is not chance (p < 0.001): the boxes of an image are
+not independent of each other, so that images are what is counted for the second.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from tfod.check.findings.finding import Problem, first_of, plural
+from tfod.check.records.details import AREAS, Details, quantile
 from tfod.check.records.statistics import MOST_KINDS_OF_SUBSET, Statistics
 from tfod.check.rules.registry import rule
 
-_MOST_NAMED = 5
+LARGE_V = 0.2
+"""Cramér's V of class counts from which classes of two subsets are apart."""
+LARGE_D = 0.2
+"""Distance of two cumulative distributions (Kolmogorov-Smirnov) from which they are apart."""
+IMBALANCE = 50
+"""Times as many boxes of one class as of another that make classes unbalanced."""
+SPLIT = 3
+"""Images of a class that a split into training, validation and test needs at least."""
+_UNLIKELY = 0.001
+_DEEPCHECKS_DRIFT = "deepchecks: add_condition_drift_score_less_than, 0.2; vision's is 0.15"
 _TRAINING = "train"
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -28,7 +44,7 @@ class Subsets:
     def training(self) -> str:
         """The subset named for training, or else the one with most boxes."""
         return max(
-            self.figures,
+            sorted(self.figures),
             key=lambda name: (_TRAINING in name.lower(), sum(self.figures[name].classes.values())),
             default="",
         )
@@ -76,3 +92,202 @@ def _only_in(one: Statistics, name: str, other: Statistics, other_name: str) -> 
         count = plural(len(missing), "class")
         message = f"{other_name} has no box of {count} that {name} has: {named}"
         yield Problem(message, value=[*missing[:100]])
+
+
+@rule(
+    "DAT003 warning: classes of subsets are distributed differently",
+    why="What is measured on the subset is not what the model was trained for.",
+    fix="Split again at random with tfod split, unless the difference is meant.",
+    source=_DEEPCHECKS_DRIFT,
+)
+def classes_apart(subsets: Subsets) -> Iterator[Problem]:
+    """Cramér's V of the classes of two subsets, corrected for chance, is 0.2 or more."""
+    for name, other, training in subsets.others():
+        names = training.classes.keys() | other.classes.keys()
+        counts = np.array([[one.classes[text] for text in names] for one in (training, other)])
+        images = [_images_with_boxes(one) for one in (training, other)]
+        v = _cramers_v(counts / counts.sum(axis=1, keepdims=True), *images)
+        if v >= LARGE_V:
+            shares = counts / counts.sum(axis=1, keepdims=True)
+            order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MOST_NAMED]
+            ordered = list(names)
+            some = ", ".join(
+                f"{ordered[at]!r} {shares[1, at]:.0%} of the boxes and {shares[0, at]:.0%}"
+                for at in order.tolist()
+            )
+            yield Problem(
+                f"classes of {name} and {subsets.training} differ: Cramér's V is {v:.2f}, from "
+                f"{LARGE_V} on it is large: {some}",
+                value=round(v, 4),
+            )
+
+
+def _cramers_v(shares: np.ndarray, first: int, second: int) -> float:
+    """Cramér's V of two samples, as if they were of one size, without what chance makes of it.
+
+    Args:
+        shares: of each class in each sample, shape (2, classes).
+        first: how many independent observations the first sample has.
+        second: likewise.
+
+    Returns:
+        0 where chance explains the difference (p of the chi-squared test, by Wilson's and
+        Hilferty's approximation).
+    """
+    total = shares.sum(axis=0)
+    degrees = np.count_nonzero(total) - 1
+    if degrees < 1:
+        return 0.0
+    squares = float((np.square(shares[0] - shares[1]) / np.where(total > 0, total, 1)).sum()) / 2
+    scale = (1 / first + 1 / second) / 4
+    spread = 2 / (9 * degrees)
+    z = ((squares / scale / degrees) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+    p = math.erfc(z / math.sqrt(2)) / 2
+    return math.sqrt(max(0.0, squares - degrees * scale)) if p < _UNLIKELY else 0.0
+
+
+@rule(
+    "DAT004 warning: box sizes of subsets are distributed differently",
+    why="Small objects are harder: the same model gets another score for the size alone.",
+    fix="Split again at random with tfod split, unless the difference is meant.",
+    source=f"{_DEEPCHECKS_DRIFT}; Kolmogorov-Smirnov test",
+)
+def box_sizes_apart(subsets: Subsets) -> Iterator[Problem]:
+    """The areas of the boxes, as parts of the image, have distributions 0.2 or more apart."""
+    for name, other, training in subsets.others():
+        if training.details and other.details:
+            pair = training.details.areas, other.details.areas
+            images = _images_with_boxes(training), _images_with_boxes(other)
+            middle = [2 ** ((quantile(one, 0.5) - AREAS + 1) / 4) for one in pair]
+            what = f"boxes' sides, half of them below {middle[1]:.2g} and {middle[0]:.2g}"
+            yield from _apart(pair, images, what, (name, subsets.training))
+
+
+@rule(
+    "DAT005 warning: objects in an image differ between subsets",
+    why="Crowded images are harder, and images without objects cannot be missed.",
+    fix="Split again at random with tfod split, unless the difference is meant.",
+    source=f"{_DEEPCHECKS_DRIFT}; Kolmogorov-Smirnov test",
+)
+def objects_apart(subsets: Subsets) -> Iterator[Problem]:
+    """The numbers of objects in an image have distributions 0.2 or more apart."""
+    for name, other, training in subsets.others():
+        pair = training.boxes_in_image, other.boxes_in_image
+        mean = [float((one * np.arange(len(one))).sum() / one.sum()) for one in pair]
+        what = f"objects in an image, on average {mean[1]:.1f} and {mean[0]:.1f}"
+        yield from _apart(pair, (_total(pair[0]), _total(pair[1])), what, (name, subsets.training))
+
+
+@rule(
+    "DAT006 warning: image sizes differ between subsets",
+    why="They were probably taken or resized in another way, which a model notices.",
+    fix="Prepare all subsets in one way, unless the difference is meant.",
+    source=f"{_DEEPCHECKS_DRIFT}; Kolmogorov-Smirnov test",
+)
+def image_sizes_apart(subsets: Subsets) -> Iterator[Problem]:
+    """The pixels of an image have distributions 0.2 or more apart, by a quarter of an octave."""
+    for name, other, training in subsets.others():
+        pair = _pixels(training), _pixels(other)
+        images = _total(pair[0]), _total(pair[1])
+        if all(images):
+            side = [2 ** (quantile(one, 0.5) / 8) for one in pair]
+            what = f"sizes of images, half of them below {side[1]:.0f} and {side[0]:.0f} pixels"
+            yield from _apart(pair, images, f"{what} square", (name, subsets.training))
+
+
+def _apart(
+    pair: tuple[np.ndarray, np.ndarray],
+    images: tuple[int, int],
+    what: str,
+    names: tuple[str, str],
+) -> Iterator[Problem]:
+    """Say that two histograms are apart, if they are: by the Kolmogorov-Smirnov distance."""
+    if not all(map(_total, pair)) or not all(images):
+        return
+    first, second = (one.cumsum() / one.sum() for one in pair)
+    distance = float(np.abs(first - second).max())
+    size = math.sqrt(images[0] * images[1] / sum(images))
+    p = 2 * math.exp(-2 * (distance * size) ** 2)
+    if distance >= LARGE_D and p < _UNLIKELY:
+        message = f"{names[0]} and {names[1]} differ in {what}: the distance of the distributions "
+        yield Problem(f"{message}is {distance:.2f}, from {LARGE_D} on it is large", value=distance)
+
+
+def _images_with_boxes(statistics: Statistics) -> int:
+    return max(1, _total(statistics.boxes_in_image[1:]))
+
+
+def _total(counts: np.ndarray) -> int:
+    return int(counts.sum())
+
+
+def _pixels(statistics: Statistics) -> np.ndarray:
+    """Images by the logarithm of their pixels."""
+    counts = np.zeros(4 * 64, np.int64)
+    for (height, width), images in statistics.image_sizes.items():
+        counts[min(round(4 * math.log2(max(1, height * width))), len(counts) - 1)] += images
+    return counts
+
+
+@dataclass(frozen=True)
+class WholeDataset:
+    """What a dataset as a whole is like; ``details`` and ``boxes`` of each class, subsets."""
+
+    details: Details
+    boxes: Mapping[str, int]
+    subsets: int
+
+
+@rule(
+    "DAT007 info: class in too few images for a split",
+    why="Some subset will be without it, or with a single image that decides its score.",
+    fix="Collect more images with the class, merge it with a near one, or leave it out.",
+    source="scikit-learn: StratifiedShuffleSplit asks for a member of each class on both sides; "
+    "datum validate: few_samples_thr",
+)
+def few_images(data: WholeDataset) -> Iterator[Problem]:
+    """A class is in more than one image, but in fewer than there are subsets, or than 3."""
+    need = max(SPLIT, data.subsets)
+    yield from _in_images(data, range(2, need), f"fewer than {need} images")
+
+
+@rule(
+    "DAT008 info: class in a single image",
+    why="It can be trained or measured, not both; mostly its name is spelt wrong.",
+    fix="Look at the image: correct the class, or collect more images with it.",
+    source="scikit-learn: StratifiedShuffleSplit, 'the least populated class has only 1 member'",
+)
+def one_image(data: WholeDataset) -> Iterator[Problem]:
+    """All boxes of a class are in one image, of a dataset of three or more."""
+    yield from _in_images(data, range(1, 2), "one image alone")
+
+
+def _in_images(data: WholeDataset, counts: range, what: str) -> Iterator[Problem]:
+    found = data.details.class_images
+    images = _total(np.fromiter(data.details.formats.values(), np.int64))
+    rare = sorted(name for name, count in found.items() if count in counts)
+    if rare and images >= SPLIT:
+        named = first_of([f"{name!r} ({plural(found[name], 'image')})" for name in rare], 5)
+        message = f"{plural(len(rare), 'class')} of {len(found):,} in {what}: {named}"
+        yield Problem(message, value=[*rare[:100]])
+
+
+@rule(
+    "DAT009 info: classes are unbalanced",
+    why="The loss is that of the frequent classes; rare ones are learnt late or never.",
+    fix="Collect more of the rare classes, or weigh or sample them more often in training.",
+    source="datum validate: imbalance_ratio_thr, 50",
+)
+def unbalanced(data: WholeDataset) -> Iterator[Problem]:
+    """The most frequent class has 50 times as many boxes as the rarest, or more."""
+    if not data.boxes:
+        return
+    names = sorted(data.boxes, key=lambda name: (-data.boxes[name], name))
+    most, least = names[0], names[-1]
+    ratio = data.boxes[most] / data.boxes[least]
+    if ratio >= IMBALANCE:
+        yield Problem(
+            f"{most!r} has {data.boxes[most]:,} boxes, {least!r} {data.boxes[least]:,}: "
+            f"{ratio:,.0f} times as many, from {IMBALANCE} on classes are unbalanced",
+            value=round(ratio, 1),
+        )

@@ -1,0 +1,159 @@
+"""DAT: boxes unlike those of their class, and boxes nearly equal. Hints, as in ``rules.data``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tfod.check.findings.finding import Problem
+from tfod.check.records.boxes import Boxes, BoxProblems
+from tfod.check.records.details import AREAS, BINS, ClassShape, Example, quantile
+from tfod.check.rules.registry import rule
+
+NEAR = 0.9
+"""IoU from which two boxes are nearly equal."""
+FENCE = 3.0
+"""Interquartile ranges from the quartiles beyond which a box is unlike those of its class."""
+_LEAST_OF_CLASS = 50
+_RARE = 0.01
+_NEIGHBOURS = 32
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The boxes of one class of a dataset by size and ratio."""
+
+    name: str
+    shape: ClassShape
+
+
+@rule(
+    "DAT010 info: box much larger or smaller than others of its class",
+    why="Mostly the class is wrong, or the box is around half an object or a group.",
+    fix="Look at the box with tfod show, and correct it if it is wrong.",
+    source="deepchecks: vision image_property_outliers, by interquartile ranges; Tukey's far out",
+)
+def odd_size(one: Shapes) -> Iterator[Problem]:
+    """The logarithm of its area is 3 interquartile ranges beyond the quartiles of its class."""
+    for example, count in _outliers(one.shape, 0, AREAS):
+        yield _odd(one.name, example, count, f"covers {example.value:.2g} of the image")
+
+
+@rule(
+    "DAT011 info: box of another shape than others of its class",
+    why="Mostly the class is wrong, or the box is around a part of the object.",
+    fix="Look at the box with tfod show, and correct it if it is wrong.",
+    source="deepchecks: vision image_property_outliers, by interquartile ranges; Tukey's far out",
+)
+def odd_ratio(one: Shapes) -> Iterator[Problem]:
+    """The logarithm of width / height is 3 interquartile ranges beyond the class's quartiles."""
+    for example, count in _outliers(one.shape, AREAS, BINS):
+        yield _odd(one.name, example, count, f"is {example.value:.2g} times as wide as high")
+
+
+def _outliers(shape: ClassShape, start: int, end: int) -> Iterator[tuple[Example, int]]:
+    """Examples of far bins, and how many boxes each of these has; no common bin is among them."""
+    counts = shape.counts[start:end]
+    if counts.sum() < _LEAST_OF_CLASS:
+        return
+    low, high = quantile(counts, 0.25), quantile(counts, 0.75)
+    reach = FENCE * max(high - low, 1.0)
+    for place, example in shape.examples.items():
+        middle = place - start + 0.5
+        is_far = start <= place < end and not low - reach <= middle <= high + reach
+        if is_far and counts[place - start] <= _RARE * counts.sum():
+            yield example, int(counts[place - start])
+
+
+def _odd(name: str, example: Example, count: int, what: str) -> Problem:
+    message = f"box {example.number} of class {name!r} {what}, {FENCE:g} interquartile ranges "
+    more = f"; {count - 1:,} more are about so" if count > 1 else ""
+    return Problem(f"{message}beyond most{more}", value=example.value, place=example.place)
+
+
+@dataclass(frozen=True, eq=False)
+class NearBoxes:
+    """The boxes of a batch with their classes: the number of each, and the names of all."""
+
+    boxes: Boxes
+    classes: np.ndarray
+    names: list[str]
+
+    @cached_property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pairs of boxes of one image, and their IoU of 0.9 or more; shapes (n,).
+
+        Each box is compared with the 32 next ones of its image from left to right, so that the
+        work is linear; one that begins too far right ends the search.
+        """
+        order = np.lexsort((self.boxes.corners[:, 0], self.boxes.rows))
+        corners, rows = self.boxes.corners[order], self.boxes.rows[order]
+        reach = corners[:, 0] + (1 - NEAR) * (corners[:, 2] - corners[:, 0])
+        found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for step in range(1, min(_NEIGHBOURS + 1, len(corners))):
+            close = (rows[step:] == rows[:-step]) & (corners[step:, 0] <= reach[:-step])
+            at = np.flatnonzero(close)
+            if not len(at):
+                break
+            iou = _iou(corners[at], corners[at + step])
+            near = iou >= NEAR
+            found.append((order[at[near]], order[at[near] + step], iou[near]))
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        one, other, iou = map(np.concatenate, zip(*found, strict=True))
+        return np.minimum(one, other), np.maximum(one, other), iou
+
+    def problems(self, same: bool) -> BoxProblems:
+        """What is wrong with the second boxes of pairs of one class, or of two."""
+        one, other, iou = self.pairs
+        wanted = (self.classes[one] == self.classes[other]) == same
+        if same:
+            corners = self.boxes.corners
+            wanted &= (corners[one] != corners[other]).any(axis=1)
+        found, at = np.unique(other[wanted], return_index=True)
+        partners, ious = one[wanted][at], iou[wanted][at]
+
+        def what(box: int, _: list[float]) -> str:
+            place = int(np.searchsorted(found, box))
+            partner = int(partners[place])
+            number = partner - int(np.searchsorted(self.boxes.rows, self.boxes.rows[partner]))
+            beside = "" if same else f" of class {self.names[self.classes[partner]]!r}"
+            text = f"of class {self.names[self.classes[box]]!r} is nearly box {number}{beside}"
+            return f"{text} (IoU {ious[place]:.3f}, nearly equal from {NEAR} on)"
+
+        return BoxProblems(self.boxes, found, what)
+
+
+def _iou(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Of pairs of boxes, shape (n,); 0 for a box without area or with NaN."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        sides = np.minimum(one[:, 2:], other[:, 2:]) - np.maximum(one[:, :2], other[:, :2])
+        shared = np.maximum(sides, 0).prod(axis=1)
+        areas = sum((box[:, 2:] - box[:, :2]).prod(axis=1) for box in (one, other))
+        found: np.ndarray = np.nan_to_num(shared / (areas - shared))
+    return found
+
+
+@rule(
+    "DAT012 warning: two classes for nearly the same box",
+    why="One of them is mostly wrong: the model is punished whichever it finds.",
+    fix="Delete the wrong one, unless classes contain each other and both are meant.",
+    source="FiftyOne: utils/iou.py, find_duplicates",
+)
+def two_classes(boxes: NearBoxes) -> Iterable[Problem]:
+    """Boxes of different classes in one image have an IoU of 0.9 or more."""
+    return boxes.problems(same=False)
+
+
+@rule(
+    "DAT013 warning: nearly the same box twice",
+    why="The object was probably annotated twice, and counts double in training and evaluation.",
+    fix="Delete one of the two.",
+    source="FiftyOne: utils/iou.py, find_duplicates",
+)
+def nearly_twice(boxes: NearBoxes) -> Iterable[Problem]:
+    """Boxes of one class in one image have an IoU of 0.9 or more, and are not equal (BOX009)."""
+    return boxes.problems(same=True)
