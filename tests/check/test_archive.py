@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Finding
-from tfod.check.profiles.profile import Policy
+from tfod.check.profiles.policy import Policy
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.archive_contents import Contents, look_through
 from tfod.tfrecord.reader import read_record_stream

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
-from tfod.check.profiles.profile import Policy
+from tfod.check.profiles.policy import Policy
 from tfod.check.references.annotations.annotations import Annotations, SourceImage, load_annotations
 from tfod.check.references.annotations.comparison import compare, missing_images
 from tfod.check.rules.fidelity import Comparison, MissingImages

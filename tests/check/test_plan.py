@@ -11,7 +11,8 @@ from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.engine.inputs import Input, ShardInput, examine, in_parts, number_of, place_of
 from tfod.check.engine.result import Result
-from tfod.check.profiles.profile import READY, Policy
+from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.profile import READY
 from tfod.check.records.examined import Instructions
 from tfod.check.sources.search import take_inventory
 from tfod.shards.index import write_indexes

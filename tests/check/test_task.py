@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
-from tfod.check.profiles.profile import Policy
+from tfod.check.profiles.policy import Policy
 from tfod.check.references.cvat_task.frames import ImageRow, check_task
 from tfod.check.references.cvat_task.task import Frame, Task, load_task
 from tfod.check.rules.near_names import names_near_labels

@@ -23,7 +23,8 @@ from tfod.check.findings.collector import Collector, Findings
 from tfod.check.findings.finding import Place, Severity
 from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_report
 from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.profile import READY, Policy, Profile, Severities
+from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
@@ -35,6 +36,7 @@ from tfod.check.sources.search import Inventory, Location, take_inventory
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
+    from tfod.check.profiles.policy import Selections
     from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline.training_config import TrainingConfig
@@ -67,6 +69,9 @@ class Options:
         with_tensorflow: whether TensorFlow itself is to parse every record.
         hints: whether to say what the data are like, too: the rules of the family DAT.
         severities: of rules or families, stronger than the receiver's and the profile's.
+        by_path: severities of single shards, by their paths; in place of ``severities``, which are
+            those of all others.
+        configuration: the file that options are from, for the report.
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
         jobs: how many processes work.
@@ -88,6 +93,8 @@ class Options:
     with_tensorflow: bool = False
     hints: bool = False
     severities: Severities = field(default_factory=dict)
+    by_path: Selections | None = None
+    configuration: str | None = None
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
     jobs: int = 1
@@ -145,9 +152,7 @@ def check(
             chosen = _without_runner(options, dataset, datasets)
             checked.append(_check_dataset(dataset, chosen, receiver, decoding, progress, archives))
             decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
-    collector = Collector(
-        Policy({}, receiver.severities(options.task), options.severities), options.max_findings
-    )
+    collector = Collector(_policy({}, receiver, options), options.max_findings)
     for source in inventory.empty:
         collector.check(source)
     if config is not None:
@@ -162,10 +167,16 @@ def check(
         checked,
         receiver=receiver.name,
         fail_on=options.fail_on,
+        configuration=options.configuration,
         began=began,
         others=collector.findings,
-        verdicts=verdicts(None, collector.findings, options.severities) if receiver is ANY else (),
+        verdicts=verdicts(None, collector) if receiver is ANY else (),
     )
+
+
+def _policy(profile: Severities, receiver: Receiver, options: Options) -> Policy:
+    of_receiver = receiver.severities(options.task)
+    return Policy(profile, of_receiver, options.severities, options.by_path)
 
 
 def _datasets(inventory: Inventory, options: Options) -> list[Dataset]:
@@ -198,7 +209,7 @@ def _check_dataset(
     profile, chosen, unknown = profile_of(
         options.profile, inventory, archives, options.max_record_bytes, implied
     )
-    policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
+    policy = _policy(profile.severities, receiver, options)
     collector = Collector(policy, options.max_findings)
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
@@ -260,15 +271,13 @@ def _check_dataset(
         shards=result.all_shards(),
         statistics=result.statistics,
         subsets=result.subsets,
-        undecoded=decoding.limit or _NO_IMAGES,
+        undecoded=decoding.under(replace(policy, by_path=None)).limit or _NO_IMAGES,
         sources=[
             _source_file(one, result.digests.get(one.name), options.hash_sources)
             for one in inventory.locations
         ],
         label_maps=label_maps,
-        verdicts=verdicts(profile, collector.findings, options.severities)
-        if receiver is ANY
-        else (),
+        verdicts=verdicts(profile, collector) if receiver is ANY else (),
     )
 
 

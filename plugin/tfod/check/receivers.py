@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfod.check.findings.collector import Findings
+from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Severity
-from tfod.check.profiles.profile import OFF, READY, Policy, Profile, Severities
+from tfod.check.profiles.profile import OFF, READY, Profile, Severities
 from tfod.check.rules.registry import all_rules
 
 if TYPE_CHECKING:
@@ -184,32 +184,33 @@ class ReceiverVerdict:
     reasons: tuple[str, ...] = ()
 
 
-def verdicts(
-    profile: Profile | None, findings: Findings, user: Severities
-) -> list[ReceiverVerdict]:
+def verdicts(profile: Profile | None, collector: Collector) -> list[ReceiverVerdict]:
     """The verdict of each receiver on a dataset that was checked for any.
 
     Args:
         profile: by which it was checked; a receiver whose own profile requires other keys fails.
             None for findings that are about no dataset.
-        findings: what was found, complete.
-        user: severities that the user has named, stronger than the receivers'.
+        collector: has what was found, complete, and the severities that the user has named, which
+            are stronger than the receivers'.
     """
-    return [_verdict(one, profile, findings, user) for one in RECEIVERS.values() if one is not ANY]
+    return [_verdict(one, profile, collector) for one in RECEIVERS.values() if one is not ANY]
 
 
-def _verdict(
-    receiver: Receiver, profile: Profile | None, findings: Findings, user: Severities
-) -> ReceiverVerdict:
-    policy = Policy(profile.severities if profile else {}, receiver.severities(None), user)
-    rules = all_rules()
+def _verdict(receiver: Receiver, profile: Profile | None, collector: Collector) -> ReceiverVerdict:
+    of_profile = profile.severities if profile else {}
+    policy = replace(collector.policy, profile=of_profile, receiver=receiver.severities(None))
+    rules, findings = all_rules(), collector.findings
     reasons: dict[Severity | None, list[str]] = {one: [] for one in (*Severity, None)}
     if profile and receiver.profile:
         is_stopped = policy.severity(rules["EXA003"]) is Severity.ERROR
         reasons[Severity.ERROR] += _misfits(READY[receiver.profile], profile, is_stopped)
-    for code in findings.by_code():
+    for code, shards in sorted(findings.counts.items()):
         rule = replace(rules[code], severity=findings.severities[code])
-        reasons[policy.severity(rule)].append(f"{code} {rule.title}")
+        # One policy is for all shards mostly.
+        named = shards if policy.by_path else ("",)
+        found = [one for shard in named if (one := policy.of(shard).severity(rule))]
+        worst = max(found, key=lambda one: one.rank, default=None)
+        reasons[worst].append(f"{code} {rule.title}")
     if reasons[Severity.ERROR]:
         return ReceiverVerdict(receiver, Verdict.FAILS, tuple(reasons[Severity.ERROR]))
     losses = reasons[Severity.WARNING]

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING
 from tfod.check.check import Options, check
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
-from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.decoding import MOST_DECODED, read_most_decoded
-from tfod.check.rules.registry import require_rule_names
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.search import Inventory, take_inventory
 from tfod.cli.command_line import (
     Commands,
-    add_label_map,
     add_number,
     add_runner_options,
     named_profile,
     runner_of,
 )
+from tfod.cli.config_command import add_configured_options, configure
 from tfod.cli.outputs import (
     REPORT_FORMATS,
     Output,
@@ -66,16 +64,9 @@ def add_parser(commands: Commands) -> None:
         help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -; without "
         "any the shards that --pipeline-config names",
     )
-    group = parser.add_argument_group("what is expected")
+    add_configured_options(parser)
+    group = parser.add_argument_group("what the shards are held against")
     add = group.add_argument
-    text = "who reads the shards next, which decides what is an error; any lists what each of them "
-    text += "makes of it (default: any, without the list; cvat where a CVAT task or --profile cvat "
-    text += "is given)"
-    add("--for", dest="receiver", choices=tuple(RECEIVERS), help=text)
-    text = f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with a "
-    text += "feature_description); without it that of --for, or the one that fits best"
-    add("--profile", metavar="NAME|FILE", help=text)
-    add_label_map(group)
     add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
     add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
     for kind in KINDS:
@@ -91,8 +82,6 @@ def add_parser(commands: Commands) -> None:
     add = group.add_argument
     text = "decode all images, none, or at most N, evenly chosen (default: 1000)"
     add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
-    text = "say what the data are like, too: classes, sizes and subsets apart (the rules DAT)"
-    add("--hints", action="store_true", help=text)
     text = "tensorflow: check every record with tf.io.parse_example, too"
     add("--engine", choices=("tfod", "tensorflow"), default="tfod", help=text)
     add_number(group, "--jobs", "processes (default: all cores)")
@@ -118,9 +107,6 @@ def add_parser(commands: Commands) -> None:
     text = "print how many findings there are of each rule, in place of the findings"
     add("--statistics", action="store_true", help=text)
     add_number(group, "--samples", "images in the HTML report (default: 12)", 12, least=0)
-    text = "severity of a rule or a family: error, warning, info or off"
-    add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
-    add("--fail-on", choices=("error", "warning"), default="error", help="default: error")
     add_connection_options(parser)
     parser.set_defaults(run=_run)
 
@@ -168,6 +154,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     Raises:
         TfodError: one of them makes no sense.
     """
+    configuration, selections = configure(arguments)
     return Options(
         profile=named_profile(arguments.profile),
         receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
@@ -177,13 +164,15 @@ def _options(arguments: argparse.Namespace) -> Options:
         training_config=_training_config(arguments.pipeline_config),
         decode=arguments.decode,
         with_tensorflow=arguments.engine == "tensorflow",
-        hints=arguments.hints,
-        severities=dict(_severity(text) for text in arguments.severity),
+        hints=bool(arguments.hints),
+        severities=selections.severities(),
+        by_path=selections if selections.by_path else None,
+        configuration=configuration.file,
         max_findings=arguments.max_findings,
         max_record_bytes=arguments.max_record_bytes,
         jobs=arguments.jobs or os.cpu_count() or 1,
         runner=runner_of(arguments),
-        fail_on=Severity(arguments.fail_on),
+        fail_on=Severity(arguments.fail_on or "error"),
         hash_sources=not arguments.no_sha256,
         archive_limits=ArchiveLimits(
             total_bytes=arguments.max_archive_bytes, entries=arguments.max_archive_entries
@@ -233,20 +222,19 @@ def _task(arguments: argparse.Namespace) -> Task | None:
         return fetch_task(server, targets[0]).task
 
 
-def _severity(text: str) -> tuple[str, Severity | None]:
-    code, _, level = text.partition("=")
-    code, level = code.strip().upper(), level.strip().lower()
-    require_rule_names([code], f"--severity {text}")
-    if level not in (*map(str.lower, Severity.__members__), "off"):
-        raise TfodError(f"--severity {text}: expected CODE=error, warning, info or off")
-    return code, None if level == "off" else Severity(level)
-
-
 def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator[str]:
     """Paths of what the check reads, none of which a report may replace."""
     yield from (one.path for one in inventory.locations if not one.remote)
     label_maps = {one.label_map for one in inventory.shards} | {inventory.label_map}
-    names = ("label_map", "profile", "cvat_labels", "cvat_xml", "against", "pipeline_config")
+    names = (
+        "config",
+        "label_map",
+        "profile",
+        "cvat_labels",
+        "cvat_xml",
+        "against",
+        "pipeline_config",
+    )
     yield from filter(None, (*label_maps, *(getattr(arguments, name) for name in names)))
 
 

@@ -20,6 +20,7 @@ from tfod.version import __version__
 # Each command's module is loaded when it is typed: all of them take longer than most of the work.
 _MODULES = {
     "check": "tfod.cli.check_command",
+    "config": "tfod.cli.config_command",
     "convert": "tfod.cli.convert_command",
     "create": "tfod.cli.create_command",
     "cvat": "tfod.cli.cvat_command",

@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.row_blocks import RowCollector
-from tfod.check.profiles.profile import READY, Policy, Profile, profile_of_features
+from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.profile import READY, Profile, profile_of_features
 from tfod.check.records.batch import Expectation
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner

@@ -109,7 +109,7 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
     """What a shard as a whole shows: no record, no label map, some images, boxes and columns."""
     found = collector.findings.counts
     flat, *unreadable = (found.get(code, Counter()) for code in ("BOX007", "EXA001", "EXA002"))
-    images_may_lack = collector.policy.severity(all_rules()["IMG001"]) is None
+    missing_image = all_rules()["IMG001"]
     sets: dict[str, list[ShardSummary]] = {}
     for shard in shards:
         sets.setdefault(shard.subset, []).append(shard)
@@ -118,6 +118,7 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
             collector.check(EmptyShard(), place)
         if shard.label_map is None and not shard.in_archive:
             collector.check(NoLabelMap(shard.boxes, tuple(shard.candidates)), place)
+        images_may_lack = collector.policy.of(shard.name).severity(missing_image) is None
         if images_may_lack and not any(counts[shard.name] for counts in unreadable):
             collector.check(SomeImages(shard.images, shard.records), place)
         collector.check(FlatBoxes(flat[shard.name], shard.boxes), place)

@@ -296,6 +296,7 @@ def _examiner(
 ) -> Examiner:
     rows = RowCollector(summary.work, summary.number, summary.subset, keep)
     place = place_of(summary.work) + summary.number
+    instructions = instructions.of(summary.name)
     return Examiner(instructions, summary, label_map, rows, place=place, numbered=numbered)
 
 

@@ -107,6 +107,8 @@ class Report:
         profile: of all datasets, with all their names where they differ.
         datasets: each for itself, in order.
         verdicts: of each receiver, where the check is for any.
+        configuration: the file that options were read from, if any.
+        of_shards: severities by rule and shard, where shards have severities of their own.
     """
 
     valid: bool
@@ -123,6 +125,8 @@ class Report:
     undecoded: str = ""
     datasets: Sequence[DatasetReport] = ()
     verdicts: Sequence[ReceiverVerdict] = ()
+    configuration: str | None = None
+    of_shards: Mapping[tuple[str, str], Severity] | None = None
 
     @property
     def total(self) -> int:
@@ -172,6 +176,7 @@ class Report:
                 }
                 for one in self.verdicts
             ],
+            "configuration": self.configuration,
             "profile": {"name": self.profile.name, "reason": self.profile.reason},
             "datasets": [_dataset_to_json(one) for one in self.datasets],
             "sources": [
@@ -282,6 +287,7 @@ def make_report(
     receiver: str,
     fail_on: Severity,
     began: float,
+    configuration: str | None = None,
     others: Findings | None = None,
     verdicts: Sequence[ReceiverVerdict] = (),
 ) -> Report:
@@ -292,6 +298,7 @@ def make_report(
         receiver: name of the one whose verdict it is.
         fail_on: the least severity that makes the verdict.
         began: when the check did, by :func:`time.monotonic`.
+        configuration: the file that options were read from, if any.
         others: findings that are about no dataset.
         verdicts: of each receiver on these.
     """
@@ -312,6 +319,8 @@ def make_report(
         valid=not _failures(counts.by_severity, fail_on),
         fail_on=fail_on,
         receiver=receiver,
+        configuration=configuration,
+        of_shards=findings.of_shards,
         profile=_common_profile(reports),
         datasets=reports,
         verdicts=worst_of((*(one for each in datasets for one in each.verdicts), *verdicts)),

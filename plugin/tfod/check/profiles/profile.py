@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.check.findings.finding import Severity
-from tfod.check.rules.registry import Rule
 from tfod.detection import field_mapping, keys
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.schema import PROFILES, FeatureDescription
@@ -44,26 +43,6 @@ class Profile:
     severities: Severities = field(default_factory=dict)
     speaks_against: tuple[str, ...] = ()
     images: bool | None = None
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How severe each rule is, as the user, the receiver, the profile or the rule itself says.
-
-    A code is stronger than its family.
-    """
-
-    profile: Severities = field(default_factory=dict)
-    receiver: Severities = field(default_factory=dict)
-    user: Severities = field(default_factory=dict)
-
-    def severity(self, rule: Rule) -> Severity | None:
-        """The severity of a rule; None when it is off."""
-        for severities in (self.user, self.receiver, self.profile):
-            for name in (rule.code, rule.family):
-                if name in severities:
-                    return severities[name]
-        return rule.severity
 
 
 _NO_NAMES: Severities = {

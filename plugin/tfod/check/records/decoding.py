@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.profiles.profile import Policy
+from tfod.check.profiles.policy import Policy
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
@@ -74,7 +74,9 @@ class Decoding:
         return not self.bounded or height * width <= max(_SMALL, size * _PIXELS_OF_A_BYTE)
 
     def under(self, policy: Policy) -> Decoding:
-        """The same, or none where the rule that checks decoding is off."""
+        """The same, or none where the rule that checks decoding is off, and on for no path."""
+        if policy.by_path is not None and policy.patterns is None:
+            return self
         if policy.severity(all_rules()[_RULE]) is None:
             return Decoding(limit=f"{_RULE} is off")
         return self

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Problem
-from tfod.check.profiles.profile import Policy, Profile
+from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.decoding import NOT_DECODED, Decoding
@@ -58,6 +59,20 @@ class Instructions:
     image_ids: frozenset[int] | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
     remote_timeout: float = field(default_factory=remote_timeout)
+
+    def of(self, shard: str) -> Instructions:
+        """The instructions for a shard, by its name in the report."""
+        if self.policy.by_path is None:
+            return self
+        policy = self.policy.of(shard)
+        if policy.patterns not in self._by_patterns:
+            decoding = self.decoding.under(policy)
+            self._by_patterns[policy.patterns] = replace(self, policy=policy, decoding=decoding)
+        return self._by_patterns[policy.patterns]
+
+    @cached_property
+    def _by_patterns(self) -> dict[tuple[str, ...] | None, Instructions]:
+        return {}
 
     @cached_property
     def expectation(self) -> Expectation:

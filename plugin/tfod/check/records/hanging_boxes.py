@@ -36,24 +36,27 @@ def settle_hanging_boxes(shards: Sequence[ShardSummary], collector: Collector) -
     if not hanging:
         return
     rule = all_rules()[_OUTSIDE]
-    severity = collector.policy.severity(rule)
+    severities = {shard: collector.policy.of(shard).severity(rule) for shard in hanging}
     listed = findings.listed[_PIXELS]
     moved = [one for one in listed if one.shard in hanging and _touches(one)]
     for shard, number in hanging.items():
         counts[shard] -= number
         if not counts[shard]:
             del counts[shard]
-        if severity is not None:
-            findings.counts[_OUTSIDE][shard] += number
+        if (severity := severities[shard]) is not None:
+            findings.count(_OUTSIDE, severity, shard, number)
     findings.listed[_PIXELS] = [
         one for one in listed if one.shard not in hanging or not _touches(one)
     ]
     if not counts:
         del findings.counts[_PIXELS], findings.listed[_PIXELS], findings.severities[_PIXELS]
-    if severity is not None:
-        findings.severities[_OUTSIDE] = severity
-        mine = findings.listed[_OUTSIDE]
-        mine.extend(_outside(one, rule, severity) for one in moved[: findings.most - len(mine)])
+    outside = [
+        _outside(one, rule, severity)
+        for one in moved
+        if (severity := severities[one.shard]) is not None
+    ]
+    if outside:
+        findings.listed[_OUTSIDE].extend(outside[: findings.room(_OUTSIDE)])
 
 
 def _corners(finding: Finding) -> list[float]:

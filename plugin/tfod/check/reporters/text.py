@@ -78,6 +78,8 @@ def _head(report: Report, color: bool, width: int) -> Iterator[str]:
         f"Decoded: {decoded(report)}",
         f"Profile: {visible(profile.name + reason)}",
     ]
+    if report.configuration is not None:
+        head.append(f"Configuration: {visible(report.configuration)}")
     lines = [line for one in head for line in _wrap(one.split(" "), width, 0, 2)]
     if color:
         lines[0] = _paint(lines[0], verdict(report), _GREEN if report.valid else _RED)

@@ -15,7 +15,8 @@ from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place, Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.profile import OFF, Policy
+from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.profile import OFF
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives

@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.check.findings.finding import JsonValue, Place
-from tfod.check.profiles.profile import Policy, Profile
+from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns, ColumnOrder
 from tfod.check.rules.example import Features
