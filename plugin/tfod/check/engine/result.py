@@ -126,10 +126,14 @@ class Result:
         return self.most - left
 
     def close(self) -> None:
-        """Keep no more subsets, classes and image sizes than may be; call when all is added."""
+        """Keep no more subsets, classes and image sizes than may be, in a fixed order.
+
+        Call when all is added.
+        """
         self.uses = {name: bound(uses) for name, uses in self.uses.items()}
         self.statistics.bound(MOST_KINDS)
         bound_subsets(self.subsets)
+        self.subsets = dict(sorted(self.subsets.items()))  # parts may have come in any order
         merge_shapes(self.shapes, {}, slack=1)
         for one in self.subsets.values():
             one.bound(MOST_KINDS_OF_SUBSET)
