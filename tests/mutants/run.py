@@ -16,6 +16,7 @@ from tfod.check.records.decoding import read_most_decoded
 from tfod.check.references.annotations.annotations import load_annotations
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.references.pipeline.training_config import load_training_config
+from tfod.check.references.predictions.predictions import load_predictions
 from tfod.check.sources.archive import ArchiveLimits
 
 from tests.mutants.registry import Content, Inside, Mutant
@@ -61,6 +62,8 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
         found["profile"] = load_profile(given["profile"])
     if "against" in given:
         found["annotations"] = load_annotations(given["against"])
+    if "predictions" in given:
+        found["predictions"] = load_predictions(given["predictions"])
     if "decode" in given:
         found["decode"] = read_most_decoded(given["decode"])
     described = [given.get(name) for name in ("cvat_labels", "cvat_xml", "images")]

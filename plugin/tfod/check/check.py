@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline.training_config import TrainingConfig
+    from tfod.check.references.predictions.predictions import Predictions
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 
@@ -63,6 +64,7 @@ class Options:
         label_map: file or name of a label map for all shards; None for those beside them.
         task: the CVAT task that the shards are meant for.
         annotations: what the shards were made from.
+        predictions: what a detector finds on the images.
         training_config: what a trainer is to do with them.
         decode: how many images are decoded at most, an even sample of all; None for all, 0 for
             none.
@@ -88,6 +90,7 @@ class Options:
     label_map: str | None = None
     task: Task | None = None
     annotations: Annotations | None = None
+    predictions: Predictions | None = None
     training_config: TrainingConfig | None = None
     decode: int | None = MOST_DECODED
     with_tensorflow: bool = False
@@ -182,7 +185,7 @@ def _policy(profile: Severities, receiver: Receiver, options: Options) -> Policy
 def _datasets(inventory: Inventory, options: Options) -> list[Dataset]:
     """The datasets; one where a task or annotations are said to be of all that there is."""
     found = datasets_of(inventory)
-    if len(found) > 1 and (options.task or options.annotations):
+    if len(found) > 1 and (options.task or options.annotations or options.predictions):
         return [Dataset(", ".join(one.name for one in found), inventory)]
     return found or [Dataset("", inventory)]
 
@@ -224,6 +227,7 @@ def _check_dataset(
         with_tensorflow=options.with_tensorflow,
         hints=options.hints,
         annotations=options.annotations,
+        predictions=options.predictions,
         counts_objects=config is not None,
         image_ids=config.image_ids if config else None,
         label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
@@ -259,6 +263,7 @@ def _check_dataset(
             collector,
             task=options.task,
             annotations=options.annotations,
+            predictions=options.predictions,
             field_mapping=profile.field_mapping,
         )
         if options.hints:

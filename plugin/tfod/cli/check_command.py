@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline.training_config import TrainingConfig
+    from tfod.check.references.predictions.predictions import Predictions
 
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
@@ -75,6 +76,8 @@ def add_parser(commands: Commands) -> None:
     add("--images", metavar="DIR", help="the images that the shards are about")
     text = "what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON"
     add("--against", metavar="DIR|FILE", help=text)
+    text = "what a detector finds on the images, as COCO results: likely label errors, worst first"
+    add("--predictions", metavar="FILE", help=text)
     text = "the trainer's configuration: a pipeline.config, or an experiment of TF-Vision in YAML"
     add("--pipeline-config", metavar="FILE", help=text)
 
@@ -161,6 +164,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         label_map=arguments.label_map,
         task=_task(arguments),
         annotations=_annotations(arguments.against),
+        predictions=_predictions(arguments.predictions),
         training_config=_training_config(arguments.pipeline_config),
         decode=arguments.decode,
         with_tensorflow=arguments.engine == "tensorflow",
@@ -186,6 +190,16 @@ def _annotations(path: str | None) -> Annotations | None:
     from tfod.check.references.annotations.annotations import load_annotations  # few checks need it
 
     return load_annotations(path)
+
+
+def _predictions(path: str | None) -> Predictions | None:
+    if path is None:
+        return None
+    from tfod.check.references.predictions.predictions import (
+        load_predictions,  # few checks need it
+    )
+
+    return load_predictions(path)
 
 
 def _training_config(path: str | None) -> TrainingConfig | None:
@@ -233,6 +247,7 @@ def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator
         "cvat_labels",
         "cvat_xml",
         "against",
+        "predictions",
         "pipeline_config",
     )
     yield from filter(None, (*label_maps, *(getattr(arguments, name) for name in names)))

@@ -40,6 +40,29 @@ def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(union > 0, common / union, 0))
 
 
+def pair_best(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Pair boxes of many images at once, each with one other at most.
+
+    Args:
+        first: number of a box of the first side in each candidate, the best candidate first.
+        second: likewise of the second side.
+
+    Returns:
+        Places of the candidates that are taken, as one after the other would be.
+    """
+    left = np.arange(len(first))
+    taken = [left[:0]]
+    while len(left):
+        one, other = first[left], second[left]
+        is_best = np.zeros((2, len(left)), bool)
+        is_best[0, np.unique(one, return_index=True)[1]] = True
+        is_best[1, np.unique(other, return_index=True)[1]] = True
+        both = is_best.all(axis=0)
+        taken.append(left[both])
+        left = left[~np.isin(one, one[both]) & ~np.isin(other, other[both])]
+    return np.concatenate(taken)
+
+
 @dataclass(frozen=True)
 class TwoSides:
     """The boxes of one image on both sides, and what it costs to pair them.

@@ -37,6 +37,7 @@ from tfod.detection.labels.label_map import LabelMap
 if TYPE_CHECKING:
     from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.predictions.predictions import Predictions
 
 # Features that a record without objects may leave out.
 _OPTIONAL = ("image/object/", "image/class/")
@@ -64,6 +65,7 @@ def check_together(
     *,
     task: Task | None,
     annotations: Annotations | None,
+    predictions: Predictions | None,
     field_mapping: FieldMapping,
 ) -> None:
     """Compare the records of all shards with each other, and with the task.
@@ -74,6 +76,7 @@ def check_together(
         collector: keeps the findings.
         task: the CVAT task that the shards are meant for.
         annotations: what they were made from.
+        predictions: what a detector finds in them.
         field_mapping: which features hold what.
     """
     result.close()
@@ -92,6 +95,8 @@ def check_together(
 
         missing = missing_images(annotations, result.seen)
         collector.check(missing, Place(annotations.source))
+    if predictions is not None and result.suspects is not None:
+        result.suspects.report(predictions, collector)
 
 
 def check_data(result: Result, collector: Collector, place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
@@ -21,6 +22,9 @@ from tfod.check.records.statistics import (
     merge_subsets,
 )
 from tfod.check.rules.labels import LabelMapFile
+
+if TYPE_CHECKING:
+    from tfod.check.references.predictions.suspects import Suspects
 
 
 @dataclass
@@ -41,6 +45,7 @@ class Result:
         blocks: the rows of all records, as far as they are kept.
         duplicates: names and images that come more than once.
         facts: of the records that the duplicates list.
+        suspects: boxes that the predictions contradict, where there are any.
     """
 
     most: int
@@ -56,6 +61,7 @@ class Result:
     blocks: list[RowBlock] = field(default_factory=list)
     duplicates: Duplicates = field(default_factory=Duplicates)
     facts: dict[RowPlace, RowFacts] = field(default_factory=dict)
+    suspects: Suspects | None = None
     _listed: Counter[str] = field(default_factory=Counter, repr=False)
     _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
     _classes: dict[Use, Use] = field(default_factory=dict, repr=False)
@@ -71,6 +77,7 @@ class Result:
         merge_shapes(self.shapes, examined.shapes)
         self._add_uses(shard.label_map, examined.uses)
         self.seen |= examined.seen
+        self._add_suspects(examined.suspects)
 
     def __iadd__(self, other: Result) -> Result:
         """Add what other inputs have come to; the other one stays as it is."""
@@ -97,7 +104,13 @@ class Result:
         self.blocks += other.blocks
         self.duplicates.merge(other.duplicates, self.most)
         self.facts.update(other.facts)
+        self._add_suspects(other.suspects)
         return self
+
+    def _add_suspects(self, suspects: Suspects | None) -> None:
+        if suspects is not None:
+            self.suspects = self.suspects or type(suspects)(self.most)
+            self.suspects.merge(suspects)
 
     def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
         mine = self.uses.setdefault(label_map, Counter())

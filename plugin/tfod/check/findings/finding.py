@@ -101,6 +101,12 @@ class Finding:
         """The place as people read it."""
         return Place(self.shard, self.record, self.offset).where
 
+    @property
+    def score(self) -> float | None:
+        """How suspicious it is, where findings of a rule are ranked; from 0 to 1."""
+        score = self.value.get("score") if isinstance(self.value, dict) else None
+        return score if isinstance(score, float) else None
+
 
 def plural(count: int, noun: str) -> str:
     """``1 shard``, ``1,204 shards``."""

@@ -25,6 +25,8 @@ from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
     from tfod.check.references.annotations.annotations import Annotations
+    from tfod.check.references.predictions.predictions import Predictions
+    from tfod.check.references.predictions.suspects import Suspects
 
 Problems: TypeAlias = "Sequence[tuple[Rule, Problem]]"
 """What rules say."""
@@ -55,6 +57,7 @@ class Instructions:
     with_tensorflow: bool = False
     annotations: Annotations | None = None
     hints: bool = False
+    predictions: Predictions | None = None
     counts_objects: bool = False
     image_ids: frozenset[int] | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
@@ -165,6 +168,7 @@ class Examined:
         shapes: the boxes of each class by size and ratio, with hints.
         uses: how often each pair of class text and id is used.
         seen: places of the annotations' images that a record has the name of.
+        suspects: boxes that the predictions contradict, where there are any.
     """
 
     shard: ShardSummary
@@ -173,3 +177,4 @@ class Examined:
     shapes: Mapping[str, ClassShape] = field(default_factory=dict)
     uses: Counter[Use] = field(default_factory=Counter)
     seen: set[int] = field(default_factory=set)
+    suspects: Suspects | None = None

@@ -45,6 +45,7 @@ from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch
 
 if TYPE_CHECKING:
+    from tfod.check.records.predicted import PredictionComparison
     from tfod.check.records.tensorflow_engine import TensorFlowParser
     from tfod.check.references.annotations.annotations import Annotations
 
@@ -95,6 +96,14 @@ class Examiner:
         self._details = DetailCounter(shard.name) if instructions.hints else None
         self._known = instructions.known_problems(label_map)
         self._found: set[int] = set()
+        self._predicted: PredictionComparison | None = None
+        if instructions.predictions is not None:
+            from tfod.check.records.predicted import PredictionComparison  # few checks need it
+
+            self._predicted = PredictionComparison(
+                instructions.predictions, label_map, instructions.max_findings
+            )
+            self.result.suspects = self._predicted.suspects
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
             from tfod.check.records.tensorflow_engine import TensorFlowParser
@@ -157,6 +166,8 @@ class Examiner:
         self._rows.add(batch.rows)
         if self.instructions.annotations is not None:
             self._compare(batch, self.instructions.annotations)
+        if self._predicted is not None:
+            self._predicted.add(batch, self._place_of)
 
     def finish(self) -> Examined:
         """Return what is known."""

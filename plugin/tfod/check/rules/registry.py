@@ -32,6 +32,7 @@ FAMILIES = {
     "SET": "shards as a set",
     "TSK": "the CVAT task it is meant for",
     "FID": "fidelity to the annotations it was made from",
+    "PRD": "what a detector predicts: likely label errors",
     "CFG": "the trainer's configuration",
     "DAT": "what the data are like: hints, with --hints alone",
 }

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from tfod.check.references.image_names import ImageNames
 from tfod.convert.coco import CocoFile, numbers, quoted, read_coco, real_number, scalar, sound_coco
 from tfod.convert.cvat_xml.reader import CvatMeta, CvatTrack, read_cvat_xml, require_fewer
 from tfod.convert.cvat_xml.shapes import CvatShape
 from tfod.convert.documents import is_zip, read_head, root_tag
 from tfod.convert.pascal import VOC_ANNOTATIONS, VocImage, read_voc
 from tfod.errors import TfodError
-from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 _LEADING_SPACE = 1024
 _MOST_BOXES = 5_000_000
@@ -78,31 +78,12 @@ class Annotations:
     notes: tuple[str, ...] = ()
 
     def find(self, filename: str) -> tuple[int, ...]:
-        """Places in ``images`` of those that a record's file name can mean.
-
-        The full relative name is the strongest, then the last part, then that without extension.
-        """
-        path = safe_relative_path(filename)
-        if not path:
-            return ()
-        base = posixpath.basename(path)
-        by_path, by_base, by_stem = self._index
-        for index, name in ((by_path, path), (by_base, base), (by_stem, split_extension(base)[0])):
-            if name in index:
-                return index[name]
-        return ()
+        """Places in ``images`` of those that a record's file name can mean: see ImageNames."""
+        return self._names.find(filename)
 
     @functools.cached_property
-    def _index(self) -> tuple[dict[str, tuple[int, ...]], ...]:
-        by_path, by_base, by_stem = (defaultdict(list) for _ in range(3))
-        for place, image in enumerate(self.images):
-            path = safe_relative_path(image.name)
-            base = posixpath.basename(path)
-            by_path[path].append(place)
-            by_base[base].append(place)
-            by_stem[split_extension(base)[0]].append(place)
-        indexes = (by_path, by_base, by_stem)
-        return tuple({name: tuple(at) for name, at in index.items()} for index in indexes)
+    def _names(self) -> ImageNames:
+        return ImageNames([one.name for one in self.images])
 
 
 def load_annotations(path: str) -> Annotations:

@@ -1,0 +1,186 @@
+"""The most suspicious boxes of all records, and what says which of them are suspicious enough."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from tfod.check.findings.collector import Collector
+from tfod.check.findings.finding import first_of, plural
+from tfod.check.references.predictions.comparison import TYPES
+from tfod.check.references.predictions.predictions import Predictions
+from tfod.check.rules.predictions import (
+    ClassDisagreement,
+    Suspect,
+    Swapped,
+    Unmatched,
+)
+from tfod.detection.box_pairs import NO_CLASS
+
+Describe: TypeAlias = Callable[[int], Suspect]
+"""From a place among the candidates."""
+_ENOUGH, _CONFIDENT = 20, 50
+"""From so many pairs on it shows what is confident; percent that is, where there are fewer."""
+_ENOUGH_OF_A_CLASS, _HARDLY, _MOSTLY = 10, 0.1, 0.5
+_MOST_NAMED = 10
+
+
+@dataclass
+class Suspects:
+    """What records show; parts are merged in any order.
+
+    Attributes:
+        most: how many of each type are kept.
+        listed: the most suspicious of each type.
+        counts: how many there are, by shard, type, class and percent of confidence.
+        confidences: of the predictions in the place of a box, in percent.
+        pairs: how often a class, its category and a predicted category are in one place.
+        seen: places of the predictions' images that a record is of.
+        records, unmatched: how many there are with boxes, and of these without predictions.
+        nameless: category ids that nothing has a name for.
+        names: of the other categories.
+    """
+
+    most: int
+    listed: dict[type[Suspect], list[Suspect]] = field(default_factory=dict)
+    counts: Counter[tuple[str, int, str, int]] = field(default_factory=Counter)
+    confidences: Counter[int] = field(default_factory=Counter)
+    pairs: Counter[tuple[str, int, int]] = field(default_factory=Counter)
+    seen: set[int] = field(default_factory=set)
+    records: int = 0
+    unmatched: int = 0
+    nameless: set[int] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def merge(self, other: Suspects) -> None:
+        """Add what other records show."""
+        for kind, suspects in other.listed.items():
+            self._list(kind, suspects)
+        for mine, more in (
+            (self.counts, other.counts),
+            (self.confidences, other.confidences),
+            (self.pairs, other.pairs),
+        ):
+            mine.update(more)  # type: ignore[arg-type]
+        self.seen |= other.seen
+        self.records += other.records
+        self.unmatched += other.unmatched
+        self.nameless |= other.nameless
+        self.names.update(other.names)
+
+    def add(
+        self, found: np.ndarray, classes: Sequence[str], shard: str, describe: Describe
+    ) -> None:
+        """Count CANDIDATES of boxes of some classes, and keep the most suspicious."""
+        percents = in_percent(found["confidence"])
+        self.counts.update(
+            (shard, *one) for one in zip(found["type"].tolist(), classes, percents, strict=True)
+        )
+        for place, kind in enumerate(TYPES):
+            kept = self.listed.get(kind, [])
+            least = kept[-1].score if len(kept) >= self.most else -1.0
+            wanted = np.flatnonzero((found["type"] == place) & (found["score"] > least))
+            best = wanted[np.argsort(-found["score"][wanted], kind="stable")[: self.most]]
+            self._list(kind, map(describe, best.tolist()))
+
+    def _list(self, kind: type[Suspect], suspects: Iterable[Suspect]) -> None:
+        both = (*self.listed.get(kind, ()), *suspects)
+        self.listed[kind] = heapq.nsmallest(self.most, both, key=_order)
+
+    # When all records are known
+
+    def report(self, predictions: Predictions, collector: Collector) -> None:
+        """Say what is suspicious enough, the worst first, and what does not go together."""
+        least = _least_confidence(self.confidences)
+        unlike = self._unlike()
+        left: Counter[tuple[type[Suspect], str]] = Counter()
+        for (shard, place, name, percent), count in self.counts.items():
+            if percent >= least and not (TYPES[place] is Swapped and name in unlike):
+                left[TYPES[place], shard] += count
+        for one in (one for suspects in self.listed.values() for one in suspects):
+            is_unlike = isinstance(one, Swapped) and one.name in unlike
+            if one.confidence * 100 >= least and not is_unlike:
+                collector.check(one, one.place)
+                left[type(one), one.place.shard] -= 1
+        for (kind, shard), count in left.items():
+            collector.count(kind, shard, count)
+        if unlike:
+            collector.check(self._disagreement(predictions.source, unlike))
+        collector.check(self._unmatched(predictions))
+
+    def _unlike(self) -> dict[str, Counter[int]]:
+        """Classes that are predicted as others: how often as which category."""
+        by_name: dict[str, Counter[int]] = {}
+        agreeing: Counter[str] = Counter()
+        for (name, category, predicted), count in self.pairs.items():
+            by_name.setdefault(name, Counter())[predicted] += count
+            agreeing[name] += count * (category in (predicted, NO_CLASS))
+        return {
+            name: found
+            for name, found in by_name.items()
+            if found.total() >= _ENOUGH_OF_A_CLASS and agreeing[name] < _HARDLY * found.total()
+        }
+
+    def _disagreement(self, source: str, unlike: Mapping[str, Counter[int]]) -> ClassDisagreement:
+        differences: Counter[int] = Counter()
+        for (_, category, predicted), count in self.pairs.items():
+            differences[category - predicted] += count
+        total = differences.total()
+        shifts = (one for one in (1, -1) if differences[one] > _MOSTLY * total)
+        names = sorted(unlike, key=lambda name: (-unlike[name].total(), name))[:_MOST_NAMED]
+        pairs = []
+        for name in names:
+            (other, count), *_ = unlike[name].most_common(1)
+            shown = self.names.get(other, f"#{other}")
+            pairs.append((name, shown, count, unlike[name].total()))
+        return ClassDisagreement(source, next(shifts, 0), differences[0], total, pairs)
+
+    def _unmatched(self, predictions: Predictions) -> Unmatched:
+        others = sorted(set(np.flatnonzero(predictions.counts).tolist()) - self.seen)
+        ids = first_of([predictions.ids[one] for one in others[:_MOST_NAMED]], 3, len(others))
+        count = int(predictions.counts[others].sum())
+        missing = (
+            f"no prediction is of {self.unmatched:,} of {plural(self.records, 'record')} with boxes"
+        )
+        nameless = sorted(map(str, self.nameless - self.names.keys()))
+        parts = (
+            (
+                f"{plural(count, 'prediction')} of images that no record is of: image_id {ids}",
+                count,
+            ),
+            (f"{missing}; what is annotated there is not compared", self.unmatched),
+            (f"the label map has no class for category_id {first_of(nameless, 3)}", len(nameless)),
+            (
+                f"{plural(predictions.unusable, 'prediction')} with a number that is not finite",
+                predictions.unusable,
+            ),
+        )
+        return Unmatched(predictions.source, parts)
+
+
+def in_percent(confidences: np.ndarray) -> list[int]:
+    """Confidences in whole percents, rounded down."""
+    percents: list[int] = np.floor(confidences * 100).astype(int).tolist()
+    return percents
+
+
+def _least_confidence(confidences: Counter[int]) -> int:
+    """The percent that three quarters of them have at least."""
+    if confidences.total() < _ENOUGH:
+        return _CONFIDENT
+    left = confidences.total() / 4
+    for percent in sorted(confidences):
+        left -= confidences[percent]
+        if left <= 0:
+            break
+    return percent
+
+
+def _order(one: Suspect) -> tuple[object, ...]:
+    place = one.place
+    return -one.score, place.shard, place.record, one.number or 0, tuple(one.corners)
