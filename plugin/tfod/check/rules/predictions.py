@@ -126,8 +126,8 @@ def swapped_class(suspect: Swapped) -> Iterator[Problem]:
     source=f"{_SOURCE}: badloc, mistakenness_loc",
 )
 def badly_located_box(suspect: BadlyLocated) -> Iterator[Problem]:
-    """The best confident prediction of its class overlaps it with an intersection over union from
-    0.1 to 0.6. Score: confidence × (1 - intersection over union). Confident as in PRD001.
+    """The best prediction of its class overlaps it with an intersection over union from 0.1 to 0.6.
+    Score: confidence × (1 - intersection over union). Half of the confidence of PRD001 is enough.
     """
     message = (
         f"{_annotated(suspect)} and {_predicted(suspect)} have {suspect.overlap:.0%} in common"

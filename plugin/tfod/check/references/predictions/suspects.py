@@ -15,6 +15,7 @@ from tfod.check.findings.finding import first_of, plural
 from tfod.check.references.predictions.comparison import TYPES
 from tfod.check.references.predictions.predictions import Predictions
 from tfod.check.rules.predictions import (
+    BadlyLocated,
     ClassDisagreement,
     Suspect,
     Swapped,
@@ -96,15 +97,20 @@ class Suspects:
 
     def report(self, predictions: Predictions, collector: Collector) -> None:
         """Say what is suspicious enough, the worst first, and what does not go together."""
-        least = _least_confidence(self.confidences)
+        confident = _least_confidence(self.confidences)
         unlike = self._unlike()
+
+        def is_shown(kind: type[Suspect], name: str, percent: int) -> bool:
+            # As in ObjectLab less confidence is enough where the classes agree.
+            least = confident // 2 if kind is BadlyLocated else confident
+            return percent >= least and not (kind is Swapped and name in unlike)
+
         left: Counter[tuple[type[Suspect], str]] = Counter()
         for (shard, place, name, percent), count in self.counts.items():
-            if percent >= least and not (TYPES[place] is Swapped and name in unlike):
+            if is_shown(TYPES[place], name, percent):
                 left[TYPES[place], shard] += count
         for one in (one for suspects in self.listed.values() for one in suspects):
-            is_unlike = isinstance(one, Swapped) and one.name in unlike
-            if one.confidence * 100 >= least and not is_unlike:
+            if is_shown(type(one), one.name, int(one.confidence * 100)):
                 collector.check(one, one.place)
                 left[type(one), one.place.shard] -= 1
         for (kind, shard), count in left.items():
