@@ -25,6 +25,7 @@ _MODULES = {
     "create": "tfod.cli.create_command",
     "cvat": "tfod.cli.cvat_command",
     "describe": "tfod.cli.shards_command",
+    "diff": "tfod.cli.diff_command",
     "index": "tfod.cli.shards_command",
     "merge": "tfod.cli.shards_command",
     "repair": "tfod.cli.repair_command",

@@ -155,7 +155,7 @@ class Images:
             RecordError: a row has a problem.
             TfodError: an object has no class, or a box is not finite or inverted.
         """
-        images = cls._of(batch, classes)
+        images = cls.as_they_are(batch, classes)
         boxes = images.boxes
         for odd, what in (
             (~np.isfinite(boxes).all(axis=1), "with a number that is not finite; tfod repair "
@@ -169,7 +169,8 @@ class Images:
         return images
 
     @classmethod
-    def _of(cls, batch: Batch, classes: Classes) -> Images:
+    def as_they_are(cls, batch: Batch, classes: Classes) -> Images:
+        """The same, whatever the numbers of the boxes are."""
         found, label_map = batch
         if isinstance(found, Detections):
             return _of_records(found, label_map, classes)

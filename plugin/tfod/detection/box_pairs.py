@@ -18,7 +18,7 @@ PIXEL = 1.02
 Datumaro's boxes are no movement."""
 NO_CLASS = -1
 """The code of a class that is not known, which goes with any class of the first side."""
-_LEAST_OVERLAP = 0.1
+_LEAST_OVERLAP, _LEAST_OF_OTHER_CLASS = 0.1, 0.5
 _MOSTLY = 0.8
 _CLOSEST = 64
 _MOST_PAIRS = 50_000_000
@@ -98,21 +98,31 @@ class TwoSides:
         others = self.codes[1][columns]
         return np.asarray((others == self.codes[0][rows, None]) | (others == NO_CLASS))
 
-    def in_place(self, rows: np.ndarray, columns: np.ndarray, is_same: bool = True) -> np.ndarray:
-        """Cost of pairing boxes with those of their class, or of others, in their place."""
-        off = self.off(self.first[rows, None], self.second[columns])
-        return np.where((off <= 1) & (self.same_class(rows, columns) == is_same), off, np.inf)
+    def in_place(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Cost of pairing boxes with those of their class in their place."""
+        return self._in_place(rows, columns, True)
 
     def in_place_of_other_class(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The same with those of other classes."""
-        return self.in_place(rows, columns, is_same=False)
+        return self._in_place(rows, columns, False)
 
-    def overlapping(
-        self, rows: np.ndarray, columns: np.ndarray, is_same: bool = True
+    def _in_place(self, rows: np.ndarray, columns: np.ndarray, is_same: bool) -> np.ndarray:
+        off = self.off(self.first[rows, None], self.second[columns])
+        return np.where((off <= 1) & (self.same_class(rows, columns) == is_same), off, np.inf)
+
+    def overlapping(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The same with those of their class that overlap; the less, the costlier."""
+        return self._overlapping(rows, columns, True, _LEAST_OVERLAP)
+
+    def overlapping_of_other_class(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The same with those of other classes, of which half or more is common."""
+        return self._overlapping(rows, columns, False, _LEAST_OF_OTHER_CLASS)
+
+    def _overlapping(
+        self, rows: np.ndarray, columns: np.ndarray, is_same: bool, least: float
     ) -> np.ndarray:
-        """The same with those that overlap; the less, the costlier."""
         overlap = iou(self.first[rows, None], self.second[columns])
-        enough = (overlap >= _LEAST_OVERLAP) & (self.same_class(rows, columns) == is_same)
+        enough = (overlap >= least) & (self.same_class(rows, columns) == is_same)
         return np.where(enough, 1 - overlap, np.inf)
 
 

@@ -47,6 +47,7 @@ class Format:
         read: reads a dataset from a path; None where it is only written.
         writer: the class that writes it; None where it is only read. Shards are written otherwise.
         ending: of the file that stands for a dataset of one subset; '' where it is a folder.
+        has_ids: whether it has ids of classes and of images, not only names.
     """
 
     title: str
@@ -54,6 +55,7 @@ class Format:
     read: Callable[[str, ReadOptions], Dataset] | None = None
     writer: Callable[[], type[Writer]] | None = None
     ending: str = ""
+    has_ids: bool = False
 
 
 def _loaded(module: str, name: str) -> Any:
@@ -89,6 +91,7 @@ FORMATS: dict[str, Format] = {
         "TFRecord shards",
         _has_shards,
         _reads(f"{_READERS}.read_shards", "read_shards"),
+        has_ids=True,
     ),
     "coco": Format(
         "COCO",
@@ -96,6 +99,7 @@ FORMATS: dict[str, Format] = {
         _reads(f"{_READERS}.read_planned", "read_coco_folder"),
         _writes(f"{_WRITERS}.coco", "CocoWriter"),
         ".json",
+        has_ids=True,
     ),
     "voc": Format(
         "Pascal VOC",
@@ -122,6 +126,7 @@ FORMATS: dict[str, Format] = {
         lambda _: False,
         _reads(f"{_READERS}.read_shards", "read_shards"),
         _writes(f"{_WRITERS}.tfds", "TfdsWriter"),
+        has_ids=True,
     ),
 }
 """By the names that ``--from`` and ``--to`` take."""

@@ -1,0 +1,80 @@
+"""``tfod diff``: what differs between two datasets."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from tfod.cli.command_line import Commands, add_number
+from tfod.cli.create_command import add_policy, policy_of
+from tfod.cli.outputs import Output, add_output_options, begin_outputs, outputs_of
+from tfod.detection.box_pairs import PIXEL
+from tfod.shards.convert.formats import READABLE, ReadOptions
+
+
+def add_parser(commands: Commands) -> None:
+    """Add ``diff`` to the commands."""
+    parser = commands.add_parser(
+        "diff",
+        help="compare two datasets: shards, or shards and what they were made from",
+        description="Compare two datasets: records, images, boxes, classes and other values. "
+        "Exit status 0: equal; 1: different; 2: they could not be compared.",
+    )
+    add = parser.add_argument
+    text = "shards (a shard, a folder, a glob, a zip), or another format that tfod convert reads"
+    add("a", metavar="A", help=text)
+    add("b", metavar="B", help="likewise, which A is to become")
+    text = "the format of A, where the path does not say it: %(choices)s"
+    add("--from-a", choices=READABLE, metavar="FORMAT", help=text)
+    add("--from-b", choices=READABLE, metavar="FORMAT", help="likewise of B")
+    add("--label-map", metavar="FILE|NAME", help="a label map for all records of both")
+    add("--images", metavar="FOLDER", help="where the images of what are no shards are")
+    text = f"pixels that sides of boxes may be off (default: {PIXEL}, which integers are)"
+    add("--tolerance", type=_pixels, default=PIXEL, metavar="PIXELS", help=text)
+    text = "do not compare these: masks, keypoints, captions, names of attributes, or images"
+    add("--ignore", action="append", default=[], metavar="NAME", help=text)
+    add("--same-subsets", action="store_true", help="a record in another subset is a difference")
+    text = "list so many of each change; all are counted (default: 100)"
+    add_number(parser, "--max-differences", text, 100, least=0)
+    add_number(parser, "--samples", "images in the HTML page (default: 24)", 24, least=0)
+    add_output_options(parser, ("text", "json", "html"))
+    add_policy(parser)
+    parser.set_defaults(run=_run)
+
+
+def _pixels(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pixels")
+    return number
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from tfod.shards.diff.diff import Options, diff
+    from tfod.shards.diff.result import Diff
+
+    options = Options(
+        (arguments.from_a, arguments.from_b),
+        ReadOptions(arguments.label_map, arguments.images, policy_of(arguments)),
+        arguments.tolerance,
+        arguments.same_subsets,
+        frozenset(arguments.ignore),
+        arguments.max_differences,
+    )
+
+    def render(output: Output, found: Diff) -> str:
+        if output.format == "html":
+            from tfod.shards.diff.page import render_page
+
+            return render_page(found, arguments.samples)
+        from tfod.shards.diff.text import render_json, render_text
+
+        return render_json(found) if output.format == "json" else render_text(found)
+
+    with begin_outputs(outputs_of(arguments), (arguments.a, arguments.b)) as write:
+        found = diff(arguments.a, arguments.b, options)
+        write(lambda output: render(output, found))
+    return 0 if found.is_equal else 1

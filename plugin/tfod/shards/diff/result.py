@@ -1,0 +1,212 @@
+"""What a comparison found: differences by name of the change, counted, and the first of each."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfod.check.findings.finding import plural
+from tfod.shards.diff.side import Side
+
+DIFF_VERSION = 1
+"""Of the JSON; it goes up when a key changes or goes."""
+CHANGES = {
+    "record_added": "record added",
+    "record_removed": "record removed",
+    "record_renamed": "record renamed",
+    "record_moved": "record in another subset",
+    "image_added": "image added",
+    "image_removed": "image removed",
+    "image_encoded": "image re-encoded (equal pixels)",
+    "image_changed": "image changed",
+    "size_changed": "size changed",
+    "box_added": "box added",
+    "box_removed": "box removed",
+    "box_moved": "box moved",
+    "box_relabelled": "box relabelled",
+    "value_changed": "value changed",
+    "class_added": "class added",
+    "class_removed": "class removed",
+    "class_renamed": "class renamed",
+    "class_renumbered": "class renumbered",
+}
+"""The changes by name, from A to B; in the order in which they are listed."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of one side: its number in the record, its class, and its sides in pixels."""
+
+    number: int
+    name: str
+    corners: tuple[float, float, float, float]
+
+    def __str__(self) -> str:
+        corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in self.corners)
+        return f"{self.name!r} ({corners})"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference.
+
+    Attributes:
+        change: one of :data:`CHANGES`.
+        subset, image: where; of a record on both sides as A has them. Empty of classes.
+        text: what is different, where it is not a box.
+        before, after: the box on either side.
+        iou: of the two, where there are two.
+        rows: the record's number on either side, from 0; None where it has none.
+    """
+
+    change: str
+    subset: str = ""
+    image: str = ""
+    text: str = ""
+    before: Box | None = None
+    after: Box | None = None
+    iou: float | None = None
+    rows: tuple[int | None, int | None] = (None, None)
+
+    def __str__(self) -> str:
+        """``box moved: 'cat' (1, 2, 3, 4) to (2, 2, 4, 4), IoU 0.33``."""
+        boxes = " → ".join(str(one) for one in (self.before, self.after) if one)
+        iou = f", IoU {self.iou:.2f}" if self.iou is not None else ""
+        text = self.text or boxes + iou
+        return CHANGES[self.change] + (f": {text}" if text else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; what is not there is null."""
+        found = {**vars(self), "records": self.rows}
+        del found["rows"]
+        return {key: vars(one) if isinstance(one, Box) else one for key, one in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Diff:
+    """What a comparison found.
+
+    Attributes:
+        a, b: the sides.
+        tolerance: pixels that sides of boxes may be off.
+        is_equal: whether nothing differs that was asked for.
+        counts: of each change.
+        values: of each name of ``value_changed``, how many objects and images.
+        subsets, classes: by name figures: ``records_a``, ``records_b``, ``boxes_a``, ``boxes_b``,
+            and changes.
+        listed: differences, at most so many of each change as were asked for.
+        notes: what was not compared, as sentences.
+        texts: what the numbers of the sides mean.
+    """
+
+    a: Side
+    b: Side
+    tolerance: float
+    is_equal: bool
+    counts: Mapping[str, int]
+    values: Mapping[str, int]
+    subsets: Mapping[str, Mapping[str, int]]
+    classes: Mapping[str, Mapping[str, int]]
+    listed: Sequence[Difference]
+    notes: Sequence[str]
+    texts: Sequence[str]
+
+    def boxes_of(self, side: int, row: int | None) -> Iterator[tuple[np.ndarray, str]]:
+        """The boxes of a record of a side, 0 for A, and their classes; none of None."""
+        one = (self.a, self.b)[side]
+        start, end = one.splits[row : row + 2].tolist() if row is not None else (0, 0)
+        names = (self.texts[code] for code in one.classes[start:end].tolist())
+        return zip(one.boxes[start:end], names, strict=True)
+
+    @property
+    def totals(self) -> str:
+        """``1 record added, 2 boxes moved``: all counts."""
+        return ", ".join(counted(change, count) for change, count in ordered(self.counts))
+
+    @property
+    def tables(self) -> list[list[Sequence[str]]]:
+        """The figures by subset and by class: a head, then rows; 0 is empty."""
+        return [
+            _table("subset", ("record", "image", "box", "value"), self.subsets),
+            _table("class", ("box",), self.classes),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON that ``docs/diff.schema.json`` describes."""
+        sides = {
+            name: {
+                "path": side.path,
+                "format": side.format,
+                "records": len(side.names),
+                "boxes": len(side.boxes),
+            }
+            for name, side in (("a", self.a), ("b", self.b))
+        }
+        return {
+            "tfod_diff": DIFF_VERSION,
+            "equal": self.is_equal,
+            **sides,
+            "tolerance": self.tolerance,
+            "counts": {change: self.counts.get(change, 0) for change in CHANGES},
+            "values": dict(self.values),
+            "subsets": {name: dict(found) for name, found in self.subsets.items()},
+            "classes": {name: dict(found) for name, found in self.classes.items()},
+            "differences": [one.to_json() for one in self.listed],
+            "notes": list(self.notes),
+        }
+
+
+def ordered(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The changes that there are, in the order in which they are listed."""
+    return [(change, counts[change]) for change in CHANGES if counts.get(change)]
+
+
+def counted(change: str, count: int) -> str:
+    """``2 boxes moved``."""
+    noun, _, rest = CHANGES[change].partition(" ")
+    return f"{plural(count, noun)} {rest}"
+
+
+def _table(
+    title: str, nouns: Sequence[str], figures: Mapping[str, Mapping[str, int]]
+) -> list[Sequence[str]]:
+    """Columns are what the sides have, and those changes that there are."""
+    there = {change for found in figures.values() for change, count in found.items() if count}
+    own = ["records", "boxes"] if "record" in nouns else ["boxes"]
+    changes = [one for one in CHANGES if one in there and one.split("_")[0] in nouns]
+    rows: list[Sequence[str]] = [(title, *own, *(CHANGES[one].split(" (")[0] for one in changes))]
+    for name, found in figures.items():
+        sides = [(found.get(f"{one}_a", 0), found.get(f"{one}_b", 0)) for one in own]
+        counts = [f"{a:,}" if a == b else f"{a:,} → {b:,}" for a, b in sides]
+        rows.append(
+            (name, *counts, *(f"{found[one]:,}" if found.get(one) else "" for one in changes))
+        )
+    return rows
+
+
+class Found:
+    """Differences while they are found: all are counted, the first of each change are listed."""
+
+    def __init__(self, most: int) -> None:
+        self.counts = Counter[str]()
+        self.values = Counter[str]()
+        self.subsets = defaultdict[str, Counter[str]](Counter)
+        self.classes = defaultdict[str, Counter[str]](Counter)
+        self.listed: list[Difference] = []
+        self._most = most
+        self._listed = Counter[str]()
+
+    def add(self, one: Difference) -> None:
+        """Count a difference, and list it if there is room."""
+        self.counts[one.change] += 1
+        if one.image or one.subset:
+            self.subsets[one.subset][one.change] += 1
+        for name in {box.name for box in (one.before, one.after) if box}:
+            self.classes[name][one.change] += 1
+        if self._listed[one.change] < self._most:
+            self._listed[one.change] += 1
+            self.listed.append(one)

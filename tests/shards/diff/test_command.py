@@ -1,0 +1,127 @@
+"""``tfod diff`` as it is typed: formats, exit statuses, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Run
+from tests.records import encode, image, objects, write_shard
+
+_EXAMPLES = Path(__file__).parents[3] / "examples"
+_SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "diff.schema.json").read_text())
+_HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.jpg"
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[Path, Path]:
+    """Names that would like to be markup, and to steer a terminal."""
+    label_map = "item { id: 1 name: '<b>cat' }"
+    cat = objects([[0.1, 0.1, 0.3, 0.4]], ["<b>cat"], [1])
+    moved = objects([[0.15, 0.1, 0.35, 0.4], [0.5, 0.5, 0.9, 0.9]], ["<b>cat", "<i>"], [1, 2])
+    write_shard(tmp_path / "a", "<u>", encode(image(_HOSTILE) | cat), label_map=label_map)
+    write_shard(
+        tmp_path / "b",
+        "<u>",
+        encode(image(_HOSTILE) | moved | {"<em>": "x"}),
+        encode(image("new.jpg") | cat),
+        label_map=label_map,
+    )
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_a_shard_equals_what_it_was_made_from(run: Run, tmp_path: Path) -> None:
+    source = _EXAMPLES / "shapes_coco"
+    assert run("convert", source, tmp_path / "s").code == 0
+    done = run("diff", source, tmp_path / "s")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        f"EQUAL: no differences\nA: {source} (coco): 12 records, 35 boxes\n"
+        f"B: {tmp_path / 's'} (shards): 12 records, 35 boxes\n"
+    )
+
+
+def test_text(run: Run, sides: tuple[Path, Path]) -> None:
+    done = run("diff", *sides, "--max-differences", 1)
+    assert done.code == 1
+    head, *_, last = done.out.splitlines()
+    assert head == (
+        "DIFFERENT: 1 record added, 1 box added, 1 box moved, 1 value changed, 1 class added"
+    )
+    assert "\x1b" not in done.out and "\u202e" not in done.out
+    assert "\n<u>: <script>alert(1)</script>\\x1b[31m\\u202egnp.jpg\n" in done.out
+    assert "  value changed: <em>\n" in done.out
+    assert last == "  record added: with 1 box"
+    assert (
+        run("diff", *sides, "--max-differences", 0)
+        .out.splitlines()[-1]
+        .startswith("Not listed: 1 record added, 1 box added,")
+    )
+
+
+def test_json(run: Run, sides: tuple[Path, Path]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    for pair, code in ((sides, 1), (sides[::-1], 1), (sides[:1] * 2, 0)):
+        done = run("diff", *pair, "--format", "json")
+        found = json.loads(done.out)
+        jsonschema.validate(found, _SCHEMA)
+        assert done.code == code and found["equal"] == (code == 0)
+    assert not found["differences"]
+
+
+def test_page(run: Run, sides: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("PIL")
+    for samples in (0, 24):
+        page = tmp_path / f"{samples}.html"
+        done = run("diff", *sides, "--format", f"html={page}", "--samples", samples)
+        assert (done.code, done.out) == (1, "")
+        text = page.read_text()
+        for markup in ("<script>", "<b>", "<i>", "<em>", "<u>", "\x1b", "\u202e"):
+            assert markup not in text
+        assert text.count('<svg class="image"') == (2 if samples else 0)
+        assert "box moved: &#39;&lt;b&gt;cat&#39; (20, 10, 60, 40) →" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("SIDE", "nowhere"), "nowhere: no such file or folder"),
+        (("nowhere", "SIDE"), "nowhere: no such file or folder"),
+        (("SIDE", "EMPTY"), "is of no format that is recognized; say which with --from"),
+        (("SIDE", "BROKEN"), "checksum"),
+        (("SIDE", "SIDE", "--from-a", "coco"), "no JSON of COCO's instances"),
+        (("SIDE", "SIDE", "--label-map", "nothing.pbtxt"), "nothing.pbtxt"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(
+    run: Run, sides: tuple[Path, Path], tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "EMPTY").mkdir()
+    broken = bytearray((sides[0] / "<u>.tfrecord").read_bytes())
+    broken[-1] ^= 1
+    (tmp_path / "BROKEN.tfrecord").write_bytes(broken)
+    paths = {
+        "SIDE": sides[0],
+        "EMPTY": tmp_path / "EMPTY",
+        "BROKEN": tmp_path / "BROKEN.tfrecord",
+    }
+    done = run("diff", *(paths.get(one, one) for one in arguments))
+    assert done.code == 2 and not done.out
+    assert says in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "two"])
+def test_a_tolerance_that_is_none(run: Run, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("diff", "a", "b", f"--tolerance={text}")
+    assert f"{text!r} is not a number of pixels" in capsys.readouterr().err
+
+
+def test_an_output_is_no_source(run: Run, sides: tuple[Path, Path]) -> None:
+    shard = sides[0] / "<u>.tfrecord"
+    before = shard.read_bytes()
+    assert "sources" in run("diff", shard, sides[1], "--output", shard).refused()
+    assert shard.read_bytes() == before

@@ -1,0 +1,391 @@
+"""What differs between two datasets: edits that are known are reported, and no others."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.encoder import encode_detection
+from tfod.detection.images.masks import encode_gray_png, encode_mask_png
+from tfod.shards.convert.convert import Options as ConvertOptions
+from tfod.shards.convert.convert import convert
+from tfod.shards.diff.diff import Options, diff
+from tfod.shards.diff.result import Diff
+from tfod.tfrecord.writer import write_records
+
+from tests.conftest import examples
+from tests.convert.test_round_trips import FORMATS, masked
+from tests.records import encode
+
+_HEIGHT, _WIDTH = 200, 400
+_CELL = 100  # pixels a side of what holds one box, so that none is taken for another
+_NAMES = ("cat", "dog", "größe")
+_LABEL_MAP = "".join(f"item {{ id: {n} name: '{name}' }}\n" for n, name in enumerate(_NAMES, 1))
+Object = tuple[tuple[float, float, float, float], str]
+
+
+def record(name: str | None, *found: Object, number: int = 0, **fields: Any) -> Detection:
+    """An image; its boxes are given in pixels."""
+    given: dict[str, Any] = {
+        "filename": name,
+        "height": _HEIGHT,
+        "width": _WIDTH,
+        "format": "png",
+        "encoded": encode_gray_png(np.full((_HEIGHT, _WIDTH), number % 251, np.uint8)),
+        "boxes": np.array([box for box, _ in found], "<f4").reshape(-1, 4)
+        / np.array([_WIDTH, _HEIGHT] * 2, "<f4"),
+        "class_text": [text for _, text in found],
+        "class_label": [1 + _NAMES.index(text) if text in _NAMES else 9 for _, text in found],
+    }
+    return Detection(**{**given, **fields})
+
+
+def write(folder: Path, label_map: str = _LABEL_MAP, /, **subsets: Sequence[Detection]) -> str:
+    folder.mkdir(parents=True)
+    (folder / "label_map.pbtxt").write_text(label_map)
+    for subset, records in subsets.items():
+        if records:
+            write_records(folder, subset, map(encode_detection, records))
+        else:  # a file of 0 bytes is no shard
+            (folder / f"{subset}.tfrecord").write_bytes(gzip.compress(b""))
+    return str(folder)
+
+
+def counts(found: Diff) -> dict[str, int]:
+    return {name: count for name, count in found.counts.items() if count}
+
+
+CAT: Object = ((10, 20, 60, 80), "cat")
+DOG: Object = ((110, 20, 160, 80), "dog")
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> str:
+    return write(tmp_path / "a", train=[record("a.png", CAT, DOG)], val=[record("b.png", CAT)])
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([], {"record_removed": 1}),
+        ([record("a.png", CAT, DOG), record("c.png")], {"record_added": 1}),
+        ([record("a.png", DOG, CAT)], {}),
+        ([record("a.png", CAT, (DOG[0], "cat"))], {"box_relabelled": 1}),
+        ([record("a.png", CAT)], {"box_removed": 1}),
+        ([record("a.png", CAT, DOG, DOG)], {"box_added": 1}),
+        ([record("a.png", CAT, ((115, 20, 165, 80), "dog"))], {"box_moved": 1}),
+        ([record("a.png", CAT, ((115, 20, 165, 80), "cat"))], {"box_relabelled": 1}),
+        ([record("a.png", CAT, ((210, 20, 260, 80), "dog"))], {"box_added": 1, "box_removed": 1}),
+        ([record("a.png", CAT, ((111, 20, 160, 80), "dog"))], {}),
+        ([record("x/../a.png", CAT, DOG)], {"record_renamed": 1}),
+        ([record(None, CAT, DOG)], {"record_renamed": 1}),
+        ([record("a.png", CAT, DOG, number=1)], {"image_changed": 1}),
+        ([record("a.png", CAT, DOG, encoded=None)], {"image_removed": 1}),
+        ([record("a.png", CAT, DOG, encoded=b"\x89PNG broken")], {"image_changed": 1}),
+        ([record("a.png", CAT, DOG, height=100)], {"size_changed": 1}),
+        ([record("a.png", CAT, DOG, captions=["c"])], {"value_changed": 1}),
+        ([record("a.png", CAT, DOG, attributes={"difficult": [0, 1]})], {"value_changed": 1}),
+        ([record("a.png", CAT, DOG, attributes={"difficult": [0, 0]})], {}),
+        ([record("a.png", CAT, DOG, attributes={"color": ["red", None]})], {"value_changed": 1}),
+        ([record("a.png", CAT, DOG, attributes={"area": [7.0, 8.0]})], {}),
+    ],
+    ids=lambda one: "-".join(one) or "equal" if isinstance(one, dict) else None,
+)
+def test_each_change(
+    tmp_path: Path, before: str, records: Sequence[Detection], expected: Mapping[str, int]
+) -> None:
+    after = write(tmp_path / "b", train=records, val=[record("b.png", CAT)])
+    found = diff(before, after, Options())
+    assert counts(found) == expected
+    assert found.is_equal == (not expected)
+    assert Counter(one.change for one in found.listed) == Counter(expected)
+    assert all(one.subset == "train" for one in found.listed)
+    mirrored = diff(after, before, Options())
+    opposite = {"added": "removed", "removed": "added"}
+    names = {name: opposite.get(name.split("_")[1], name.split("_")[1]) for name in expected}
+    assert counts(mirrored) == {
+        f"{name.split('_')[0]}_{names[name]}": count for name, count in expected.items()
+    }
+
+
+def test_a_move_says_from_where_to_where_and_how_far(tmp_path: Path, before: str) -> None:
+    moved = record("a.png", CAT, ((135, 20, 185, 80), "dog"))
+    after = write(tmp_path / "b", train=[moved], val=[record("b.png", CAT)])
+    (one,) = diff(before, after, Options()).listed
+    assert one.before is not None and one.after is not None
+    assert (one.before.number, one.before.name) == (1, "dog")
+    assert one.before.corners == pytest.approx((110, 20, 160, 80))
+    assert one.iou == pytest.approx(1 / 3, abs=1e-4)
+    assert str(one) == "box moved: 'dog' (110, 20, 160, 80) → 'dog' (135, 20, 185, 80), IoU 0.33"
+
+
+def test_the_same_pixels_in_other_bytes(tmp_path: Path, before: str) -> None:
+    image = encode_mask_png(np.zeros((_HEIGHT, _WIDTH), bool))
+    after = write(
+        tmp_path / "b",
+        train=[record("a.png", CAT, DOG, encoded=image + b"more")],
+        val=[record("b.png", CAT)],
+    )
+    found = diff(before, after, Options())
+    assert counts(found) == {"image_encoded": 1} and not found.is_equal
+    assert diff(before, after, Options(ignore=frozenset(["images"]))).is_equal
+
+
+def test_a_side_without_images_is_compared_without_them(tmp_path: Path, before: str) -> None:
+    bare = [record(name, *some, encoded=None) for name, *some in (("a.png", CAT, DOG),)]
+    after = write(tmp_path / "b", train=bare, val=[record("b.png", CAT, encoded=None)])
+    found = diff(before, after, Options())
+    assert found.is_equal
+    assert found.notes == [f"{after} has no images; they are not compared"]
+
+
+def test_another_subset_is_a_difference_where_that_is_asked_for(
+    tmp_path: Path, before: str
+) -> None:
+    after = write(tmp_path / "b", train=[record("a.png", CAT, DOG), record("b.png", CAT)], val=[])
+    found = diff(before, after, Options())
+    assert found.is_equal and counts(found) == {"record_moved": 1}
+    assert str(found.listed[0]) == "record in another subset: val → train"
+    assert not diff(before, after, Options(same_subsets=True)).is_equal
+
+
+def test_the_only_subset_of_both_is_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "s", old=[record("a.png", CAT)], new=[record("a.png", CAT)])
+    found = diff(str(tmp_path / "s/old.tfrecord"), str(tmp_path / "s/new.tfrecord"), Options())
+    assert found.is_equal and list(found.subsets) == ["old"]
+
+
+def test_records_of_one_name_are_matched_in_their_order(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", train=[record("a.png", CAT), record("a.png", DOG)])
+    assert diff(a, a, Options()).is_equal
+    b = write(tmp_path / "b", train=[record("a.png", CAT), record("a.png")])
+    (one,) = diff(a, b, Options()).listed
+    assert one.change == "box_removed" and one.rows == (1, 1)
+
+
+def test_records_without_a_name_are_matched_by_source_id(tmp_path: Path) -> None:
+    names = [record(None, CAT, source_id="7"), record(None, DOG, source_id="8", number=1)]
+    a = write(tmp_path / "a", train=names)
+    b = write(tmp_path / "b", train=names[::-1])
+    assert diff(a, b, Options()).is_equal
+    c = write(tmp_path / "c", train=[replace(names[0], filename="x.png", encoded=b"")])
+    assert counts(diff(a, c, Options(ignore=frozenset(["images"])))) == {
+        "record_removed": 1,
+        "record_renamed": 1,
+    }
+
+
+def test_source_ids(tmp_path: Path, before: str) -> None:
+    a = write(tmp_path / "x", train=[record("a.png", source_id="1")])
+    b = write(tmp_path / "b", train=[record("a.png", source_id="2")])
+    assert dict(diff(a, b, Options()).values) == {"source id": 1}
+    c = write(tmp_path / "c", train=[record("a.png", source_id="a.png")])
+    assert diff(a, c, Options()).is_equal
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("cat dog größe", []),
+        ("kitty dog größe", ["class renamed: 'cat' → 'kitty', id 1"]),
+        (
+            "dog cat größe",
+            ["class renumbered: 'cat' has id 1 → 2", "class renumbered: 'dog' has id 2 → 1"],
+        ),
+        ("cat dog größe cow", ["class added: 'cow'"]),
+        ("cat dog", ["class removed: 'größe'"]),
+    ],
+)
+def test_label_maps(tmp_path: Path, names: str, expected: Sequence[str]) -> None:
+    """A class that is called otherwise is no other class for each of its boxes."""
+    first, *_ = words = names.split()
+    label_map = "".join(f"item {{ id: {n} name: '{name}' }}\n" for n, name in enumerate(words, 1))
+    name = "kitty" if first == "kitty" else "cat"
+    a = write(tmp_path / "a", train=[record("a.png", CAT)])
+    b = write(tmp_path / "b", label_map, train=[record("a.png", (CAT[0], name), class_label=None)])
+    assert [str(one) for one in diff(a, b, Options()).listed] == expected
+
+
+def test_values_of_objects_go_with_their_boxes(tmp_path: Path) -> None:
+    """Another order of the objects is no difference, another value of one of them is."""
+    ours = masked()
+    turned = replace(
+        ours,
+        boxes=ours.boxes[::-1].copy(),
+        masks=list(ours.masks or ())[::-1],
+        keypoints=Keypoints(ours.keypoints.xy[::-1], ours.keypoints.visibility[::-1], ("a", "b"))
+        if ours.keypoints
+        else None,
+        attributes={name: list(values)[::-1] for name, values in ours.attributes.items()},
+    )
+    a, b = (write(tmp_path / name, "", train=[one]) for name, one in (("a", ours), ("b", turned)))
+    assert diff(a, b, Options()).is_equal
+    assert ours.masks is not None and ours.keypoints is not None
+    other = replace(
+        ours,
+        masks=[ours.masks[0], PngMask(encode_mask_png(np.ones((60, 90), bool)))],
+        keypoints=replace(ours.keypoints, xy=ours.keypoints.xy + np.float32(0.1)),
+        attributes={**ours.attributes, "color": ["red", "blue"], "difficult": [0, 0]},
+        captions=["Another."],
+    )
+    c = write(tmp_path / "c", "", train=[other])
+    expected = {"masks": 1, "keypoints": 2, "color": 1, "difficult": 1, "captions": 1}
+    assert dict(diff(a, c, Options()).values) == expected
+    ignore = frozenset(("masks", "keypoints", "color", "captions"))
+    assert dict(diff(a, c, Options(ignore=ignore)).values) == {"difficult": 1}
+
+
+def test_large_numbers_that_differ_by_one(tmp_path: Path) -> None:
+    a, b = (
+        write(tmp_path / str(n), train=[record("a.png", CAT, attributes={"track_id": [n]})])
+        for n in (50_000_000, 50_000_001)
+    )
+    assert dict(diff(a, b, Options()).values) == {"track_id": 1}
+
+
+def test_keys_that_mean_nothing_are_compared(tmp_path: Path) -> None:
+    folders = []
+    for name, value in (("a", 1), ("b", 2)):
+        plain = {"image/filename": "a.png", "image/height": 9, "image/width": 9, "ours": value}
+        folders.append(tmp_path / name)
+        write_records(folders[-1], "train", [encode({**plain, "text": "x"})])
+    a, b = map(str, folders)
+    assert diff(a, a, Options()).is_equal
+    assert dict(diff(a, b, Options()).values) == {"ours": 1}
+
+
+def test_numbers_that_are_none(tmp_path: Path) -> None:
+    nan, inverted = float("nan"), ((60.0, 20.0, 10.0, 80.0), "cat")
+    odd = record("a.png", ((nan, 1, float("inf"), 2), "cat"), inverted)
+    a = write(tmp_path / "a", train=[odd])
+    assert diff(a, a, Options()).is_equal
+    b = write(tmp_path / "b", train=[record("a.png", CAT)])
+    assert counts(diff(a, b, Options())) == {"box_removed": 2, "box_added": 1}
+
+
+def test_empty_sides(tmp_path: Path, before: str) -> None:
+    empty = write(tmp_path / "b", train=[], val=[])
+    assert diff(empty, empty, Options()).is_equal
+    assert counts(diff(before, empty, Options()))["record_removed"] == 2
+    assert counts(diff(empty, before, Options()))["record_added"] == 2
+
+
+def test_so_many_of_each_change_are_listed(tmp_path: Path, before: str) -> None:
+    records = [record(f"{n}.png", number=1 + n) for n in range(5)]
+    after = write(tmp_path / "b", train=records, val=[record("b.png")])
+    found = diff(before, after, Options(max_differences=2))
+    assert counts(found) == {"record_added": 5, "record_removed": 1, "box_removed": 1}
+    listed = Counter(one.change for one in found.listed)
+    assert listed == {"record_added": 2, "record_removed": 1, "box_removed": 1}
+
+
+# Shards against what they were made from, and what they were made into
+
+_LOST: Mapping[str, set[str]] = {
+    "coco": set(),
+    "voc": {"masks", "keypoints", "captions", "is_crowd", "color"},
+    "yolo": {"masks", "keypoints", "captions", "is_crowd", "color", "difficult"},
+    "cvat_xml": {"keypoints", "captions"},
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_another_format_lacks_what_convert_has_counted(tmp_path: Path, name: str) -> None:
+    a = write(tmp_path / "a", "", train=[masked()])
+    convert(a, str(tmp_path / "b"), ConvertOptions(target_format=name))
+    for one, other in ((a, str(tmp_path / "b")), (str(tmp_path / "b"), a)):
+        found = diff(one, other, Options())
+        assert set(found.values) == _LOST[name]
+        assert counts(found).keys() <= {"value_changed"}
+
+
+def test_whole_pixels_are_no_difference(tmp_path: Path) -> None:
+    """As in Pascal VOC, whatever was rounded how."""
+    exact = record("a.png", ((10.4, 20.5, 60.6, 80.9), "cat"))
+    a = write(tmp_path / "a", train=[exact])
+    for number, how in enumerate((np.round, np.floor, np.ceil)):
+        whole = tuple(how(np.array([10.4, 20.5, 60.6, 80.9])).tolist())
+        b = write(tmp_path / f"b{number}", train=[record("a.png", (whole, "cat"))])
+        assert diff(a, b, Options()).is_equal
+        assert counts(diff(a, b, Options(tolerance=0))) == {"box_moved": 1}
+    assert diff(a, a, Options(tolerance=0)).is_equal
+
+
+# Any edits
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> list[list[Object]]:
+    """Images with at most one box in each cell."""
+    box = st.tuples(
+        st.integers(0, 40), st.integers(0, 40), st.integers(20, 50), st.integers(20, 50)
+    )
+    images = []
+    for _ in range(draw(st.integers(1, 5))):
+        cells = draw(st.lists(st.integers(0, 7), max_size=6, unique=True))
+        found = []
+        for cell in cells:
+            x, y, width, height = draw(box)
+            left, top = _CELL * (cell % 4) + x, _CELL * (cell // 4) + y
+            found.append(
+                (
+                    (float(left), float(top), float(left + width), float(top + height)),
+                    draw(st.sampled_from(_NAMES)),
+                )
+            )
+        images.append(found)
+    return images
+
+
+_EDITS = ("keep", "keep", "box_removed", "box_moved", "box_relabelled")
+
+
+@examples(60)
+@given(datasets(), st.data())
+def test_any_edits(images: list[list[Object]], data: st.DataObject) -> None:
+    expected = Counter[str]()
+    ours, theirs = [], []
+    for number, found in enumerate(images):
+        one = record(f"{number}.png", *found, number=number)
+        edit = data.draw(st.sampled_from(("keep", "keep", "record_removed", "record_added")))
+        expected[edit] += 1
+        if edit != "record_added":
+            ours.append(one)
+        if edit == "record_removed":
+            continue
+        changed = []
+        for (left, top, right, bottom), name in found if edit == "keep" else ():
+            how = data.draw(st.sampled_from(_EDITS))
+            expected[how] += 1
+            if how == "box_moved":
+                left, right = left + 5, right + 5
+            if how == "box_relabelled":
+                name = _NAMES[_NAMES.index(name) - 1]
+            if how != "box_removed":
+                changed.append(((left, top, right, bottom), name))
+        changed = data.draw(st.permutations(changed)) if edit == "keep" else found
+        theirs.append(record(f"{number}.png", *changed, number=number))
+    del expected["keep"]
+    with tempfile.TemporaryDirectory() as folder:
+        a = write(Path(folder, "a"), train=ours)
+        b = write(Path(folder, "b"), train=data.draw(st.permutations(theirs)))
+        found_in = diff(a, b, Options()), diff(b, a, Options())
+        assert counts(found_in[0]) == {name: count for name, count in expected.items() if count}
+        for name, other in (("added", "removed"), ("removed", "added"), *(
+            (one, one) for one in ("moved", "relabelled")
+        )):  # fmt: skip
+            for noun in ("record", "box"):
+                first, second = f"{noun}_{name}", f"{noun}_{other}"
+                assert found_in[0].counts[first] == found_in[1].counts[second]
+        for side in (a, b):
+            assert not counts(diff(side, side, Options()))
