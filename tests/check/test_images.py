@@ -12,7 +12,7 @@ from PIL import Image, ImageFile
 from tfod.check.check import check_sources
 from tfod.check.findings.finding import Place, Problem, Severity
 from tfod.check.records import image_bytes
-from tfod.check.records.image_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.check.records.image_bytes import DecodeFailure, decode, looks_like
 from tfod.check.rules.images import (
     ImageFacts,
     SameImage,
@@ -83,7 +83,7 @@ class TestNoImage:
         assert "IMG002" not in problems_by_code(ImageFacts(0))
 
 
-def test_decode_failure() -> None:
+def test_decode() -> None:
     assert (
         problems_by_code(DecodeFailure("broken"))["IMG003"].message
         == "the image does not decode: broken"
@@ -345,47 +345,47 @@ class TestDecoding:
         "kind", ["jpeg RGB", "jpeg CMYK", "png I;16", "gif", "bmp 24 bits", "tiff lzw"]
     )
     def test_sound(self, kind: str) -> None:
-        assert decode_failure(memoryview(image_of(kind))) is None
+        assert decode(memoryview(image_of(kind))) is None
 
     @pytest.mark.parametrize("lenient", [False, True])
     def test_cut_short(self, lenient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also where other code in the process has told Pillow to be lenient."""
         monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
         data = saved("RGB", "JPEG", (200, 200))
-        failure = decode_failure(data[: len(data) // 2])
+        failure = decode(data[: len(data) // 2])
         assert failure is not None and "truncated" in failure.reason
         assert lenient == ImageFile.LOAD_TRUNCATED_IMAGES
 
     def test_damaged_png(self) -> None:
         data = bytearray(saved("RGB", "PNG", (200, 200)))
         data[len(data) // 2] ^= 0x55
-        failure = decode_failure(data)
+        failure = decode(data)
         assert failure is not None and "\n" not in failure.reason
 
     def test_no_image(self) -> None:
-        failure = decode_failure(b"<html></html>")
+        failure = decode(b"<html></html>")
         assert failure is not None and failure.reason == "Pillow finds no image in it"
 
     def test_postscript_is_not_run(self) -> None:
         """Pillow would call Ghostscript for it."""
-        failure = decode_failure(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EOF\n")
+        failure = decode(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EOF\n")
         assert failure is not None and failure.reason == "Pillow finds no image in it"
 
     def test_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-        failure = decode_failure(saved("RGB", "PNG"))
+        failure = decode(saved("RGB", "PNG"))
         assert failure is not None and "more than 200 pixels" in failure.reason
 
     def test_large_but_no_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21 * 34 - 1)
-        assert decode_failure(saved("RGB", "PNG")) is None
+        assert decode(saved("RGB", "PNG")) is None
 
     def test_a_checksum_in_the_middle_of_a_png(self) -> None:
         """libpng, and so TensorFlow, stops at it; Pillow does not look."""
         data = bytearray(saved("RGB", "PNG"))
         end = data.index(b"IEND") - 8  # of the checksum of the last IDAT
         data[end] ^= 1
-        failure = decode_failure(data)
+        failure = decode(data)
         assert failure is not None
         assert failure.reason == "the checksum of a chunk of the PNG is wrong"
 
@@ -394,10 +394,10 @@ class TestDecoding:
         changed = bytearray(image_of(kind))
         for _ in range(3):
             changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-        failure = decode_failure(changed)
+        failure = decode(changed)
         assert failure is None or failure.reason
 
     def test_without_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "PIL", None)
         with pytest.raises(TfodError, match=r"pip install '\.\[validator\]'"):
-            image_bytes.decode_failure(b"")
+            image_bytes.decode(b"")

@@ -37,6 +37,8 @@ _VALIDATOR_OF_THE_REST = jsonschema.Draft202012Validator(_LOOSE)
 def skip_without_its_needs(mutant: Mutant) -> None:
     if mutant.options.get("engine") == "tensorflow":
         pytest.importorskip("tensorflow")
+    if mutant.code in ("DAT058", "DAT059"):
+        pytest.importorskip("imagehash")
     if mutant.code == "TFR013" and not os.path.exists("/proc/self/mem"):
         pytest.skip("no file here that opens and cannot be read")
 
@@ -122,7 +124,7 @@ def test_the_command_says_it_as_json(
 HANDFUL = ("TFR003-one-bit-of-the-checksum-fail-a", "BOX006-both-fail-c", "IMG011-train-and-val-",
            "SET003-one-lacks", "SET004-ids", "LAB008-dog", "ZIP012-of-a-image", "TSK006-another",
            "FID005-one-of-two", "CFG006-two-of", "CFG011-another", "NAM002-same-name",
-           "TFR011-one-byte-short")  # fmt: skip
+           "TFR011-one-byte-short", "DAT059-train-and-val", "DAT056-an-icon")  # fmt: skip
 
 
 @pytest.mark.parametrize("start", HANDFUL)

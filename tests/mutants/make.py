@@ -25,6 +25,7 @@ from tests.mutants import (  # noqa: F401  # they declare their mutants
     labels,
     names,
     pipeline,
+    pixels,
     predictions,
     sets,
     task,

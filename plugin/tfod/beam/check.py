@@ -18,7 +18,9 @@ import numpy as np
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
 from tfod.check.duplicates.compare import Wanted, duplicates_in, look_up, wanted_rows
-from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowStore
+from tfod.check.duplicates.near import near_duplicates
+from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, LOOK_ROWS, Key, RowBlock, RowStore
+from tfod.check.engine.dataset_checks import odd_sizes
 from tfod.check.engine.inputs import (
     ArchiveInput,
     Input,
@@ -31,6 +33,7 @@ from tfod.check.engine.inputs import (
 )
 from tfod.check.engine.result import Result
 from tfod.check.records.examined import Instructions
+from tfod.check.rules.pixels import UsualSizes
 from tfod.check.sources.search import Location
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
@@ -105,13 +108,21 @@ def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
     )
     results, blocks = _examined(pieces, instructions)
     total = results | "combine" >> beam.CombineGlobally(partial(_total, most))
-    duplicates = (
+    compared = (
         blocks
         | "key" >> beam.FlatMap(_keyed_rows, buckets)
         | "group" >> beam.GroupByKey()
         | "compare" >> beam.Map(_duplicates_in, buckets, most)
-        | "combine duplicates" >> beam.CombineGlobally(partial(_total, most))
     )
+    if instructions.hints:
+        usual = total | "sizes" >> beam.Map(lambda one: UsualSizes(one.statistics.image_sizes))
+        odd = blocks | "unusual" >> beam.Map(_odd_sizes, beam.pvalue.AsSingleton(usual), most)
+        # Not fused with what its side input is made from: the runner of tests cannot order that.
+        compared = (
+            compared,
+            odd | "spread unusual" >> beam.Reshuffle(),
+        ) | "compared" >> beam.Flatten()
+    duplicates = compared | "combine duplicates" >> beam.CombineGlobally(partial(_total, most))
     wanted = duplicates | "name" >> beam.Map(_wanted)
     facts = blocks | "look up" >> beam.FlatMap(_looked_up, beam.pvalue.AsSingleton(wanted), most)
     found = [total, duplicates, facts]
@@ -202,12 +213,22 @@ def _keyed_rows(block: RowBlock, buckets: int) -> Iterator[tuple[int, bytes]]:
             rows = block.keyed_rows(key, bucket * step, (bucket + 1) * step)
             if len(rows):
                 yield key * buckets + bucket, rows.tobytes()
+    looks = block.look_rows()
+    if len(looks):
+        yield len(Key) * buckets, looks.tobytes()
 
 
 def _duplicates_in(group: tuple[int, Iterable[bytes]], buckets: int, most: int) -> Result:
     number, parts = group
+    if number == len(Key) * buckets:
+        looks = np.concatenate([np.frombuffer(part, LOOK_ROWS) for part in parts])
+        return Result(most, duplicates=near_duplicates(looks, most))
     rows = np.concatenate([np.frombuffer(part, KEYED_ROWS) for part in parts])
     return Result(most, duplicates=duplicates_in(Key(number // buckets), rows, most))
+
+
+def _odd_sizes(block: RowBlock, usual: UsualSizes, most: int) -> Result:
+    return Result(most, duplicates=odd_sizes(block, usual, most))
 
 
 def _wanted(found: Result) -> Wanted:

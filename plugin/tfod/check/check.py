@@ -28,6 +28,7 @@ from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
+from tfod.check.records.image_look import missing_hash
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
@@ -216,7 +217,7 @@ def _check_dataset(
     collector = Collector(policy, options.max_findings)
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
-    decoding = decoding.under(policy)
+    decoding = replace(decoding, with_looks=options.hints).under(policy)
     config = options.training_config
     instructions = Instructions(
         profile=profile,
@@ -277,6 +278,7 @@ def _check_dataset(
         statistics=result.statistics,
         subsets=result.subsets,
         undecoded=decoding.under(replace(policy, by_path=None)).limit or _NO_IMAGES,
+        uncompared=missing_hash() if options.hints else "",
         sources=[
             _source_file(one, result.digests.get(one.name), options.hash_sources)
             for one in inventory.locations
@@ -320,6 +322,6 @@ def examine_here(
             plan = replace(plan, inputs=others)
             for result in examine_in_processes(plan, jobs, progress, folder):
                 total += result
-        find_all_duplicates(total)
+        find_all_duplicates(total, plan.instructions.hints)
         total.digests.update(digests())
     return total

@@ -32,6 +32,11 @@ class Duplicate(enum.Enum):
     SHARED = "image in another subset"
     ELSEWHERE = "image of a subset that another one has"
     """Counted only: one for each image and subset, whichever subset comes first."""
+    NEAR = "nearly the same image in a subset"
+    NEAR_SHARED = "nearly the same image in another subset"
+    ODD_SIZE = "image of unusual size"
+    ODD_RATIO = "image of unusual ratio"
+    """What only shows beside all others: listed as duplicates of themselves."""
 
 
 _IN_SUBSET = {

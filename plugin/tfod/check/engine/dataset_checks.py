@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tfod.check.duplicates.compare import (
     Duplicate,
     Duplicates,
@@ -14,7 +16,8 @@ from tfod.check.duplicates.compare import (
     look_up,
     wanted_rows,
 )
-from tfod.check.duplicates.row_blocks import RowFacts, RowPlace
+from tfod.check.duplicates.near import near_duplicates
+from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.engine.result import Result
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
@@ -30,6 +33,7 @@ from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMa
 from tfod.check.rules.images import SameImage, SharedImage, SomeImages
 from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.names import SameName, SameSourceId
+from tfod.check.rules.pixels import NearImage, NearSharedImage, OddRatio, OddSize, UsualSizes
 from tfod.check.rules.registry import all_rules, problems_of
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
@@ -49,13 +53,35 @@ _SUBJECTS: Mapping[Duplicate, type[Any]] = {
     Duplicate.SOURCE_ID: SameSourceId,
     Duplicate.IMAGE: SameImage,
     Duplicate.SHARED: SharedImage,
+    Duplicate.NEAR: NearImage,
+    Duplicate.NEAR_SHARED: NearSharedImage,
+    Duplicate.ODD_SIZE: OddSize,
+    Duplicate.ODD_RATIO: OddRatio,
 }
 
 
-def find_all_duplicates(result: Result) -> None:
+def find_all_duplicates(result: Result, with_sizes: bool = False) -> None:
     """Find what the records of a result share, and keep what is known of those it lists."""
     result.duplicates = find_duplicates(result.blocks, result.most)
+    looks = [block.look_rows() for block in result.blocks]
+    if any(map(len, looks)):
+        result.duplicates.merge(near_duplicates(np.concatenate(looks), result.most), result.most)
+    if with_sizes:
+        usual = UsualSizes(result.statistics.image_sizes)
+        for block in result.blocks:
+            result.duplicates.merge(odd_sizes(block, usual, result.most), result.most)
     result.facts = look_up(result.blocks, wanted_rows(result.duplicates.places()))
+
+
+def odd_sizes(block: RowBlock, usual: UsualSizes, most: int) -> Duplicates:
+    """The images of a block whose size or ratio is unusual."""
+    facts = block.numbers()
+    found = Duplicates()
+    kinds = (Duplicate.ODD_SIZE, Duplicate.ODD_RATIO)
+    for kind, is_odd in zip(kinds, usual.odd(facts["height"], facts["width"]), strict=True):
+        rows = block.rows(np.flatnonzero(is_odd))
+        found.add(kind, rows, rows, most)
+    return found
 
 
 def check_together(
@@ -87,7 +113,8 @@ def check_together(
     _check_label_maps(shards, label_maps, collector)
     _check_keys(shards, collector)
     by_place = {(one.work, one.number): one for one in result.shard_parts()}
-    _check_duplicates(result.duplicates, result.facts, by_place, field_mapping, collector)
+    usual = UsualSizes(result.statistics.image_sizes)
+    _check_duplicates(result.duplicates, result.facts, by_place, field_mapping, usual, collector)
     if task is not None:
         _check_task(task, result, by_place, label_maps, collector)
     if annotations is not None:
@@ -185,6 +212,7 @@ def _check_duplicates(
     facts: Facts,
     shards: Shards,
     field_mapping: FieldMapping,
+    usual: UsualSizes,
     collector: Collector,
 ) -> None:
     """Report what several records share: the first ones are listed, all are counted."""
@@ -199,7 +227,7 @@ def _check_duplicates(
             {key[1:]: count for key, count in duplicates.counts.items() if key[0] is kind}
         )
         for later, first in pairs:
-            subject_of_pair = _subject(kind, later, first, facts, shards, field_mapping)
+            subject_of_pair = _subject(kind, later, first, facts, shards, field_mapping, usual)
             if isinstance(subject_of_pair, SharedImage):
                 subject_of_pair = replace(subject_of_pair, leaked=leaked)
             collector.check(subject_of_pair, _place_of(later, facts, shards))
@@ -234,6 +262,7 @@ def _subject(
     facts: Facts,
     shards: Shards,
     field_mapping: FieldMapping,
+    usual: UsualSizes,
 ) -> object:
     """What the rule checks."""
     place = _place_of(first, facts, shards)
@@ -243,8 +272,13 @@ def _subject(
         return SameSourceId(facts[later].source_id, field_mapping.source_id or "", place)
     if kind is Duplicate.IMAGE:
         return SameImage(place)
+    if kind is Duplicate.NEAR:
+        return NearImage(place)
+    if kind in (Duplicate.ODD_SIZE, Duplicate.ODD_RATIO):
+        odd = OddSize if kind is Duplicate.ODD_SIZE else OddRatio
+        return odd(facts[later].height or 0, facts[later].width or 0, usual)
     ours, theirs = (shards[one.work, one.shard].subset for one in (later, first))
-    return SharedImage(ours, theirs, place)
+    return (SharedImage if kind is Duplicate.SHARED else NearSharedImage)(ours, theirs, place)
 
 
 def _place_of(at: RowPlace, facts: Facts, shards: Shards) -> Place:

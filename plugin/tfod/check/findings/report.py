@@ -264,6 +264,7 @@ class CheckedDataset:
         statistics: of all records.
         subsets: of the records of each subset.
         undecoded: why not all images were decoded, if they were not.
+        uncompared: why those that were are not compared with each other, if they should be.
         sources: the files that were checked.
         label_maps: by the names that the shards have for them.
         verdicts: of each receiver, where it was checked for any.
@@ -276,6 +277,7 @@ class CheckedDataset:
     statistics: Statistics
     subsets: Mapping[str, Statistics]
     undecoded: str
+    uncompared: str = ""
     sources: Sequence[SourceFile] = ()
     label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
     verdicts: Sequence[ReceiverVerdict] = ()
@@ -315,6 +317,7 @@ def make_report(
     shards = [shard for dataset in datasets for shard in dataset.shards]
     counts = _counts(findings, shards, {level: by_severity[level] for level in Severity})
     undecoded = dict.fromkeys(one.undecoded for one in datasets if _decoded_less(one.shards))
+    undecoded |= dict.fromkeys(one.uncompared for one in datasets if one.uncompared)
     return Report(
         valid=not _failures(counts.by_severity, fail_on),
         fail_on=fail_on,

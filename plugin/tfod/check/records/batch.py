@@ -258,7 +258,9 @@ class Batch:
         names: list[Sequence[str | None]] = [self.filenames, self.source_ids]
         if len(live) < len(self):
             names = [[texts[row] for row in live.tolist()] for texts in names]
-        return Rows(names[0], names[1], [one[live] for one in hashes], facts)
+        looks = self.images.fingerprints()
+        looks = None if looks is None else looks[live]
+        return Rows(names[0], names[1], [one[live] for one in hashes], facts, looks)
 
     def _hashes_of(self, column: Column) -> np.ndarray:
         rows, spans = single_values(column)

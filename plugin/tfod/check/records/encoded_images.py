@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tfod.check.records.decoding import Decoding
-from tfod.check.records.image_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.check.records.image_bytes import DecodeFailure, decode, looks_like
+from tfod.check.records.image_look import ImageLook
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import ImageHeader
 from tfod.kernel import hash_spans
@@ -26,6 +27,7 @@ class EncodedImage(NamedTuple):
         sha256: its digest, where the record has one to be compared with.
         decoded: whether it was decoded.
         failure: why that failed.
+        look: what its pixels look like, where hints are wanted.
     """
 
     length: int
@@ -34,6 +36,7 @@ class EncodedImage(NamedTuple):
     sha256: str
     decoded: bool
     failure: DecodeFailure | None
+    look: ImageLook | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,19 @@ class EncodedImages:
         }
         return cls(by_row, found.headers, hashes)
 
+    def fingerprints(self) -> np.ndarray | None:
+        """Those of every record, 0 where there is none, uint64 of shape (records, 4); or None."""
+        having = {
+            row: one.look.fingerprint
+            for row, one in self.by_row.items()
+            if one.look and one.look.fingerprint
+        }
+        if not having:
+            return None
+        found = np.zeros((len(self.headers), 4), "<u8")
+        found[list(having)] = np.frombuffer(b"".join(having.values()), "<u8").reshape(-1, 4)
+        return found
+
     @classmethod
     def joined(cls, parts: Sequence[EncodedImages]) -> EncodedImages:
         """Those of batches that follow each other."""
@@ -96,10 +112,10 @@ def _encoded_image(
     if found.sha256s[row]:
         sha256 = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
     # One of many pixels for its bytes costs much more to decode than they are worth.
-    decoded = (
-        decoding is not None
-        and header is not None
-        and decoding.is_cheap(header.height, header.width, end - start)
-    )
-    failure = decode_failure(memoryview(buffer)[start:end]) if decoded else None
-    return EncodedImage(end - start, header, looks, sha256, decoded, failure)
+    shown: DecodeFailure | ImageLook | None = None
+    decoded = False
+    if decoding and header and decoding.is_cheap(header.height, header.width, end - start):
+        decoded = True
+        shown = decode(memoryview(buffer)[start:end], decoding.with_looks)
+    failure, look = (shown, None) if isinstance(shown, DecodeFailure) else (None, shown)
+    return EncodedImage(end - start, header, looks, sha256, decoded, failure, look)

@@ -255,6 +255,8 @@ class Examiner:
             turn = header.orientation >= 5 and needs_a_turn(batch.corners_of(row), header)
             facts = ImageFacts(-1, header, "", *stated[1:], boxes_need_a_turn=turn)
         self._report(batch, row, self._problems_of(facts))
+        if image.look is not None:
+            self._check(batch, row, image.look)
         checksum = batch.detections.sha256s[row]
         if checksum and checksum != image.sha256:
             self._check(batch, row, Sha256Facts(checksum, image.sha256))

@@ -9,6 +9,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from tfod.check.records.image_look import ImageLook, look_of
 from tfod.check.records.tensorflow_images import FORMAT_TITLES
 from tfod.detection.images.image import sniff_format
 from tfod.detection.images.image_header import Bytes
@@ -82,8 +83,10 @@ class DecodeFailure:
     reason: str
 
 
-def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None:
-    """Decode a whole image with Pillow; why that fails, if it does.
+def decode(
+    data: bytes | bytearray | memoryview, with_look: bool = False
+) -> DecodeFailure | ImageLook | None:
+    """Decode a whole image with Pillow: why that fails, or what it looks like, if that is asked.
 
     Raises:
         TfodError: Pillow is not installed.
@@ -97,6 +100,8 @@ def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with pil_image.open(io.BytesIO(data), formats=_FORMATS) as image:
+                if with_look:
+                    return look_of(image)
                 image.load()
     except MemoryError:
         raise  # that says nothing of the image

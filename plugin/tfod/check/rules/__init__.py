@@ -15,5 +15,6 @@ from tfod.check.rules import images as images
 from tfod.check.rules import labels as labels
 from tfod.check.rules import names as names
 from tfod.check.rules import pipeline as pipeline
+from tfod.check.rules import pixels as pixels
 from tfod.check.rules import predictions as predictions
 from tfod.check.rules import task as task

@@ -323,7 +323,7 @@ _MISSING_END = {
 )
 def check_same_image(same: SameImage) -> Iterator[Problem]:
     """Another record has the same encoded bytes."""
-    yield Problem(f"the same image is in {_named(same.first)}", feature=keys.ENCODED)
+    yield Problem(f"the same image is in {named_record(same.first)}", feature=keys.ENCODED)
 
 
 @rule(
@@ -336,14 +336,15 @@ def check_same_image(same: SameImage) -> Iterator[Problem]:
 def check_shared_image(shared: SharedImage) -> Iterator[Problem]:
     """Two subsets have the same encoded bytes: an error where a whole subset has no others."""
     subsets = f"{shared.subset} and in {shared.first_subset}"
-    message = f"the image is in {subsets}: {_named(shared.first)} has it"
+    message = f"the image is in {subsets}: {named_record(shared.first)} has it"
     for subset, count in shared.leaked.items():
         message += f"; all {plural(count, 'image')} of {subset} are in other subsets"
     severity = Severity.ERROR if shared.leaked else None
     yield Problem(message, keys.ENCODED, [shared.first_subset, shared.subset], severity=severity)
 
 
-def _named(place: Place) -> str:
+def named_record(place: Place) -> str:
+    """``record 3 of train.record (a.jpg)``."""
     where = f"record {place.record} of {place.shard}"
     return f"{where} ({place.item})" if place.item else where
 
