@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfod.check.check import Options, check
@@ -65,7 +66,7 @@ def add_parser(commands: Commands) -> None:
         help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -; without "
         "any the shards that --pipeline-config names",
     )
-    add_configured_options(parser)
+    add_reading_options(parser)
     group = parser.add_argument_group("what the shards are held against")
     add = group.add_argument
     add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
@@ -83,10 +84,30 @@ def add_parser(commands: Commands) -> None:
 
     group = parser.add_argument_group("how")
     add = group.add_argument
-    text = "decode all images, none, or at most N, evenly chosen (default: 1000)"
-    add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
     text = "tensorflow: check every record with tf.io.parse_example, too"
     add("--engine", choices=("tfod", "tensorflow"), default="tfod", help=text)
+
+    group = parser.add_argument_group("what comes out")
+    add = group.add_argument
+    add_output_options(group, REPORT_FORMATS)
+    text = "list at most so many; all are counted (default: 1000)"
+    add_number(group, "--max-findings", text, 1000)
+    text = "print the findings alone, and nothing where the shards are valid"
+    add("-q", "--quiet", action="store_true", help=text)
+    text = "print how many findings there are of each rule, in place of the findings"
+    add("--statistics", action="store_true", help=text)
+    add_samples(group)
+    add_connection_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """Add what commands that check shards share: what is expected of them, how they are read."""
+    add_configured_options(parser)
+    group = parser.add_argument_group("how the shards are read")
+    add = group.add_argument
+    text = "decode all images, none, or at most N, evenly chosen (default: 1000)"
+    add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
     add_number(group, "--jobs", "processes (default: all cores)")
     text = "larger records are not read (default: 256 MiB)"
     add_number(group, "--max-record-bytes", text, 256 << 20)
@@ -100,18 +121,10 @@ def add_parser(commands: Commands) -> None:
     add_number(group, "--remote-timeout", text, int(REMOTE_TIMEOUT), metavar="SECONDS")
     add_runner_options(parser)
 
-    group = parser.add_argument_group("what comes out")
-    add = group.add_argument
-    add_output_options(group, REPORT_FORMATS)
-    text = "list at most so many; all are counted (default: 1000)"
-    add_number(group, "--max-findings", text, 1000)
-    text = "print the findings alone, and nothing where the shards are valid"
-    add("-q", "--quiet", action="store_true", help=text)
-    text = "print how many findings there are of each rule, in place of the findings"
-    add("--statistics", action="store_true", help=text)
+
+def add_samples(group: argparse._ActionsContainer) -> None:
+    """Add ``--samples``."""
     add_number(group, "--samples", "images in the HTML report (default: 12)", 12, least=0)
-    add_connection_options(parser)
-    parser.set_defaults(run=_run)
 
 
 def _most_decoded(text: str) -> int | None:
@@ -122,18 +135,47 @@ def _most_decoded(text: str) -> int | None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    set_remote_timeout(arguments.remote_timeout)
-    options = _options(arguments)
+    def text(report: Report, output: Output) -> str:
+        from tfod.check.reporters.text import render_text
+
+        text = render_text(
+            report,
+            color=output.color,
+            receivers=arguments.receiver == ANY.name,
+            quiet=arguments.quiet,
+            statistics=arguments.statistics,
+        )
+        return annotated(text, report) if text and output.is_on_github else text
+
+    report = run_check(arguments, _options(arguments), text, quiet=arguments.quiet)
+    return EXIT_VALID if report.valid else EXIT_FINDINGS
+
+
+def run_check(
+    arguments: argparse.Namespace,
+    options: Options,
+    text: Callable[[Report, Output], str],
+    *,
+    quiet: bool = False,
+) -> Report:
+    """Check the sources, and write the report to all outputs.
+
+    Args:
+        arguments: with those of :func:`add_reading_options`, and the outputs.
+        options: of the check.
+        text: writes a report as text.
+        quiet: whether to leave out the progress bar.
+    """
     outputs = outputs_of(arguments)
     with (
         _inventory(arguments.sources, options) as inventory,
         begin_outputs(outputs, _files_read(arguments, inventory)) as write,
     ):
-        has_bar = options.runner is None and sys.stderr.isatty() and not arguments.quiet
+        has_bar = options.runner is None and sys.stderr.isatty() and not quiet
         with _progress_bar(inventory) if has_bar else nullcontext() as progress:
             report = check(inventory, options, progress)
-        write(lambda output: _rendered(output, report, options, arguments, inventory))
-    return EXIT_VALID if report.valid else EXIT_FINDINGS
+        write(lambda output: _rendered(output, report, options, arguments, inventory, text))
+    return report
 
 
 def _inventory(sources: Sequence[str], options: Options) -> AbstractContextManager[Inventory]:
@@ -157,26 +199,38 @@ def _options(arguments: argparse.Namespace) -> Options:
     Raises:
         TfodError: one of them makes no sense.
     """
-    configuration, selections = configure(arguments)
-    return Options(
-        profile=named_profile(arguments.profile),
-        receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
-        label_map=arguments.label_map,
+    return replace(
+        reading_options(arguments),
         task=_task(arguments),
         annotations=_annotations(arguments.against),
         predictions=_predictions(arguments.predictions),
         training_config=_training_config(arguments.pipeline_config),
-        decode=arguments.decode,
         with_tensorflow=arguments.engine == "tensorflow",
+        max_findings=arguments.max_findings,
+    )
+
+
+def reading_options(arguments: argparse.Namespace) -> Options:
+    """What :func:`add_reading_options` has added, as options of a check.
+
+    Raises:
+        TfodError: one of them makes no sense.
+    """
+    set_remote_timeout(arguments.remote_timeout)
+    configuration, selections = configure(arguments)
+    return Options(
+        profile=named_profile(arguments.profile),
+        receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
         hints=bool(arguments.hints),
         severities=selections.severities(),
         by_path=selections if selections.by_path else None,
         configuration=configuration.file,
-        max_findings=arguments.max_findings,
+        fail_on=Severity(arguments.fail_on or "error"),
+        label_map=arguments.label_map,
+        decode=arguments.decode,
         max_record_bytes=arguments.max_record_bytes,
         jobs=arguments.jobs or os.cpu_count() or 1,
         runner=runner_of(arguments),
-        fail_on=Severity(arguments.fail_on or "error"),
         hash_sources=not arguments.no_sha256,
         archive_limits=ArchiveLimits(
             total_bytes=arguments.max_archive_bytes, entries=arguments.max_archive_entries
@@ -250,7 +304,7 @@ def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator
         "predictions",
         "pipeline_config",
     )
-    yield from filter(None, (*label_maps, *(getattr(arguments, name) for name in names)))
+    yield from filter(None, (*label_maps, *(getattr(arguments, name, None) for name in names)))
 
 
 def _rendered(
@@ -259,6 +313,7 @@ def _rendered(
     options: Options,
     arguments: argparse.Namespace,
     inventory: Inventory,
+    text: Callable[[Report, Output], str],
 ) -> str:
     if output.format == "html":
         from tfod.check.reporters.html.page import render_html
@@ -266,18 +321,7 @@ def _rendered(
 
         samples = choose_samples(report, inventory, options.profile, arguments.samples)
         return render_html(report, samples)
-    if output.format != "text":
-        return render_report(output.format, report)
-    from tfod.check.reporters.text import render_text
-
-    text = render_text(
-        report,
-        color=output.color,
-        receivers=arguments.receiver == ANY.name,
-        quiet=arguments.quiet,
-        statistics=arguments.statistics,
-    )
-    return annotated(text, report) if text and output.is_on_github else text
+    return text(report, output) if output.format == "text" else render_report(output.format, report)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ _MODULES = {
     "serve": "tfod_validator.serve.command",
     "show": "tfod.cli.show_command",
     "split": "tfod.cli.shards_command",
+    "stats": "tfod.cli.stats_command",
 }
 EXIT_OK = 0
 EXIT_FAILED = 2

@@ -237,8 +237,8 @@ def area_bins(areas: np.ndarray) -> np.ndarray:
 
 
 def ratio_bins(ratios: np.ndarray) -> np.ndarray:
-    """The bin of each ratio, which is above 0: the middle one for squares."""
-    found: np.ndarray = np.clip(np.rint(np.log2(ratios) * 4) + RATIOS // 2, 0, RATIOS - 1)
+    """The bin of each ratio, which is above 0: the middle one begins with squares."""
+    found: np.ndarray = np.clip(np.floor(np.log2(ratios) * 4) + RATIOS // 2, 0, RATIOS - 1)
     return found.astype(np.int64)
 
 

@@ -56,7 +56,7 @@ def render_text(
         lines += ["", *_statistics(groups, color)] if groups else ()
     else:
         for group in groups:
-            lines += ["", *_findings(group, color, width, examples)]
+            lines += ["", *group_lines(group, color, width, examples)]
     if not quiet and not statistics:
         for step in next_steps(report):
             if step.command:
@@ -102,8 +102,8 @@ def _statistics(groups: Sequence[Group], color: bool) -> Iterator[str]:
         yield _paint(line, one.code, _COLORS[one.severity]) if color else line
 
 
-def _findings(group: Group, color: bool, width: int, examples: int) -> Iterator[str]:
-    """The findings of a rule below its title."""
+def group_lines(group: Group, color: bool, width: int, examples: int) -> Iterator[str]:
+    """The findings of a rule below its title, some of them as examples."""
     heading = list(_wrap(group.heading.split(" "), width, 0, 2))
     fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], width, 2, 4) if group.fix else ())
     if color:
