@@ -17,7 +17,7 @@ from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.text import group_lines
 from tfod.check.reporters.wording import amounts
 
-_MOST_ROWS, _MOST_SUBSETS, _EXAMPLES = 20, 6, 3
+_MOST_CLASSES, _MOST_SIZES, _MOST_SUBSETS, _EXAMPLES = 20, 5, 6, 3
 _MEDIUM, _LARGE = AREAS - 1 - 12, AREAS - 1 - 6  # bins from 2**-6 and 2**-3 of the image on
 _HIGH, _FLAT = RATIOS // 2 - 4, RATIOS // 2 + 4  # bins from 1 : 2 and from 2 : 1 on
 
@@ -51,10 +51,11 @@ def tables(report: Report) -> Iterator[Table]:
     shown = [report.statistics, *(subsets.values() if len(subsets) > 1 else ())]
     names = ["all", *(map(shortened_name, subsets) if len(subsets) > 1 else ())]
     yield Table("Images", names, _rows(_IMAGES, shown))
-    yield _counted("Classes: boxes, and their share", names, shown, lambda one: one.classes)
+    classes = "Classes: boxes, and their share"
+    yield _counted(classes, names, shown, lambda one: one.classes, _MOST_CLASSES)
     if report.statistics.details is not None:
         yield Table("Boxes", names, _rows(_BOXES, shown))
-    yield _counted("Image sizes, width x height", names, shown, _sizes)
+    yield _counted("Image sizes, width x height", names, shown, _sizes, _MOST_SIZES)
 
 
 def _rows(
@@ -68,8 +69,9 @@ def _counted(
     names: Sequence[str],
     shown: Sequence[Statistics],
     counts_of: Callable[[Statistics], Mapping[str, int]],
+    most: int,
 ) -> Table:
-    """A row for each of the most frequent of some names."""
+    """A row for each of the most frequent names."""
     counts = [counts_of(one) for one in shown]
     totals = [sum(one.values()) for one in counts]
     ordered = sorted(counts[0], key=lambda name: (-counts[0][name], name))
@@ -81,10 +83,10 @@ def _counted(
                 for one, total in zip(counts, totals, strict=True)
             ],
         )
-        for name in ordered[:_MOST_ROWS]
+        for name in ordered[:most]
     ]
     left = len(ordered) - len(rows)
-    return Table(title, names, rows, f"and {left:,} more, in the JSON" if left else "")
+    return Table(title, names, rows, f"and {left:,} more" if left else "")
 
 
 def _percent(count: int, total: int) -> str:
@@ -150,8 +152,8 @@ _BOXES: Mapping[str, Callable[[Statistics], str]] = {
     "cover less than 1.6 % of the image": _of("areas", slice(0, _MEDIUM)),
     "cover 1.6 to 12.5 %": _of("areas", slice(_MEDIUM, _LARGE)),
     "cover 12.5 % or more": _of("areas", slice(_LARGE, AREAS)),
-    "higher than 2 : 1": _of("ratios", slice(0, _HIGH)),
-    "wider than 2 : 1": _of("ratios", slice(_FLAT, RATIOS)),
+    "width : height below 1 : 2": _of("ratios", slice(0, _HIGH)),
+    "width : height from 2 : 1 on": _of("ratios", slice(_FLAT, RATIOS)),
     "centre in the left half": _placed(slice(None), slice(0, GRID // 2)),
     "centre in the upper half": _placed(slice(0, GRID // 2), slice(None)),
 }

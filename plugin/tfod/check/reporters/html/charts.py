@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from tfod.check.records.details import AREAS, RATIOS, Details
 from tfod.check.records.statistics import GRID, Statistics
 
 SIDE = 320
@@ -83,6 +85,77 @@ def sizes(statistics: Statistics) -> list[tuple[str, float]]:
         )
         layers.append((path, 0.35 + 0.65 * level / _LEVELS))
     return layers
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A distribution in each subset, as lines of one chart.
+
+    ``lines`` are the subset's name and its path; ``ticks`` are x and label.
+    """
+
+    title: str
+    what: str
+    lines: Sequence[tuple[str, str]]
+    ticks: Sequence[tuple[float, str]]
+
+
+def by_subset(subsets: Mapping[str, Statistics]) -> list[Lines]:
+    """Objects in an image and, where they were counted, areas and ratios of boxes by subset."""
+    found = [_lines("Objects in an image", "share of a subset's images", subsets, _objects, str)]
+    if all(one.details is not None for one in subsets.values()):
+        what = "share of a subset's boxes"
+        found.append(_lines("Box areas", f"parts of the image; {what}", subsets, _areas, _area))
+        found.append(_lines("Box shapes", f"width : height; {what}", subsets, _ratios, _ratio))
+    return [one for one in found if one.lines]
+
+
+def _objects(one: Statistics) -> np.ndarray:
+    return one.boxes_in_image
+
+
+def _areas(one: Statistics) -> np.ndarray:
+    return (one.details or Details()).areas
+
+
+def _ratios(one: Statistics) -> np.ndarray:
+    return (one.details or Details()).ratios
+
+
+def _area(place: int) -> str:
+    return f"{2.0 ** ((place - AREAS + 1) / 2):.1g}"
+
+
+def _ratio(place: int) -> str:
+    power = (place - RATIOS // 2) / 4
+    return f"{2**power:.2g} : 1" if power >= 0 else f"1 : {2**-power:.2g}"
+
+
+def _lines(
+    title: str,
+    what: str,
+    subsets: Mapping[str, Statistics],
+    counts_of: Callable[[Statistics], np.ndarray],
+    label: Callable[[int], str],
+) -> Lines:
+    counts = {name: counts_of(one) for name, one in subsets.items()}
+    shares = {name: one / one.sum() for name, one in counts.items() if one.any()}
+    filled = np.flatnonzero(sum(shares.values(), np.zeros(1)))
+    if not len(filled):
+        return Lines(title, what, (), ())
+    start, end = int(filled[0]), max(int(filled[-1]), int(filled[0]) + 4)
+    step, highest = WIDTH / (end - start), max(one.max() for one in shares.values())
+    lines = [
+        (name, "M" + "L".join(
+            f"{(at - start) * step:.1f} {HEIGHT * (1 - one[at] / highest):.1f}"
+            for at in range(start, min(end, len(one) - 1) + 1)
+        ))
+        for name, one in shares.items()
+    ]  # fmt: skip
+    every = max(1, math.ceil((end - start) / 6))
+    return Lines(
+        title, what, lines, [((at - start) * step, label(at)) for at in range(start, end, every)]
+    )
 
 
 def _levels(grid: np.ndarray) -> list[tuple[int, list[tuple[int, int]]]]:

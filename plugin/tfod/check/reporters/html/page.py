@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import REPORT_VERSION, Report
+from tfod.check.reporters import data
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.html import charts
@@ -106,6 +107,7 @@ def _render(
 ) -> str:
     in_files, images, sound = _entries(report.findings, groups, cards)
     statistics = report.statistics
+    subsets = data.subsets_of(report)
     return render_template(
         name,
         report=report,
@@ -123,6 +125,9 @@ def _render(
         classes=_folded(charts.class_bars(statistics), _OPEN_BARS, _MOST_BARS),
         image_sizes=_folded(charts.size_bars(statistics), _OPEN_ROWS * 2, _MOST_BARS),
         sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
+        tables=[one for one in data.tables(report) if one.rows],
+        subsets=subsets,
+        lines=charts.by_subset(subsets) if len(subsets) > 1 else (),
         report_version=REPORT_VERSION,
         most_lines=_MOST_LINES,
         after_head=AFTER_HEAD,
