@@ -526,6 +526,7 @@ def test_a_set_that_the_shell_has_taken_apart(check: Run, tmp_path: Path) -> Non
     expanded = check(*paths, "--format", "json")
     for code, out, _ in (quoted, expanded):
         assert code == 0 and json.loads(out)["counts"]["by_code"] == {"SET005": 1}
+    Path(paths[1]).unlink()
     code, out, _ = check(paths[0], paths[2], "--format", "json")
     assert code == 1 and json.loads(out)["counts"]["by_code"] == {"SET001": 1}
 

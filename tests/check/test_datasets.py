@@ -287,10 +287,42 @@ class TestLabelMaps:
         code, report = report_of(*sorted(tmp_path.glob("*/*")))
         assert code == 0 and report["counts"]["by_code"] == {}
 
-    def test_alone(self, tmp_path: Path, capsys: Any) -> None:
-        write_shard(tmp_path, "train", noisy_record(0))
-        assert main(["check", str(tmp_path / "label_map.pbtxt")]) == 2
-        assert "this is a label map; name the shards" in capsys.readouterr().err
+    def test_alone_it_stands_for_the_shards_beside_it(
+        self, tmp_path: Path, report_of: Check
+    ) -> None:
+        shard = write_shard(tmp_path, "train", noisy_record(0))
+        code, report = report_of(tmp_path / "label_map.pbtxt")
+        assert code == 0 and [one["name"] for one in report["sources"]] == [shard]
+
+    def test_alone_without_shards(self, tmp_path: Path, report_of: Check, capsys: Any) -> None:
+        names = [tmp_path / "a_label_map.pbtxt", tmp_path / "label_map.pbtxt"]
+        names[0].write_text(LABEL_MAP)
+        names[1].write_text("item { id: 1 name: 'cat' } item { id: 1 name: 'dog' }")
+        code, report = report_of(*names)
+        assert code == 1 and report["counts"]["by_code"] == {"LAB003": 1}
+        for name in ("graph.pbtxt", "absent_label_map.pbtxt"):
+            assert main(["check", str(tmp_path / name)]) == 2
+            assert capsys.readouterr().err.count("\n") == 1
+
+    def test_any_mix_in_any_order_as_pre_commit_has_it(
+        self, tmp_path: Path, report_of: Check, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each shard has its own label map, whatever else is named in the same run."""
+        monkeypatch.chdir(tmp_path)
+        for name in ("cat", "dog"):
+            folder, more = tmp_path / name, {"image/object/class/text": [name]}
+            text = f"item {{ id: 1 name: '{name}' }}"
+            write_shard(folder, "a", noisy_record(0, **more), label_map=text)
+            write_shard(folder, "b", noisy_record(1, **more), label_map=text)
+        names = ["cat/a.tfrecord", "cat/label_map.pbtxt", "dog/b.tfrecord", "dog/label_map.pbtxt"]
+        for mix in (names, names[::-1], names[:3], names[1:3], names[2:], names[1::2]):
+            code, report = report_of(*mix)
+            assert (code, report["counts"]["by_code"]) == (0, {}), mix
+        (tmp_path / "cat" / "label_map.pbtxt").write_text("item { id: 0 name: 'cat' }")
+        assert report_of(*names[1:3])[1]["counts"]["by_code"] == {"LAB005": 1, "LAB008": 2}
+        (tmp_path / "cat" / "label_map.pbtxt").write_text("item { id: 1 name: 'katze' }")
+        codes = report_of(*names[1:3])[1]["counts"]["by_code"]
+        assert codes["LAB006"] == 2, "both shards beside it are checked, too"
 
     @pytest.mark.parametrize("place", ["annotations", ".", "data/annotations"])
     def test_elsewhere_in_the_folder(self, tmp_path: Path, report_of: Check, place: str) -> None:
@@ -338,3 +370,13 @@ class TestLabelMaps:
             assert places["LAB005"] == "../good/label_map.pbtxt"
         absolute = report_of(tmp_path / "good")[1]
         assert absolute["datasets"][0]["label_maps"] == [str(tmp_path / "good/label_map.pbtxt")]
+
+
+def test_a_part_of_a_numbered_set(tmp_path: Path, report_of: Check) -> None:
+    shards = [tmp_path / f"x-{number:05d}-of-00004.record" for number in range(4)]
+    for number, shard in enumerate(shards):
+        Path(write_shard(tmp_path, "x", noisy_record(number))).rename(shard)
+    assert report_of(*shards[:2])[1]["counts"]["by_code"] == {}, "the others are there, too"
+    shards[3].unlink()
+    (finding,) = report_of(*shards[:2])[1]["findings"]
+    assert finding["message"] == "1 shard is missing: x-00003-of-00004.record"

@@ -159,6 +159,8 @@ def check(
     collector = Collector(_policy({}, receiver, options), options.max_findings)
     for source in inventory.empty:
         collector.check(source)
+    for name in inventory.unused_label_maps:
+        collector.check(load_label_maps((), name, {})[name], Place(name))
     if config is not None:
         from tfod.check.references.pipeline.comparison import (
             check_training_config,  # few checks need it

@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from tfod.check.findings.finding import plural
 from tfod.check.rules.dataset import NumberedSet
 from tfod.check.sources.search import Inventory, ShardGroup
-from tfod.tfrecord.shard_names import SPLITS, missing_of_sets, parse_shard_name, subset_of_stem
+from tfod.tfrecord.shard_names import (
+    MOST_MISSING,
+    SPLITS,
+    missing_of_sets,
+    parse_shard_name,
+    subset_of_stem,
+)
 from tfod.tfrecord.shard_search import is_roboflow_export
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
@@ -122,9 +128,11 @@ def numbered_sets(paths: Sequence[str], missing: Sequence[str]) -> Iterator[Numb
     for one in missing:
         missing_of.setdefault(_stem_of(one), []).append(one)
     for stem, found in totals.items():
-        names = missing_of.get(os.path.basename(stem), [])[:_MOST_NAMED]
-        count = next(iter(found)) - there[stem] if len(found) == 1 else len(names)
-        yield NumberedSet(stem, tuple(names), found, count if names else 0)
+        names = missing_of.get(os.path.basename(stem), [])
+        count = len(names)
+        if len(found) == 1 and len(missing) >= MOST_MISSING:  # of which not all are named
+            count = next(iter(found)) - there[stem]
+        yield NumberedSet(stem, tuple(names[:_MOST_NAMED]), found, count if names else 0)
 
 
 def _stem_of(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import (
@@ -19,6 +20,7 @@ from tfod.tfrecord.label_files import (
     label_maps_in,
     may_be_label_map,
 )
+from tfod.tfrecord.shard_names import parse_shard_name
 from tfod.tfrecord.shard_search import files_below
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
@@ -28,8 +30,9 @@ class LabelMapSearch:
     """Finds label maps, and calls them as the user has called the shards.
 
     Args:
-        named: those that the user has named. A single one goes with all shards, and nothing else is
-            looked for; of several each goes with the shards of its folder.
+        named: those that the user has named. A single one goes with all shards, but for those that
+            have one of their own where it lies beside others; of several each goes with the shards
+            of its folder.
         is_given: whether there is one for all shards already.
     """
 
@@ -43,9 +46,21 @@ class LabelMapSearch:
 
     def of(self, shard: str) -> tuple[str | None, tuple[str, ...]]:
         """The label map of a shard; or those that fit equally well, when there are several."""
-        if self._is_given or self.for_all:
+        if self._is_given or (self.for_all and not self._has_other_shards(folder_of(shard))):
             return self.for_all, ()
-        return _called_as(shard, *self._finder.find(shard))
+        found, candidates = _called_as(shard, *self._finder.find(shard))
+        return (found or self.for_all), () if self.for_all else candidates
+
+    def _has_other_shards(self, folder: str) -> bool:
+        """Whether the single named one lies in another folder than this, beside shards there.
+
+        pre-commit names what has changed: a label map of one dataset, and shards of another.
+        """
+        return folder_of(self.for_all or "") != folder and self._is_beside_shards
+
+    @cached_property
+    def _is_beside_shards(self) -> bool:
+        return self.for_all is not None and bool(shards_beside(self.for_all))
 
     def within(self, root: str, shards: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         """Label maps of shards that have none beside them: further up, or in a sibling folder.
@@ -84,6 +99,15 @@ class LabelMapSearch:
 
     def _texts_in(self, folder: str) -> Sequence[str]:
         return self._named.get(folder) or label_maps_in(folder)
+
+
+def shards_beside(label_map: str) -> list[str]:
+    """The shards in the folder of a label map; of one in a bucket none."""
+    folder = os.path.dirname(label_map)
+    if is_url(label_map) or not os.path.isdir(folder or os.curdir):
+        return []
+    names = sorted(os.listdir(folder or os.curdir))
+    return [os.path.join(folder, name) for name in names if parse_shard_name(name)]
 
 
 def _up_to(top: str, folder: str) -> list[str]:

@@ -13,11 +13,11 @@ from io import FileIO
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from tfod.check.rules.dataset import EmptySource
-from tfod.check.sources.label_maps import LabelMapSearch
+from tfod.check.sources.label_maps import LabelMapSearch, shards_beside
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.framing import ShardPart
-from tfod.tfrecord.label_files import LabelMapFinder, may_be_label_map
+from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, may_be_label_map
 from tfod.tfrecord.shard_names import missing_of_sets, parse_shard_name
 from tfod.tfrecord.shard_search import (
     ShardSet,
@@ -27,7 +27,7 @@ from tfod.tfrecord.shard_search import (
     group_shards,
 )
 from tfod.tfrecord.storage.publishing import require_published
-from tfod.tfrecord.storage.urls import folder_of, is_url
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_url
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.remote_stream import RemoteStream
@@ -131,6 +131,7 @@ class Inventory:
         label_maps: content of label maps that are no files of these names, by name.
         label_map: the one for all shards that was among the sources.
         empty: folders among the sources that hold nothing to check.
+        unused_label_maps: label maps among the sources that none of the shards goes with.
     """
 
     groups: Sequence[ShardGroup]
@@ -138,6 +139,7 @@ class Inventory:
     label_maps: Mapping[str, bytes] = field(default_factory=dict)
     label_map: str | None = None
     empty: Sequence[EmptySource] = ()
+    unused_label_maps: Sequence[str] = ()
 
     @property
     def shards(self) -> list[ShardSource]:
@@ -155,7 +157,8 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
     """Find out what sources mean. What has to be held meanwhile is given back at the end.
 
     Args:
-        sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` among them is a label map.
+        sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` among them is a label map. One that goes
+            with none of the others stands for the shards beside it.
         has_label_map: whether there is one for all shards: then none is looked for.
 
     Raises:
@@ -166,10 +169,8 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
     others: list[str] = []
     for one in dict.fromkeys(sources):
         (named if may_be_label_map(one) else others).append(one)
-    if not others:
-        raise ShardsNotFoundError(
-            f"{named[0]}: this is a label map; name the shards that it goes with, too"
-        )
+    if not others and not any(map(is_named_label_map, named)):
+        raise ShardsNotFoundError(f"{named[0]}: name the shards that it goes with, too")
     label_maps = LabelMapSearch(named, has_label_map)
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
         search = _Search(label_maps, scratch)
@@ -177,12 +178,31 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
             search.add(source)
         if search.empty and not search.groups and not search.archives:
             raise ShardsNotFoundError(search.empty[0].reason)
+        for one in [] if has_label_map else _unused(named, label_maps, search):
+            if folder_of(one) not in {folder_of(path) for path in search.paths}:
+                for shard in shards_beside(one):
+                    search.add(shard)
         yield Inventory(
             _join_sets(_once(search.groups)),
             list({_real_path(one): one for one in reversed(search.archives)}.values())[::-1],
-            label_map=label_maps.for_all,
+            label_map=_for_all(label_maps, search),
             empty=search.empty,
+            unused_label_maps=_unused(named, label_maps, search),
         )
+
+
+def _for_all(label_maps: LabelMapSearch, search: _Search) -> str | None:
+    """The label map of all that was found, if it was named."""
+    used = {shard.label_map for group in search.groups for shard in group.shards}
+    is_for_all = used <= {label_maps.for_all} and (search.groups or search.archives)
+    return label_maps.for_all if is_for_all else None
+
+
+def _unused(named: Sequence[str], label_maps: LabelMapSearch, search: _Search) -> list[str]:
+    """The named label maps that are not used; another ``.pbtxt`` may be any protobuf text."""
+    used = [shard.label_map for group in search.groups for shard in group.shards]
+    known = {absolute(one) for one in (*used, _for_all(label_maps, search)) if one}
+    return [one for one in named if absolute(one) not in known and is_named_label_map(one)]
 
 
 class _Search:
@@ -194,6 +214,11 @@ class _Search:
         self.empty: list[EmptySource] = []
         self._label_maps = label_maps
         self._scratch = scratch
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the shards that were found."""
+        return [shard.location.path for group in self.groups for shard in group.shards]
 
     def add(self, source: str) -> None:
         """Look at one more.
@@ -392,9 +417,17 @@ def _join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
         shards = [shard for part in parts for shard in part.shards]
         missing = list(parts[0].missing)
         if len(parts) > 1:
-            missing = missing_of_sets([shard.location.path for shard in shards])
+            missing = _absent(missing_of_sets([shard.location.path for shard in shards]), shards)
         found.append(ShardGroup(parts[0].subset, shards, missing))
     return found
+
+
+def _absent(names: Sequence[str], shards: Sequence[ShardSource]) -> list[str]:
+    """Those of the names that are not there either: it may be that not all were to be checked."""
+    if shards[0].location.remote:
+        return list(names)
+    folder = os.path.dirname(shards[0].location.path)
+    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
 
 
 def _zips_of(source: str) -> list[str]:
