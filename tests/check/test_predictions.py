@@ -290,3 +290,24 @@ def test_many_boxes_and_detections_take_linear_time(tmp_path: Path) -> None:
     found = detections(boxes[::2])
     report = check_files(tmp_path, files(boxes, found), max_findings=10)  # type: ignore[arg-type]
     assert report.counts.by_code["PRD004"] > 10
+
+
+def test_predictions_are_drawn_dashed_worst_first(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("PIL")
+    found = [*detections(BOTH, score=0.8), *detections(GRID[-1:], "b"), *detections(BOTH[1:], "c")]
+    content = files([], found)
+    records = (labelled("a.jpg", ("dog", CAT), BOTH[1]), labelled("b.jpg"), labelled("c.jpg"))
+    content[SHARD] = shard(*records)
+    for name, one in content.items():
+        (tmp_path / name).write_bytes(one)
+    page = tmp_path / "report.html"
+    predictions = str(tmp_path / "detections.json")
+    command = ["check", str(tmp_path), "--predictions", predictions, "--format", f"html={page}"]
+    assert main([*command, "--profile", "cvat"]) == 0
+    text = page.read_text()
+    first, second, third = text.split('<figure class="card')[1:]
+    assert [one.count('<g class="dashed">') for one in (first, second, third)] == [1, 1, 1]
+    assert "b.jpg" in first and "c.jpg" in second and "a.jpg" in third
+    assert '<g class="bad"><title>object 0: dog</title>' in third
+    assert "<title>predicted: cat 0.80</title>" in third and "Dashed: 1 prediction<" in third

@@ -193,7 +193,7 @@ def _predicted(suspect: Suspect) -> str:
 
 
 def _annotated(suspect: Suspect) -> str:
-    return f"object {suspect.number}, {suspect.name!r},"
+    return f"object {suspect.number} ({suspect.name!r})"
 
 
 def _problem(suspect: Suspect, message: str, feature: str | None = None) -> Problem:
@@ -206,4 +206,4 @@ def _problem(suspect: Suspect, message: str, feature: str | None = None) -> Prob
             "score": round(suspect.confidence, 4),
             "box": [round(one, 5) for one in suspect.corners],
         }
-    return Problem(f"{message}; score {suspect.score:.2f}", feature, value)
+    return Problem(f"score {suspect.score:.2f}: {message}", feature, value)

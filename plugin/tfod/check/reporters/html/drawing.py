@@ -79,13 +79,17 @@ def _name(sample: Sample, number: int) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """A box as an SVG path, with a tooltip, and a ring ``x, y`` if it is hard to see."""
+    """A box as an SVG path, with a tooltip, and a ring ``x, y`` if it is hard to see.
+
+    ``dashed`` is that of a prediction.
+    """
 
     path: str
     label: str
     offending: bool
     colour: str
     ring: tuple[float, float] | None
+    dashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Tag:
     end: bool
     offending: bool
     colour: str
+    dashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,38 +151,47 @@ def make_card(
         link: where a larger image is.
         colours: of each box; without them red of the offending ones and blue of the others.
         most_named: boxes of an image whose classes are written beside them; where there are more,
-            only those of the offending ones are.
+            or predictions, only those of the offending ones are.
         tallest: height of the image at most, rem.
     """
     small = thumbnail(sample)
     boxes, drawn = drawn_boxes(sample)
     height = UNIT / small.aspect
     scale = (UNIT, height, UNIT, height)
-    left, top, right, bottom = np.multiply(extent(boxes[drawn]), scale).tolist()
+    predicted = np.clip(
+        np.reshape([box for _, box in sample.predicted], (-1, 4)), -REACH, 1 + REACH
+    )
+    far = extent(np.concatenate((boxes[drawn], predicted)))
+    left, top, right, bottom = np.multiply(far, scale).tolist()
     wide = right - left
     width = tallest * wide / (bottom - top)
     letter = _LETTER * wide / min(_USUAL_WIDTH, width)
     marks, tags = [], []
-    for number in drawn:
-        x1, y1, x2, y2 = (boxes[number] * scale).tolist()
-        name, bad = _name(sample, number), number in sample.offending
-        colour = colours[number] if colours else ""
+
+    def add(
+        box: np.ndarray, title: str, name: str, *, bad: bool, colour: str = "", dashed: bool = False
+    ) -> None:
+        x1, y1, x2, y2 = (box * scale).tolist()
         is_tiny = bad and max(x2 - x1, y2 - y1) < _TINY * UNIT
-        marks.append(
-            Mark(
-                f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z",
-                f"object {number}" + (f": {name}" if name else ""),
-                bad,
-                colour,
-                ((x1 + x2) / 2, (y1 + y2) / 2) if is_tiny else None,
-            )
-        )
-        if name and (bad or len(drawn) <= most_named):
-            # Above the box's corner, or within it where there is no room.
+        path = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
+        ring = ((x1 + x2) / 2, (y1 + y2) / 2) if is_tiny else None
+        marks.append(Mark(path, title, bad, colour, ring, dashed))
+        if name:
+            # Above the box's corner, or within it where there is no room; of a prediction below.
             end = x1 > left + 0.7 * wide
             x = min(x2, right - letter / 2) if end else max(x1, left + letter / 2)
             y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
-            tags.append(Tag(shortened_name(name), x, y, end, bad, colour))
+            if dashed:
+                y = y2 - 0.35 * letter if y2 + 1.3 * letter > bottom else y2 + 1.1 * letter
+            tags.append(Tag(shortened_name(name), x, y, end, bad, colour, dashed))
+
+    for number in drawn:
+        name, bad = _name(sample, number), number in sample.offending
+        title = f"object {number}" + (f": {name}" if name else "")
+        shown = name if bad or (len(drawn) <= most_named and not sample.predicted) else ""
+        add(boxes[number], title, shown, bad=bad, colour=colours[number] if colours else "")
+    for (name, _), box in zip(sample.predicted, predicted, strict=True):
+        add(box, f"predicted: {name}", name, bad=False, dashed=True)
     return Card(
         sample=sample,
         uri=small.uri,
