@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ntpath
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from tfod.check.configuration import read_configuration, schema
+from tfod.check.configuration import read_configuration, schema, to_toml
 from tfod.check.findings.finding import Severity
 from tfod.check.profiles.policy import Selection, Selections, relative_path
 from tfod.check.profiles.profile import OFF, READY
@@ -23,7 +24,12 @@ from tests.commands import Run
 from tests.files import write_file
 from tests.records import encode, image, objects, write_shard
 
-pytest.importorskip("tomllib")
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    tomllib = pytest.importorskip("tomli")
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 BAD = encode({**image(), **objects([(0.9, 0.1, 0.2, 0.9)], ["cat"], [1])})
 """An inverted box."""
 
@@ -284,12 +290,15 @@ VALUES = st.recursive(
 )
 
 
-def to_toml(value: Any) -> str:
+DEFAULTS = {key: one["default"] for key, one in schema()["properties"].items() if "default" in one}
+
+
+def toml_of(value: Any) -> str:
     """A value of TOML; tables are inline."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {to_toml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml_of(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(to_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_of, value)) + "]"
     return json.dumps(value) if isinstance(value, (str, bool)) else str(value)
 
 
@@ -309,12 +318,13 @@ class TestAnyToml:
 
     @given(st.dictionaries(st.sampled_from([*schema()["properties"], "x"]), VALUES, max_size=3))
     def test_takes_what_the_schema_describes(self, values: dict[str, Any]) -> None:
-        import tomllib
-
-        text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
+        text = "".join(f"{key} = {toml_of(value)}\n" for key, value in values.items())
         document = tomllib.loads(text)
         fits = not list(Draft7Validator(schema()).iter_errors(document))
         assert is_taken(text.encode()) == fits
+        if fits:
+            found = read_configuration(text.encode(), "tfod.toml")
+            assert found is not None and tomllib.loads(to_toml(found)) == {**DEFAULTS, **document}
 
 
 class TestSchema:
@@ -328,3 +338,30 @@ class TestSchema:
             assert name in properties["for"]["description"]
         assert all(is_taken(f"profile = '{name}'".encode()) for name in READY)
         assert all(is_taken(f"select = ['{code}', '{code[:3]}']".encode()) for code in ALL)
+
+    def test_describes_what_the_page_has(self) -> None:
+        text = PAGE.read_text(encoding="utf-8")
+        own, project = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+        for name, example in (("tfod.toml", own), ("pyproject.toml", project)):
+            found = read_configuration(example.encode(), name)
+            assert found is not None
+            Draft7Validator(schema()).validate(found.values)
+        assert set(tomllib.loads(own)) == set(schema()["properties"])
+        rows = re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)
+        assert rows == list(schema()["properties"])
+
+
+class TestCommand:
+    def test_shows_what_can_be_saved(self, run: Run, data: Path) -> None:
+        text = 'ignore = ["BOX"]\n[per-path."val/*"]\nseverities.BOX = "off"\n'
+        write_file(data / "tfod.toml", text)
+        shown = run("config", "--show").out
+        assert shown.endswith('\n[per-path."val/*".severities]\nBOX = "off"  # tfod.toml\n')
+        assert 'fail-on = "error"  # default\n' in shown and "# for is not set\n" in shown
+        write_file(data / "tfod.toml", shown)
+        assert run("config", "--show").out.replace("# default", "# tfod.toml") == shown.replace(
+            "# default", "# tfod.toml"
+        )
+
+    def test_prints_the_schema(self, run: Run) -> None:
+        assert json.loads(run("config", "--schema").out) == schema()

@@ -128,6 +128,30 @@ def test_a_task_from_two_files(tmp_path: Path) -> None:
     assert "TSK001" in codes and "TSK002" not in codes
 
 
+def test_a_configuration(tmp_path: Path) -> None:
+    """What the upload asks for is stronger; paths are the names of what is uploaded."""
+    text = b"""
+        for = "cvat"
+        fail-on = "warning"
+        select = ["LAB", "NAM"]
+        label-map = "coco"
+        [per-path."b.*"]
+        ignore = ["LAB"]
+    """
+    shard = shard_of(tmp_path, text="bird of paradise")
+    files = {"a.record": shard, "b.record": shard, "config:tfod.toml": text}
+    documents = check_upload(tmp_path, files, fail_on=None).documents
+    report = json.loads(documents[REPORTS["json"]])
+    assert report["configuration"] == "tfod.toml"
+    assert (report["receiver"], report["fail_on"]) == ("cvat", "warning")
+    assert {one["code"][:3] for one in report["findings"]} <= {"LAB", "NAM"}
+    assert {one["shard"] for one in report["findings"] if one["code"] == "LAB006"} == {"a.record"}
+    assert b"Configuration: tfod.toml" in documents[REPORTS["text"]]
+    documents = check_upload(tmp_path, files, receiver="any", fail_on="error").documents
+    report = json.loads(documents[REPORTS["json"]])
+    assert (report["receiver"], report["fail_on"]) == ("any", "error")
+
+
 # What follows runs in processes of their own, as in the service.
 
 
@@ -137,7 +161,9 @@ def _prepared() -> None:
 
 
 def test_the_same_outcome_in_the_sandbox(tmp_path: Path) -> None:
-    request = request_of(tmp_path, {"a.record": shard_of(tmp_path, xmax=0.05)})
+    configuration = b'label-map = "coco"'
+    files = {"a.record": shard_of(tmp_path, xmax=0.05), "config:tfod.toml": configuration}
+    request = request_of(tmp_path, files)
     outcome = run_in_sandbox(tmp_path, request, Limits(), lambda *_: True)
     alone = run_check(tmp_path, request, Limits(), lambda *_: None)
     assert outcome.images == alone.images and outcome.valid is False

@@ -136,7 +136,7 @@ class File(BaseModel):
 
     name: str
     bytes: int
-    role: Literal["file", "profile", "cvat_labels", "cvat_xml"]
+    role: Literal["file", "profile", "config", "cvat_labels", "cvat_xml"]
 
 
 class Amount(BaseModel):
@@ -256,6 +256,11 @@ UPLOAD_BODY = {
                         "minItems": 1,
                         "items": _FILE,
                         "description": "Shards, a label map, zips; several are checked together.",
+                    },
+                    "config": {
+                        **_FILE,
+                        "description": "A tfod.toml, or a pyproject.toml with [tool.tfod], that "
+                        "names no files; the other parameters are stronger.",
                     },
                     "cvat_labels": {
                         "type": "string",

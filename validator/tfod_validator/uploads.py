@@ -32,7 +32,7 @@ EXAMPLES = ("good", "broken")
 """Zips that the page offers to try."""
 # In the wheel, and in a clone.
 _EXAMPLE_FOLDERS = (Path(__file__).parent / "examples", Path(__file__).parents[2] / "examples")
-_FILE_FIELDS = ("file", "profile", "cvat_labels", "cvat_xml")
+_FILE_FIELDS = ("file", "profile", "config", "cvat_labels", "cvat_xml")
 _FILE_TYPES = frozenset(("application/octet-stream", "application/zip", "application/gzip"))
 _MAX_TEXT_BYTES = 1 << 20
 _SPARE_PARTS = 20
@@ -134,12 +134,13 @@ def _read(
         )
     else:
         files = [incoming.store(pieces, parameters.filename or "upload", "file")]
+    is_configured = any(one.role == "config" for one in files)
     wanted = Request(
         files=tuple(_with_different_names(files)),
         receiver=options.get("receiver") or None,
         profile=options.get("profile") or None,
         decode=options.get("decode", parameters.decode),
-        fail_on=options.get("fail_on") or parameters.fail or "error",
+        fail_on=options.get("fail_on") or parameters.fail or (None if is_configured else "error"),
     )
     if not wanted.sources:
         raise ProblemError(400, "There is no file in the form; its field is called 'file'.")

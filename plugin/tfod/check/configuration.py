@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.resources
 import json
 import os
 import re
@@ -88,6 +87,8 @@ class Configuration:
 @functools.cache
 def schema() -> dict[str, Any]:
     """The JSON schema of the file."""
+    import importlib.resources  # loaded where there is a configuration
+
     file = importlib.resources.files("tfod.check").joinpath("tfod.schema.json")
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
@@ -106,29 +107,33 @@ def find_configuration() -> Configuration:
     while True:
         for name in FILES:
             path = os.path.join(above, name)
-            if os.path.isfile(path) and (found := _load(path)) is not None:
+            if os.path.isfile(path) and (found := _load(path, path)) is not None:
                 return found
         if os.path.dirname(folder) == folder:
             return Configuration()
         folder, above = os.path.dirname(folder), os.path.join(above, os.pardir)
 
 
-def load_configuration(path: str) -> Configuration:
+def load_configuration(path: str, name: str | None = None) -> Configuration:
     """The configuration in a file.
+
+    Args:
+        path: where the file is.
+        name: what it is called, if not that; paths in it are relative to this one.
 
     Raises:
         TfodError: it has none, or it is not what it should be.
         OSError: it cannot be read.
     """
-    found = _load(path)
+    found = _load(path, name or path)
     if found is None:
-        raise TfodError(f"{path}: has no [tool.tfod]; add it, or name another file")
+        raise TfodError(f"{name or path}: has no [tool.tfod]; add it, or name another file")
     return found
 
 
-def _load(path: str) -> Configuration | None:
+def _load(path: str, name: str) -> Configuration | None:
     with open(path, "rb") as file:
-        return read_configuration(file.read(_LARGEST_FILE + 1), path, os.path.dirname(path))
+        return read_configuration(file.read(_LARGEST_FILE + 1), name, os.path.dirname(name))
 
 
 def read_configuration(data: bytes, file: str, folder: str = "") -> Configuration | None:
@@ -193,6 +198,42 @@ def severities_of(words: Mapping[str, str]) -> Severities:
     return {name: OFF if word == "off" else Severity(word) for name, word in words.items()}
 
 
+def to_toml(configuration: Configuration) -> str:
+    """All keys with their values and where these are from, as a file that can be saved again."""
+    defaults = {key: one.get("default") for key, one in schema()["properties"].items()}
+    file = _toml_value(configuration.file or "")[1:-1]  # what cannot be printed is escaped
+    unset = dict.fromkeys(defaults.keys() - configuration.values.keys(), "default")
+    lines = _toml_lines({**defaults, **configuration.values}, "", file, unset)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _toml_lines(
+    values: Mapping[str, Any], table: str, origin: str, origins: Mapping[str, str]
+) -> Iterator[str]:
+    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    for key, value in values.items():
+        if value is None:
+            yield f"# {key} is not set"
+        elif key not in tables:
+            yield f"{_toml_key(key)} = {_toml_value(value)}  # {origins.get(key, origin)}"
+    for key, value in tables.items():
+        name = f"{table}.{_toml_key(key)}" if table else _toml_key(key)
+        if not all(isinstance(one, dict) for one in value.values()) or not value:
+            yield f"\n[{name}]"
+        yield from _toml_lines(value, name, origin, {})
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
+
+
 @dataclass(frozen=True)
 class _Check:
     """Holds a file against as much of JSON Schema as the schema has.
@@ -246,8 +287,8 @@ class _Check:
     def _where(self, path: Sequence[str]) -> str:
         """``tfod.toml:3: per-path."val/*".ignore``."""
         line = _line_of(self.text, (*self.table, *path), self.file)
-        names = [one if re.fullmatch(r"[\w-]+", one) else json.dumps(one) for one in path]
-        return f"{self.file}{f':{line}' if line else ''}: {'.'.join(names) or 'the file'}"
+        name = ".".join(map(_toml_key, path)) or "the file"
+        return f"{self.file}{f':{line}' if line else ''}: {name}"
 
 
 def _fits(value: Any, schema_of: Mapping[str, Any]) -> bool:

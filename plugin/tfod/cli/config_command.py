@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Sequence
 
@@ -11,14 +12,16 @@ from tfod.check.configuration import (
     Configuration,
     find_configuration,
     load_configuration,
+    schema,
     severities_of,
+    to_toml,
 )
 from tfod.check.findings.finding import Severity
 from tfod.check.profiles.policy import Selection, Selections
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import require_rule_names
-from tfod.cli.command_line import Commands, add_label_map, print_line
+from tfod.cli.command_line import Commands, add_label_map, print_line, print_text
 from tfod.errors import TfodError
 
 _LEVELS = tuple(one.value for one in reversed(Severity))
@@ -33,16 +36,27 @@ def add_parser(commands: Commands) -> None:
         "config",
         help="say which configuration a check here would use",
         description="Say which tfod.toml, or pyproject.toml with [tool.tfod], `tfod check` uses "
-        "here.",
+        "here, and what it says.",
     )
-    add_configured_options(parser)
+    _add_choice(parser)
+    how = parser.add_mutually_exclusive_group()
+    text = "print all keys with their values and where these are from, as a tfod.toml"
+    how.add_argument("--show", action="store_true", help=text)
+    text = "print the JSON schema of the file, for editors"
+    how.add_argument("--schema", action="store_true", help=text)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    configuration, _ = configure(arguments)
-    nothing = f"no configuration: there is neither {FILES[0]} nor {FILES[1]} with [tool.tfod]"
-    print_line(configuration.file or f"{nothing} in this folder or above it")
+    if arguments.schema:
+        print_line(json.dumps(schema(), ensure_ascii=False, indent=2))
+        return 0
+    configuration = _chosen(arguments)
+    if arguments.show:
+        print_text(to_toml(configuration))
+    else:
+        nothing = f"no configuration: there is neither {FILES[0]} nor {FILES[1]} with [tool.tfod]"
+        print_line(configuration.file or f"{nothing} in this folder or above it")
     return 0
 
 
@@ -67,11 +81,23 @@ def add_configured_options(parser: argparse.ArgumentParser) -> None:
     add("--fail-on", choices=_LEVELS[:2], help="default: error")
     text = "say what the data are like, too: classes, sizes and subsets apart (the rules DAT)"
     add("--hints", action=argparse.BooleanOptionalAction, help=text)
-    chosen = group.add_mutually_exclusive_group()
+    _add_choice(group)
+
+
+def _add_choice(parser: argparse._ActionsContainer) -> None:
+    group = parser.add_mutually_exclusive_group()
     text = "the configuration (default: the nearest tfod.toml, or pyproject.toml with [tool.tfod], "
     text += "in this folder or above it)"
-    chosen.add_argument("--config", metavar="FILE", help=text)
-    chosen.add_argument("--no-config", action="store_true", help="use no configuration")
+    group.add_argument("--config", metavar="FILE", help=text)
+    group.add_argument("--no-config", action="store_true", help="use no configuration")
+
+
+def _chosen(arguments: argparse.Namespace) -> Configuration:
+    if arguments.no_config:
+        return Configuration()
+    if arguments.config is not None:
+        return load_configuration(arguments.config)
+    return find_configuration()
 
 
 def configure(arguments: argparse.Namespace) -> tuple[Configuration, Selections]:
@@ -85,12 +111,7 @@ def configure(arguments: argparse.Namespace) -> tuple[Configuration, Selections]
     Raises:
         TfodError: the configuration or an option makes no sense.
     """
-    if arguments.no_config:
-        configuration = Configuration()
-    elif arguments.config is not None:
-        configuration = load_configuration(arguments.config)
-    else:
-        configuration = find_configuration()
+    configuration = _chosen(arguments)
     arguments.config = configuration.file
     for key in configuration.values:
         option = _OPTIONS.get(key, key.replace("-", "_"))

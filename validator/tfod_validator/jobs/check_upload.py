@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfod.check.check import Options, check
+from tfod.check.configuration import Configuration, load_configuration
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
+from tfod.check.profiles.policy import Selections
 from tfod.check.profiles.profile import Profile
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.decoding import read_most_decoded
@@ -90,25 +92,44 @@ def _options(folder: Path, request: Request, limits: Limits) -> Options:
     archive_limits = ArchiveLimits(
         limits.max_archive_entries, limits.max_archive_bytes, limits.max_archive_ratio
     )
+    configuration = _configuration(folder, request)
+    configured = configuration.values
+    receiver = request.receiver or configured.get("for")
+    selections = Selections(configuration.selection(), configuration.selections_by_path())
     return Options(
-        profile=_profile(folder, request),
-        receiver=RECEIVERS[request.receiver] if request.receiver else None,
+        profile=_profile(folder, request, configured.get("profile")),
+        receiver=RECEIVERS[receiver] if receiver else None,
+        label_map=configured.get("label-map"),
+        severities=selections.severities(),
+        by_path=selections if selections.by_path else None,
+        configuration=configuration.file,
+        hints=configured.get("hints", False),
         task=_task(folder, request),
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,
         max_record_bytes=limits.max_record_bytes,
-        fail_on=Severity(request.fail_on),
+        fail_on=Severity(request.fail_on or configured.get("fail-on", "error")),
         spill=False,  # the sandbox lets a check write no files
         archive_limits=archive_limits,
     )
 
 
-def _profile(folder: Path, request: Request) -> Profile | None:
+def _configuration(folder: Path, request: Request) -> Configuration:
+    uploaded = request.uploaded("config")
+    if uploaded is None:
+        return Configuration()
+    found = load_configuration(str(folder / uploaded.stored), uploaded.name)
+    found.require_no_files()
+    return found
+
+
+def _profile(folder: Path, request: Request, configured: str | None) -> Profile | None:
     uploaded = request.uploaded("profile")
     if uploaded is not None:
         with _called(folder, uploaded) as path:
             return load_profile(path)
-    return load_profile(request.profile) if request.profile else None
+    name = request.profile or configured
+    return load_profile(name) if name else None
 
 
 def _task(folder: Path, request: Request) -> Task | None:

@@ -28,7 +28,7 @@ class UploadedFile:
     Attributes:
         name: as the client called it; never a path here.
         bytes: its length.
-        role: ``file``, ``profile``, ``cvat_labels`` or ``cvat_xml``.
+        role: ``file``, ``profile``, ``config``, ``cvat_labels`` or ``cvat_xml``.
         stored: name of the file in the upload's folder.
     """
 
@@ -48,14 +48,15 @@ class Request:
         receiver: name of who reads the shards next; None where it is not said.
         profile: name of a profile; None for the receiver's or the one that fits best, or for an
             uploaded one.
-        fail_on: the least severity that makes a report invalid.
+        fail_on: the least severity that makes a report invalid; None for that of the uploaded
+            configuration.
     """
 
     files: Sequence[UploadedFile]
     decode: str
     receiver: str | None = None
     profile: str | None = None
-    fail_on: str = "error"
+    fail_on: str | None = "error"
 
     def to_text(self) -> str:
         """As JSON."""
