@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import tempfile
 from collections import Counter
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.masks import encode_gray_png, encode_mask_png
+from tfod.errors import TfodError
 from tfod.shards.convert.convert import Options as ConvertOptions
 from tfod.shards.convert.convert import convert
 from tfod.shards.diff.diff import Options, diff
@@ -183,6 +185,23 @@ def test_records_without_a_name_are_matched_by_source_id(tmp_path: Path) -> None
         "record_removed": 1,
         "record_renamed": 1,
     }
+
+
+def test_records_without_anything_are_matched_in_their_order(tmp_path: Path) -> None:
+    records = [record(None, one, encoded=None) for one in (CAT, DOG)]
+    a = write(tmp_path / "a", train=records)
+    assert diff(a, a, Options()).is_equal
+    b = write(tmp_path / "b", train=[records[0], record(None, encoded=None)])
+    assert counts(diff(a, b, Options())) == {"box_removed": 1}
+
+
+@pytest.mark.parametrize("family", ["BOX", "EXA", "TFR"])
+def test_anything_is_equal_to_itself_or_refused(mutants: Path, family: str) -> None:
+    shards = sorted((mutants / family).glob("*-fail-a.tfrecord"))
+    assert len(shards) > 5
+    for shard in shards:
+        with contextlib.suppress(TfodError):
+            assert not counts(diff(str(shard), str(shard), Options())), shard
 
 
 def test_source_ids(tmp_path: Path, before: str) -> None:

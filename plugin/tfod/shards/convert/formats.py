@@ -132,8 +132,8 @@ FORMATS: dict[str, Format] = {
 """By the names that ``--from`` and ``--to`` take."""
 
 
-def format_of_source(path: str, named: str | None) -> str:
-    """The name of the format of what is at a path.
+def format_of_source(path: str, named: str | None, option: str = "--from") -> str:
+    """The name of the format of what is at a path, if it was not named with an option.
 
     Raises:
         TfodError: the path is not there, or does not say which.
@@ -148,7 +148,7 @@ def format_of_source(path: str, named: str | None) -> str:
     if not found and not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
     what = f"could be {' or '.join(found)}" if found else "is of no format that is recognized"
-    raise TfodError(f"{path} {what}; say which with --from: {', '.join(READABLE)}")
+    raise TfodError(f"{path} {what}; say which with {option}: {', '.join(READABLE)}")
 
 
 def format_of_target(path: str, named: str | None, source: str) -> str:

@@ -58,8 +58,8 @@ def diff(a: str, b: str, options: Options) -> Diff:
     """
     texts = Texts()
     sides = []
-    for path, named in zip((a, b), options.formats, strict=True):
-        name = format_of_source(path, named)
+    for path, named, letter in zip((a, b), options.formats, "ab", strict=True):
+        name = format_of_source(path, named, f"--from-{letter}")
         read = FORMATS[name].read
         assert read is not None
         sides.append(read_side(path, name, functools.partial(read, path, options.read), texts))

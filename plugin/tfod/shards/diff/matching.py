@@ -1,7 +1,7 @@
 """Which record of one side is which of the other.
 
 By file name within a subset; by file name; by source id, where one of the two has no file name; by
-the image's bytes. Records that share a name are matched in their order.
+the image's bytes; those that have none of these by their order, as those that share a name.
 """
 
 from __future__ import annotations
@@ -28,19 +28,24 @@ def match(a: Side, b: Side) -> Matched:
     left = [np.arange(len(a.names)), np.arange(len(b.names))]
     subsets = {name: number for number, name in enumerate(dict.fromkeys((*a.subsets, *b.subsets)))}
     names = int(max(a.names.max(initial=0), b.names.max(initial=0))) + 1
-    for number, which in enumerate(("subset and name", "name", "source id", "image")):
+    for which in ("subset and name", "name", "source id", "image", "order"):
         keys = []
         for side, rows in zip((a, b), left, strict=True):
-            key = (side.names, side.names, side.source_ids, side.images)[number][rows]
-            there = key != 0 if which == "image" else key >= 0
+            name, number, image = side.names[rows], side.source_ids[rows], side.images[rows]
+            key = {"source id": number, "image": image, "order": 0 * name}.get(which, name)
+            there = {
+                "source id": number >= 0,
+                "image": image != 0,
+                "order": (name < 0) & (number < 0) & (image == 0),
+            }.get(which, name >= 0)
             if which == "subset and name" and (len(a.subsets) > 1 or len(b.subsets) > 1):
-                own = np.array([subsets[name] for name in side.subsets], np.int64)
+                own = np.array([subsets[one] for one in side.subsets], np.int64)
                 key = own[side.subset[rows]] * names + key
             keys.append((key[there], rows[there]))
         first, second = (
-            rows[places] for (_, rows), places in zip(keys, _same(keys[0][0], keys[1][0]),
-                                                      strict=True)
-        )  # fmt: skip
+            rows[places]
+            for (_, rows), places in zip(keys, _same(keys[0][0], keys[1][0]), strict=True)
+        )
         if which == "source id":
             unnamed = (a.names[first] < 0) | (b.names[second] < 0)
             first, second = first[unnamed], second[unnamed]
