@@ -369,7 +369,7 @@ def datasets(draw: st.DrawFn) -> list[list[Object]]:
 _EDITS = ("keep", "keep", "box_removed", "box_moved", "box_relabelled")
 
 
-@examples(60)
+@examples(30)
 @given(datasets(), st.data())
 def test_any_edits(images: list[list[Object]], data: st.DataObject) -> None:
     expected = Counter[str]()

@@ -15,13 +15,14 @@ from tfod.shards.diff.boxes import BoxComparison
 from tfod.shards.diff.matching import Matched, match
 from tfod.shards.diff.result import Box, Diff, Difference, Found
 from tfod.shards.diff.second_look import CAN_DECODE, pixel_hash, records_again
-from tfod.shards.diff.side import NOT_A_NUMBER, Side, Texts, read_side
+from tfod.shards.diff.side import NOT_A_NUMBER, Side, Texts, Values, read_side
 
 IMAGES = "images"
 _KEYPOINTS, _SOURCE_ID = "keypoints", "source id"
 _FROM_BOTH = frozenset(("area", _SOURCE_ID))
 """Values that some formats always have: compared where both sides say them."""
 _CLOSE = 1e-6
+_NO_VALUES = Values(np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -129,11 +130,11 @@ class _Comparison:
     def _each(
         self,
         change: str,
-        differs: np.ndarray,
+        places: np.ndarray,
         texts: Callable[[int, int], Sequence[str]] = lambda *_: (),
     ) -> None:
-        """Add a difference of those of the matched records, which texts are about."""
-        for at in np.flatnonzero(differs).tolist():
+        """Add a difference of each of these matched records, with what it had and has."""
+        for at in places.tolist():
             row, other = int(self._matched.first[at]), int(self._matched.second[at])
             self._found.add(self._at(change, row, other, " → ".join(texts(row, other))))
 
@@ -197,18 +198,18 @@ class _Comparison:
                for side in (a, b)]  # fmt: skip
         self._each(
             "record_moved",
-            own[0][a.subset[first]] != own[1][b.subset[second]],
+            np.flatnonzero(own[0][a.subset[first]] != own[1][b.subset[second]]),
             lambda row, other: (a.subsets[a.subset[row]], b.subsets[b.subset[other]]),
         )
         self._each(
             "record_renamed",
-            a.names[first] != b.names[second],
+            np.flatnonzero(a.names[first] != b.names[second]),
             lambda row, other: (self._text(a.names[row]), self._text(b.names[other])),
         )
         known = ((a.sizes[first] > 0) & (b.sizes[second] > 0)).all(axis=1)
         self._each(
             "size_changed",
-            known & (a.sizes[first] != b.sizes[second]).any(axis=1),
+            np.flatnonzero(known & (a.sizes[first] != b.sizes[second]).any(axis=1)),
             lambda row, other: tuple(
                 f"{width}x{height}" for height, width in (a.sizes[row], b.sizes[other])
             ),
@@ -237,8 +238,8 @@ class _Comparison:
             if not side.images.any() and others.images.any() and differs.any():
                 self._notes.append(f"{side.path} has no images; they are not compared")
                 differs = np.zeros(len(first), bool)
-        self._each("image_added", differs & (images[0] == 0))
-        self._each("image_removed", differs & (images[1] == 0))
+        self._each("image_added", np.flatnonzero(differs & (images[0] == 0)))
+        self._each("image_removed", np.flatnonzero(differs & (images[1] == 0)))
         changed = np.flatnonzero(differs & (images[0] != 0) & (images[1] != 0))
         if len(changed) and not CAN_DECODE:
             self._notes.append("Pillow is not installed, so pixels of images are not compared")
@@ -267,12 +268,14 @@ class _Comparison:
         values = [dict(one.of_images) for one in (a, b)]
         if self._has_ids:
             for found, side in zip(values, (a, b), strict=True):
-                texts = NOT_A_NUMBER * (1 + side.source_ids / 2**31)
-                found[_SOURCE_ID] = np.where(side.source_ids < 0, np.nan, texts)
+                there = np.flatnonzero(side.source_ids >= 0)
+                texts = NOT_A_NUMBER * (1 + side.source_ids[there] / 2**31)
+                found[_SOURCE_ID] = Values(there, texts)
+        places = _inverse(first, len(a.names)), _inverse(second, len(b.names))
         for name in self._names(*values):
-            differs = _differing(values[0], values[1], name, first, second)
-            self._found.values[name] += int(differs.sum())
-            self._each("value_changed", differs, lambda *_, name=name: (name,))
+            differing = _differing(name, values, places)
+            self._found.values[name] += len(differing)
+            self._each("value_changed", differing, lambda *_, name=name: (name,))
 
     def _names(self, one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
         return sorted({*one, *other} - self._options.ignore)
@@ -280,9 +283,9 @@ class _Comparison:
     def _changed_of_objects(self, boxes: BoxComparison) -> Iterator[tuple[str, np.ndarray]]:
         """By name the places of pairs of boxes of which something differs."""
         a, b = self._a, self._b
+        places = _inverse(boxes.first, len(a.boxes)), _inverse(boxes.second, len(b.boxes))
         for name in self._names(a.of_objects, b.of_objects):
-            values = a.of_objects, b.of_objects, name, boxes.first, boxes.second
-            yield name, np.flatnonzero(_differing(*values))
+            yield name, _differing(name, (a.of_objects, b.of_objects), places)
         if _KEYPOINTS in self._options.ignore or not (a.points or b.points):
             return
         changed = []
@@ -300,22 +303,30 @@ class _Comparison:
         yield _KEYPOINTS, np.array(changed, np.int64)
 
 
+def _inverse(numbers: np.ndarray, length: int) -> np.ndarray:
+    """The place of each number in a list, -1 for none."""
+    found = np.full(length, -1)
+    found[numbers] = np.arange(len(numbers))
+    return found
+
+
 def _differing(
-    of_a: Mapping[str, np.ndarray],
-    of_b: Mapping[str, np.ndarray],
-    name: str,
-    first: np.ndarray,
-    second: np.ndarray,
+    name: str, values: Sequence[Mapping[str, Values]], places: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Which pairs have different values of a name, bool; None, a default and NaN are equal."""
-    one, other = (
-        found[name][rows] if name in found else np.full(len(rows), np.nan)
-        for found, rows in ((of_a, first), (of_b, second))
-    )
-    with np.errstate(invalid="ignore"):
-        close = np.abs(one - other) <= _CLOSE * np.maximum(1, np.abs(one))
-        close &= (one > NOT_A_NUMBER / 2) & ((one != np.rint(one)) | (other != np.rint(other)))
-        differs = ~((one == other) | close | (np.isnan(one) & np.isnan(other)))
+    """The places of the pairs that have different values of a name."""
+    found = []
+    for side, place in zip(values, places, strict=True):
+        own = side.get(name, _NO_VALUES)
+        pairs = place[own.numbers]
+        found.append((pairs[pairs >= 0], own.values[pairs >= 0]))
+    all_pairs = np.union1d(found[0][0], found[1][0])
+    columns = np.full((2, len(all_pairs)), np.nan)
+    for column, (pairs, numbers) in zip(columns, found, strict=True):
+        column[np.searchsorted(all_pairs, pairs)] = numbers
+    one, other = columns
+    close = np.abs(one - other) <= _CLOSE * np.maximum(1, np.abs(one))
+    close &= (one > NOT_A_NUMBER / 2) & ((one != np.rint(one)) | (other != np.rint(other)))
+    differs = (one != other) & ~close
     if name in _FROM_BOTH:
-        differs &= ~(np.isnan(one) | np.isnan(other))
-    return np.asarray(differs)
+        differs &= ~np.isnan(columns).any(axis=0)
+    return np.asarray(all_pairs[differs])

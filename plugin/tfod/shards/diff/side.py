@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,16 @@ _EMPTY: Mapping[str, np.ndarray] = {
 }
 
 
+class Values(NamedTuple):
+    """Values of one name: of which boxes or records, sorted, int64; and what they are, float64.
+
+    A number is itself, anything else one below :data:`NOT_A_NUMBER`. Defaults are left out.
+    """
+
+    numbers: np.ndarray
+    values: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class Side:
     """A dataset of n records and m boxes.
@@ -68,8 +78,7 @@ class Side:
         splits: where the boxes of each record begin, and the end; int64 of shape (n + 1,).
         boxes: float32 of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``.
         classes: numbers of texts, int32 of shape (m,).
-        of_objects, of_images: by name other values, float64 of shape (m,) and (n,): a number, or
-            one below :data:`NOT_A_NUMBER` made from what else it is; NaN for none and defaults.
+        of_objects, of_images: by name other values, of boxes and of records.
         points: keypoints by number of the box: x, y and visibility of each, of shape (points, 3).
     """
 
@@ -87,8 +96,8 @@ class Side:
     splits: np.ndarray
     boxes: np.ndarray
     classes: np.ndarray
-    of_objects: Mapping[str, np.ndarray]
-    of_images: Mapping[str, np.ndarray]
+    of_objects: Mapping[str, Values]
+    of_images: Mapping[str, Values]
     points: Mapping[int, np.ndarray]
 
 
@@ -101,7 +110,7 @@ def read_side(path: str, format_name: str, read: Callable[[], Dataset], texts: T
     dataset = read()
     classes = Classes(dataset.label_maps)
     parts = {key: [one] for key, one in _EMPTY.items()}
-    values = _Values()
+    values = _OtherValues()
     records = boxes = 0
     for number, batches in enumerate(dataset.subsets.values()):
         for batch in batches:
@@ -135,8 +144,8 @@ def read_side(path: str, format_name: str, read: Callable[[], Dataset], texts: T
         dataset.finish(),
         list(dataset.subsets),
         splits=splits,
-        of_objects=values.columns(values.of_objects, boxes),
-        of_images=values.columns(values.of_images, records),
+        of_objects=_joined(values.of_objects),
+        of_images=_joined(values.of_images),
         points=values.points,
         **columns,
     )
@@ -158,24 +167,13 @@ def _whole(data: bytes | memoryview) -> np.ndarray:
     return np.array([[0, len(data)]], np.int64)
 
 
-class _Values:
-    """What records have besides boxes and classes, sparse, while they are read."""
+class _OtherValues:
+    """What records have besides boxes and classes, while they are read."""
 
     def __init__(self) -> None:
-        self.of_objects = defaultdict[str, list[tuple[int, np.ndarray]]](list)
-        self.of_images = defaultdict[str, list[tuple[int, np.ndarray]]](list)
+        self.of_objects = defaultdict[str, list[Values]](list)
+        self.of_images = defaultdict[str, list[Values]](list)
         self.points: dict[int, np.ndarray] = {}
-
-    @staticmethod
-    def columns(
-        found: Mapping[str, Sequence[tuple[int, np.ndarray]]], length: int
-    ) -> dict[str, np.ndarray]:
-        """A column for each name, NaN where there is nothing."""
-        columns = {name: np.full(length, np.nan) for name in sorted(found)}
-        for name, parts in found.items():
-            for start, values in parts:
-                columns[name][start : start + len(values)] = values
-        return columns
 
     def add(self, images: Images, records: int, boxes: int) -> None:
         """Add a batch that so many records and boxes came before."""
@@ -194,7 +192,8 @@ class _Values:
                 )
                 self.points |= {start + at: points[at] for at in np.flatnonzero(shown.any((1, 2)))}
             for name, value in _of_image(one, images.detections, row):
-                self.of_images[name].append((records + row, np.array([_number(value)])))
+                found = Values(np.array([records + row]), np.array([_number(value)]))
+                self.of_images[name].append(found)
 
     def _add_flags(self, found: Detections, boxes: int) -> bool:
         """Add a batch at once that has no more than numbers under the OD API's keys, as most."""
@@ -215,7 +214,17 @@ class _Values:
         return True
 
     def _add(self, name: str, start: int, values: Sequence[float | None] | np.ndarray) -> None:
-        self.of_objects[name].append((start, np.array(values, np.float64)))
+        column = np.array(values, np.float64)
+        there = np.flatnonzero(~np.isnan(column))
+        if len(there):
+            self.of_objects[name].append(Values(start + there, column[there]))
+
+
+def _joined(found: Mapping[str, Sequence[Values]]) -> dict[str, Values]:
+    return {
+        name: Values(*(np.concatenate(one) for one in zip(*parts, strict=True)))
+        for name, parts in found.items()
+    }
 
 
 def _of_image(one: Detection, found: Sequence[Detection], row: int) -> Iterable[tuple[str, Any]]:
