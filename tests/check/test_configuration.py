@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import ntpath
+import pickle
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from tfod.check.configuration import read_configuration, schema, to_toml
 from tfod.check.findings.finding import Severity
-from tfod.check.profiles.policy import Selection, Selections, relative_path
+from tfod.check.profiles.policy import Policy, Selection, Selections, relative_path
 from tfod.check.profiles.profile import OFF, READY
 from tfod.check.receivers import RECEIVERS
+from tfod.check.records.examined import Instructions
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 
@@ -143,6 +146,31 @@ class TestWhatItSays:
         assert severities_of(found) == {"val": "error"}
         assert found["counts"]["by_code"]["BOX006"] == 1
 
+    def test_receivers_by_path(self, check: Run, data: Path) -> None:
+        text = """
+            select = ["BOX"]
+            [per-path."data/train"]
+            ignore = ["BOX006"]
+            [per-path."data/val".severities]
+            BOX006 = "warning"
+        """
+        write_file(data / "tfod.toml", text)
+        found = {one["name"]: one for one in report_of(check)["receivers"]}["cvat"]
+        assert found["verdict"] == "takes it with losses"
+        assert found["reasons"] == ["BOX006 box is inverted"]
+
+    def test_by_path_elsewhere(self) -> None:
+        """What other processes are told is the same there, and one object for like shards."""
+        selections = Selections(by_path={"val/*": Selection(None, ["BOX"])})
+        policy = Policy(by_path=selections)
+        policy.of("val/a")
+        instructions = pickle.loads(pickle.dumps(Instructions(READY["cvat"], policy, 10, 10)))
+        assert instructions.of("val/a") is instructions.of("val/b")
+        assert instructions.of("val/a").policy.severity(all_rules()["BOX006"]) is OFF
+        assert instructions.of("a").policy.severity(all_rules()["BOX006"]) is Severity.ERROR
+        alike = Instructions(READY["cvat"], Policy(), 10, 10)
+        assert alike.of("val/a") is alike
+
     def test_by_path_in_a_zip(self, check: Run, data: Path) -> None:
         import shutil
 
@@ -265,6 +293,14 @@ class TestWrongInput:
             read_configuration(data, "tfod.toml")
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
+    def test_is_read_once(self) -> None:
+        """Of many names each is looked up, and only that of an error is searched for."""
+        text = "select = [\n" + "'BOX003',\n" * 20_000 + "'BOXX']"
+        began = time.process_time()
+        with pytest.raises(TfodError, match="did you mean BOX"):
+            read_configuration(text.encode(), "tfod.toml")
+        assert time.process_time() - began < 5
+
     def test_of_a_project(self) -> None:
         """The line is that of its own table, and not of another tool's."""
         text = b"[tool.ruff.lint]\nselect = 3\n[tool.tfod]\nselect = 3\n"
@@ -276,6 +312,9 @@ class TestWrongInput:
         assert check("data").refused() == (
             "tfod: tfod.toml:1: fro: there is no such key; did you mean for?\n"
         )
+        for name in ("x" * 5000, "\u202e\U0001f600", "."):
+            write_file(data / "tfod.toml", f"profile = '{name}'")
+            check("data").refused()
         write_file(data / "tfod.toml", "profile = 'absent.yaml'")
         assert check("data").refused() == "tfod: absent.yaml: No such file or directory\n"
         refused = check("data", "--no-config", "--select", "BOX,BOX99").refused()

@@ -18,7 +18,7 @@ from typing import Any
 from tfod.check.findings.finding import Severity
 from tfod.check.profiles.policy import Selection
 from tfod.check.profiles.profile import OFF, READY, Severities
-from tfod.check.rules.registry import require_rule_names
+from tfod.check.rules.registry import FAMILIES, all_rules, require_rule_names
 from tfod.detection.labels.label_map import packaged_label_maps
 from tfod.errors import TfodError, how_to_install
 from tfod.tfrecord.storage.urls import is_url
@@ -252,7 +252,7 @@ class _Check:
         if "$ref" in schema_of:
             schema_of = schema()["definitions"][schema_of["$ref"].rpartition("/")[2]]
         if schema_of is schema()["definitions"]["name"] and isinstance(value, str):
-            require_rule_names([value], self._where(path))
+            self._rule(value, path)
         elif not _fits(value, schema_of):
             shown = json.dumps(value, default=str)
             if len(shown) > 80:
@@ -271,7 +271,7 @@ class _Check:
         known: dict[str, Mapping[str, Any]] = schema_of.get("properties", {})
         others: Mapping[str, Any] = schema_of["additionalProperties"]
         if "patternProperties" in schema_of:
-            require_rule_names([key], self._where((*path, key)))
+            self._rule(key, (*path, key))
             (others,) = schema_of["patternProperties"].values()
         if key not in known and not others:
             import difflib  # loaded for an error alone
@@ -281,6 +281,10 @@ class _Check:
             self._refuse((*path, key), f"there is no such key; {hint}")
         return known.get(key, others)
 
+    def _rule(self, name: str, path: Sequence[str]) -> None:
+        if name not in _names_of_rules():  # where it is takes a while to find
+            require_rule_names([name], self._where(path))
+
     def _refuse(self, path: Sequence[str], what: str) -> None:
         raise TfodError(f"{self._where(path)}: {what}")
 
@@ -289,6 +293,11 @@ class _Check:
         line = _line_of(self.text, (*self.table, *path), self.file)
         name = ".".join(map(_toml_key, path)) or "the file"
         return f"{self.file}{f':{line}' if line else ''}: {name}"
+
+
+@functools.cache
+def _names_of_rules() -> frozenset[str]:
+    return frozenset((*FAMILIES, *all_rules()))
 
 
 def _fits(value: Any, schema_of: Mapping[str, Any]) -> bool:
