@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import require
+from tests.commands import Run, require
 from tests.records import encode, image, objects, write_shard
 
 yaml = pytest.importorskip("yaml")
@@ -174,14 +174,53 @@ def test_the_action_s_steps(tmp_path: Path, environment: dict[str, str]) -> None
     assert run(hostile, hostile).returncode == 2 and not (tmp_path / "hacked").exists()
 
 
-@pytest.mark.parametrize(
-    ("schema", "name"),
-    [("vendor.github-actions", "action.yml"), (None, ".pre-commit-hooks.yaml")],
-)
-def test_files_have_the_form_that_their_readers_want(schema: str | None, name: str) -> None:
-    command = ["check_jsonschema", "--builtin-schema", str(schema)]
-    command = command if schema else ["pre_commit", "validate-manifest"]
+def test_files_have_the_form_that_their_readers_want() -> None:
+    assert refused("github-actions", ROOT / "action.yml") == ""
+    assert refused("validate-manifest", ROOT / ".pre-commit-hooks.yaml") == ""
+
+
+def refused(reader: str, path: Path) -> str:
+    """Why pre-commit, or who has this schema, does not take a file."""
+    command = ["check_jsonschema", "--builtin-schema", f"vendor.{reader}"]
+    if reader.startswith("validate-"):
+        command = ["pre_commit", reader]
+    elif reader == "gitlab-ci":
+        command += ["--data-transform", "gitlab-ci"]
     done = subprocess.run(
-        [sys.executable, "-m", *command, str(ROOT / name)], capture_output=True, text=True
+        [sys.executable, "-m", *command, str(path)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def test_the_page_s_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """They have the form that is wanted; what they name is there, and their commands are typed."""
+    page = (ROOT / "docs" / "ci.md").read_text()
+    workflow, gitlab, hooks = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    readers = {"github-workflows": workflow, "gitlab-ci": gitlab, "validate-config": hooks}
+    for reader, text in readers.items():
+        (tmp_path / f"{reader}.yaml").write_text(text)
+        assert refused(reader, tmp_path / f"{reader}.yaml") == ""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert yaml.safe_load(hooks)["repos"][0]["hooks"][0]["id"] == hook["id"]
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    step, upload = yaml.safe_load(workflow)["jobs"]["check"]["steps"][1:]
+    assert step["with"].keys() <= action["inputs"].keys()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(action["inputs"])
+    job = yaml.safe_load(gitlab)["shards"]
+    commands = {
+        f"tfod check {step['with']['sources']} {step['with']['args']}": [
+            upload["with"]["sarif_file"]
+        ],
+        job["script"][-1]: list(job["artifacts"]["reports"].values()),
+        **{
+            command: re.findall(r"junit '(.*?)'", page)
+            for command in re.findall(r"sh 'venv/bin/(tfod .*?)'", page)
+        },
+    }
+    assert len(commands) == 3
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "shards", "a.record", SOUND)
+    for command, files in commands.items():
+        assert run(*command.split()[1:]).code == 1, "there are no images in the shard"
+        for name in files:
+            (tmp_path / name).unlink()

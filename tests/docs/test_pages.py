@@ -37,7 +37,7 @@ _SLOW = {"training.md": pytest.mark.slow}
     "page",
     [
         pytest.param(one, id=f"{one.parent.name}-{one.stem}", marks=_SLOW.get(one.name, ()))
-        for one in (ROOT / "README.md", *PAGES)
+        for one in (ROOT / "README.md", ROOT / "docs" / "ci.md", *PAGES)
     ],
 )
 def test_page(page: Path, desk: Path) -> None:
