@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfod.check.findings.finding import JsonValue, Place, Problem, first_of
+from tfod.check.findings.finding import JsonValue, Place, Problem
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 
-_SHOWN = 3
 _SOURCE = (
     "FiftyOne's compute_mistakenness (voxel51.com); ObjectLab (Tkachenko, Thyagarajan, Mueller "
     "2023, arXiv 2309.00832), cleanlab.object_detection"
@@ -62,29 +61,24 @@ class Spurious(Suspect):
 
 
 @dataclass(frozen=True)
-class Unmatched:
-    """What of the predictions in a file and of the records does not go together, and how many."""
+class Mismatch:
+    """What does not go together: in which file of predictions, in words, and how many."""
 
     source: str
-    parts: Sequence[tuple[str, int]]
+    message: str
+    count: int
+
+    def problems(self) -> Iterator[Problem]:
+        """The problem."""
+        yield Problem(self.message, value=self.count, place=Place(self.source))
 
 
-@dataclass(frozen=True)
-class ClassDisagreement:
-    """Classes that predictions in the same place hardly ever agree with.
+class Unmatched(Mismatch):
+    """Predictions or records that have no counterpart."""
 
-    Attributes:
-        source: the file of predictions.
-        shift: what is to be added to each category id for most to agree; 0 where nothing helps.
-        agreeing: how many of how many paired boxes are of one class.
-        pairs: annotated class, the class mostly predicted there, how often, and of how many.
-    """
 
-    source: str
-    shift: int
-    agreeing: int
-    of: int
-    pairs: Sequence[tuple[str, str, int, int]]
+class ClassDisagreement(Mismatch):
+    """Classes that predictions in the same place hardly ever agree with."""
 
 
 @rule(
@@ -160,9 +154,7 @@ def unmatched_predictions(unmatched: Unmatched) -> Iterator[Problem]:
     """Predictions of images that no record is of, records without predictions, category ids that
     neither the file nor the label map names, numbers that are not finite: each said once.
     """
-    for text, count in unmatched.parts:
-        if count:
-            yield Problem(text, value=count, place=Place(unmatched.source))
+    yield from unmatched.problems()
 
 
 @rule(
@@ -178,14 +170,7 @@ def class_disagreement(found: ClassDisagreement) -> Iterator[Problem]:
     are in this one finding, not in PRD002. Where the classes agree once 1 is added to the category
     ids, or taken from them, that is what it says.
     """
-    agreeing = f"{found.agreeing:,} of {found.of:,} boxes in the place of a prediction"
-    if found.shift:
-        word = "more" if found.shift > 0 else "less"
-        message = f"category ids are shifted: {agreeing} have its class; with one {word} most have"
-    else:
-        names = [f"{one!r} as {other!r} ({count} of {of})" for one, other, count, of in found.pairs]
-        message = f"classes are predicted as others: {first_of(names, _SHOWN)}"
-    yield Problem(message, value=found.agreeing, place=Place(found.source))
+    yield from found.problems()
 
 
 def _predicted(suspect: Suspect) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -28,7 +28,7 @@ Describe: TypeAlias = Callable[[int], Suspect]
 _ENOUGH, _CONFIDENT = 20, 50
 """From so many pairs on it shows what is confident; percent that is, where there are fewer."""
 _ENOUGH_OF_A_CLASS, _HARDLY, _MOSTLY = 10, 0.1, 0.5
-_MOST_NAMED = 10
+_MOST_NAMED = 3
 
 
 @dataclass
@@ -115,9 +115,13 @@ class Suspects:
                 left[type(one), one.place.shard] -= 1
         for (kind, shard), count in left.items():
             collector.count(kind, shard, count)
+        source = predictions.source
         if unlike:
-            collector.check(self._disagreement(predictions.source, unlike))
-        collector.check(self._unmatched(predictions))
+            agreeing, message = self._disagreement(unlike)
+            collector.check(ClassDisagreement(source, message, agreeing))
+        for count, message in self._unmatched(predictions):
+            if count:
+                collector.check(Unmatched(source, message, count))
 
     def _unlike(self) -> dict[str, Counter[int]]:
         """Classes that are predicted as others: how often as which category."""
@@ -132,41 +136,38 @@ class Suspects:
             if found.total() >= _ENOUGH_OF_A_CLASS and agreeing[name] < _HARDLY * found.total()
         }
 
-    def _disagreement(self, source: str, unlike: Mapping[str, Counter[int]]) -> ClassDisagreement:
+    def _disagreement(self, unlike: Mapping[str, Counter[int]]) -> tuple[int, str]:
+        """How many boxes agree, and what may be wrong with the others."""
         differences: Counter[int] = Counter()
         for (_, category, predicted), count in self.pairs.items():
             differences[category - predicted] += count
-        total = differences.total()
-        shifts = (one for one in (1, -1) if differences[one] > _MOSTLY * total)
-        names = sorted(unlike, key=lambda name: (-unlike[name].total(), name))[:_MOST_NAMED]
-        pairs = []
-        for name in names:
-            (other, count), *_ = unlike[name].most_common(1)
+        agreeing, total = differences[0], differences.total()
+        for shift, word in ((1, "more"), (-1, "less")):
+            if differences[shift] > _MOSTLY * total:
+                message = f"category ids are shifted: {agreeing:,} of {total:,} boxes in the place "
+                message += f"of a prediction have its class; with one {word} most have"
+                return agreeing, message
+        names = []
+        for name, found in sorted(unlike.items(), key=lambda item: (-item[1].total(), item[0])):
+            (other, count), *_ = found.most_common(1)
             shown = self.names.get(other, f"#{other}")
-            pairs.append((name, shown, count, unlike[name].total()))
-        return ClassDisagreement(source, next(shifts, 0), differences[0], total, pairs)
+            names.append(f"{name!r} as {shown!r} ({count:,} of {found.total():,})")
+        return agreeing, f"classes are predicted as others: {first_of(names, _MOST_NAMED)}"
 
-    def _unmatched(self, predictions: Predictions) -> Unmatched:
+    def _unmatched(self, predictions: Predictions) -> Iterator[tuple[int, str]]:
+        """What has no counterpart, and how many there are, which may be none."""
         others = sorted(set(np.flatnonzero(predictions.counts).tolist()) - self.seen)
-        ids = first_of([predictions.ids[one] for one in others[:_MOST_NAMED]], 3, len(others))
+        ids = [predictions.ids[one] for one in others[:_MOST_NAMED]]
         count = int(predictions.counts[others].sum())
-        missing = (
-            f"no prediction is of {self.unmatched:,} of {plural(self.records, 'record')} with boxes"
-        )
+        text = f"{plural(count, 'prediction')} of images that no record is of: image_id "
+        yield count, text + first_of(ids, _MOST_NAMED, len(others))
+        text = f"no prediction is of {self.unmatched:,} of {plural(self.records, 'record')} with "
+        yield self.unmatched, f"{text}boxes; what is annotated there is not compared"
         nameless = sorted(map(str, self.nameless - self.names.keys()))
-        parts = (
-            (
-                f"{plural(count, 'prediction')} of images that no record is of: image_id {ids}",
-                count,
-            ),
-            (f"{missing}; what is annotated there is not compared", self.unmatched),
-            (f"the label map has no class for category_id {first_of(nameless, 3)}", len(nameless)),
-            (
-                f"{plural(predictions.unusable, 'prediction')} with a number that is not finite",
-                predictions.unusable,
-            ),
-        )
-        return Unmatched(predictions.source, parts)
+        text = f"the label map has no class for category_id {first_of(nameless, _MOST_NAMED)}"
+        yield len(nameless), text
+        text = f"{plural(predictions.unusable, 'prediction')} with a number that is not finite"
+        yield predictions.unusable, text
 
 
 def in_percent(confidences: np.ndarray) -> list[int]:
