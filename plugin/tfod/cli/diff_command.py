@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import math
+import os
+from collections.abc import Iterator, Sequence
 
 from tfod.cli.command_line import Commands, add_number
 from tfod.cli.create_command import add_policy, policy_of
@@ -74,7 +77,18 @@ def _run(arguments: argparse.Namespace) -> int:
 
         return render_json(found) if output.format == "json" else render_text(found)
 
-    with begin_outputs(outputs_of(arguments), (arguments.a, arguments.b)) as write:
+    outputs = outputs_of(arguments)
+    with begin_outputs(outputs, _files_read((arguments.a, arguments.b), outputs)) as write:
         found = diff(arguments.a, arguments.b, options)
         write(lambda output: render(output, found))
     return 0 if found.is_equal else 1
+
+
+def _files_read(sides: Sequence[str], outputs: Sequence[Output]) -> Iterator[str]:
+    """Paths of what is read, none of which may be written: of a folder all that is in it."""
+    for side in sides:
+        yield from glob.glob(side) or [side]
+        folder = os.path.realpath(side)
+        for path in (one.path for one in outputs if one.path):
+            if os.path.isdir(folder) and os.path.realpath(path).startswith(folder + os.sep):
+                yield path

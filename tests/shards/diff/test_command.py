@@ -123,5 +123,7 @@ def test_a_tolerance_that_is_none(run: Run, capsys: pytest.CaptureFixture[str], 
 def test_an_output_is_no_source(run: Run, sides: tuple[Path, Path]) -> None:
     shard = sides[0] / "<u>.tfrecord"
     before = shard.read_bytes()
-    assert "sources" in run("diff", shard, sides[1], "--output", shard).refused()
+    for side in (shard, sides[0], sides[0] / "*.tfrecord"):
+        assert "sources" in run("diff", side, sides[1], "--output", shard).refused()
+        assert "sources" in run("diff", sides[1], side, "--format", f"html={shard}").refused()
     assert shard.read_bytes() == before
