@@ -113,9 +113,13 @@ class TestWhatItSays:
         assert dataset["label_maps"] == ["../maps/cats.pbtxt"]
         assert dataset["profile"]["name"] == "cvat"
 
-    def test_names_are_no_paths(self, check: Run, data: Path) -> None:
-        write_file(data / "tfod.toml", 'label-map = "voc2007"')
-        assert report_of(check)["datasets"][0]["label_maps"] == ["voc2007"]
+    def test_names_are_no_paths(self, check: Run, data: Path, monkeypatch: Any) -> None:
+        write_file(data / "tfod.toml", 'label-map = "voc2007"\nprofile = "cvat"')
+        write_file(data / "voc2007" / "a.jpg", "")
+        write_file(data / "cvat" / "a.jpg", "")
+        monkeypatch.chdir(data / "data")
+        (dataset,) = json.loads(check("val", "--format", "json").out)["datasets"]
+        assert dataset["label_maps"] == ["voc2007"] and dataset["profile"]["name"] == "cvat"
 
     def test_what_is_typed_is_stronger(self, check: Run, data: Path) -> None:
         text = 'for = "cvat"\nfail-on = "warning"\n[severities]\nBOX006 = "warning"'
@@ -126,6 +130,16 @@ class TestWhatItSays:
         found = report_of(check, "--for", "any", "--fail-on", "error", "--severity", "BOX=error")
         assert (found["receiver"], found["fail_on"]) == ("any", "error")
         assert set(severities_of(found).values()) == {"error"}
+
+    def test_selected_hints_are_given(self, check: Run, data: Path) -> None:
+        def codes(*arguments: str) -> set[str]:
+            return {one[:3] for one in report_of(check, *arguments)["counts"]["by_code"]}
+
+        other = encode({**image(), **objects([(0.1, 0.1, 0.2, 0.9)] * 20, ["dog"] * 20, [2] * 20)})
+        write_shard(data / "data" / "train", "train", BAD, other)
+        assert "DAT" not in codes() and codes("--select", "DAT") == {"DAT"}
+        write_file(data / "tfod.toml", "hints = true")
+        assert "DAT" in codes() and "DAT" not in codes("--no-hints")
 
     def test_by_path(self, check: Run, data: Path) -> None:
         text = """

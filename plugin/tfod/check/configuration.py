@@ -54,11 +54,11 @@ class Configuration:
 
     def value(self, key: str) -> Any:
         """A value, of paths as they are from the working folder; None where the file has none."""
-        value = self.values.get(key)
-        if value is None or schema()["properties"][key].get("format") != "path" or is_url(value):
+        value: Any = self.values.get(key)
+        if not isinstance(value, str) or schema()["properties"][key].get("format") != "path":
             return value
-        path = os.path.join(self.folder, value)
-        return value if value in _NAMES.get(key, tuple)() and not os.path.exists(path) else path
+        is_name = is_url(value) or value in _NAMES.get(key, tuple)()
+        return value if is_name else os.path.join(self.folder, value)
 
     def selection(self) -> Selection:
         """What it says of rules for all shards."""

@@ -129,6 +129,8 @@ def configure(arguments: argparse.Namespace) -> tuple[Configuration, Selections]
     selections = Selections(
         configuration.selection(), by_path, typed, folder, os.getcwd() if by_path else ""
     )
+    if arguments.hints is None:  # they are run where they are wanted
+        arguments.hints = selections.names("DAT")
     return configuration, selections
 
 

@@ -66,6 +66,11 @@ class Selections:
             pattern for pattern, one in self._compiled.items() if any(map(one.fullmatch, names))
         )
 
+    def names(self, family: str) -> bool:
+        """Whether a rule of a family is selected, for whichever shards."""
+        selections = (self.typed, self.everywhere, *self.by_path.values())
+        return any(one[:3] == family for two in selections for one in two.select or ())
+
     @cached_property
     def _compiled(self) -> Mapping[str, re.Pattern[str]]:
         return {pattern: _compiled(pattern) for pattern in self.by_path}
