@@ -19,6 +19,7 @@ pytest.importorskip("apache_beam")
 from tfod.beam import Runner
 from tfod.beam import check as beam_check
 from tfod.check.check import Options, check_sources
+from tfod.check.findings.baseline import Baseline
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
 from tfod.check.reporters.json_and_junit import render_json
@@ -84,6 +85,24 @@ def test_mutants_of_every_family(mutants: Path, runner: Runner) -> None:
 @pytest.mark.usefixtures("in_this_process")
 def test_all_findings_of_the_mutants(mutants: Path) -> None:
     _compare(mutants, HERE, 10_000)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_baseline_knows_what_workers_find(mutants: Path) -> None:
+    paths = all_at_once(mutants)
+    options = Options(
+        profile=READY["tf_detection_api"],
+        max_findings=5,
+        decode=0,
+        runner=HERE,
+        baseline=Baseline("b.json", {}, is_updated=True),
+    )
+    written = check_sources(paths, options).baseline
+    assert written is not None and written.known > 300
+    baseline = Baseline("b.json", dict(written.found))
+    report = check_sources(paths, replace(options, baseline=baseline))
+    assert (report.total, report.findings, report.valid) == (0, [], True)
+    assert report.baseline is not None and report.baseline.known == written.known
 
 
 def _compare(mutants: Path, runner: Runner, most: int) -> None:

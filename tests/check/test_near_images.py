@@ -45,11 +45,11 @@ def test_nearest_of_all(seed: int, differences: list[int]) -> None:
     found = near_duplicates(random.permutation(rows), 1000)
     bits = np.unpackbits(rows["look"].copy().view(np.uint8).reshape(len(rows), 32), axis=1)
     for kind, elsewhere in ((Duplicate.NEAR, False), (Duplicate.NEAR_SHARED, True)):
-        for later, first in found.listed.get(kind, []):
+        for later, first, _ in found.listed.get(kind, []):
             distance = (bits[later.row] != bits[first.row]).sum()
             assert first.row < later.row and distance <= MOST_BITS
             assert (rows["subset"][later.row] != rows["subset"][first.row]) == elsewhere
-        listed = {later.row for later, _ in found.listed.get(kind, [])}
+        listed = {later.row for later, *_ in found.listed.get(kind, [])}
         for later in range(len(rows)):
             others = rows["subset"][:later] != rows["subset"][later]
             earlier = bits[:later][others == elsewhere]

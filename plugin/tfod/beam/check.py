@@ -54,7 +54,8 @@ def examine_on_beam(plan: Plan, runner: PipelineRunner) -> Result:
             what is to be checked.
     """
     reachable = replace(plan, inputs=[_for_workers(one, runner) for one in plan.inputs])
-    found = Result(plan.instructions.max_findings)
+    instructions = plan.instructions
+    found = Result(instructions.max_findings, most_duplicates=instructions.most_duplicates)
     for part in run_pipeline(partial(_build, reachable), runner):
         found += part
     found.blocks.sort(key=lambda block: (block.work, block.shard, block.first))
@@ -112,17 +113,20 @@ def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
         blocks
         | "key" >> beam.FlatMap(_keyed_rows, buckets)
         | "group" >> beam.GroupByKey()
-        | "compare" >> beam.Map(_duplicates_in, buckets, most)
+        | "compare" >> beam.Map(_duplicates_in, buckets, instructions.most_duplicates)
     )
     if instructions.hints:
         usual = total | "sizes" >> beam.Map(lambda one: UsualSizes(one.statistics.image_sizes))
-        odd = blocks | "unusual" >> beam.Map(_odd_sizes, beam.pvalue.AsSingleton(usual), most)
+        odd = blocks | "unusual" >> beam.Map(
+            _odd_sizes, beam.pvalue.AsSingleton(usual), instructions.most_duplicates
+        )
         # Not fused with what its side input is made from: the runner of tests cannot order that.
         compared = (
             compared,
             odd | "spread unusual" >> beam.Reshuffle(),
         ) | "compared" >> beam.Flatten()
-    duplicates = compared | "combine duplicates" >> beam.CombineGlobally(partial(_total, most))
+    combine = partial(_total, instructions.most_duplicates)
+    duplicates = compared | "combine duplicates" >> beam.CombineGlobally(combine)
     wanted = duplicates | "name" >> beam.Map(_wanted)
     facts = blocks | "look up" >> beam.FlatMap(_looked_up, beam.pvalue.AsSingleton(wanted), most)
     found = [total, duplicates, facts]

@@ -19,8 +19,10 @@ from tfod.check.engine.inputs import (
     inputs_of,
 )
 from tfod.check.engine.result import Result
+from tfod.check.findings.baseline import Baseline, BaselineComparison
 from tfod.check.findings.collector import Collector, Findings
 from tfod.check.findings.finding import Place, Severity
+from tfod.check.findings.fingerprints import KnownFingerprints
 from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_report
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
@@ -84,6 +86,7 @@ class Options:
         fail_on: the least severity that makes the verdict.
         hash_sources: whether the report names the SHA-256 of each source.
         archive_limits: where the reading of archives stops.
+        baseline: findings that are known, which are not reported.
     """
 
     profile: Profile | None = None
@@ -108,6 +111,7 @@ class Options:
     fail_on: Severity = Severity.ERROR
     hash_sources: bool = True
     archive_limits: ArchiveLimits = field(default_factory=ArchiveLimits)
+    baseline: Baseline | None = None
 
 
 def check_sources(sources: Sequence[str], options: Options | None = None) -> Report:
@@ -148,15 +152,18 @@ def check(
     label_map = options.label_map or inventory.label_map or (config.label_map if config else None)
     options = replace(options, label_map=label_map)
     checked: list[CheckedDataset] = []
+    known = options.baseline.fingerprints() if options.baseline else None
     datasets = _datasets(inventory, options)
     needs_label_map = options.label_map is None
     with Archives(options.archive_limits, needs_label_map=needs_label_map) as archives:
         decoding = choose_decoding(options.decode, inventory, archives, options.max_record_bytes)
         for dataset in datasets:
             chosen = _without_runner(options, dataset, datasets)
-            checked.append(_check_dataset(dataset, chosen, receiver, decoding, progress, archives))
+            checked.append(
+                _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known)
+            )
             decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
-    collector = Collector(_policy({}, receiver, options), options.max_findings)
+    collector = Collector(_policy({}, receiver, options), options.max_findings, known)
     for source in inventory.empty:
         collector.check(source)
     for name in inventory.unused_label_maps:
@@ -169,6 +176,12 @@ def check(
         check_training_config(config, checked, collector)
     if others is not None:
         collector.findings.merge(others)
+    of_others = verdicts(None, collector) if receiver is ANY else ()
+    comparison = BaselineComparison(options.baseline) if options.baseline else None
+    if comparison is not None:
+        for findings in (*(one.findings for one in checked), collector.findings):
+            findings.close()
+            comparison.remove_known(findings)
     return make_report(
         checked,
         receiver=receiver.name,
@@ -176,7 +189,8 @@ def check(
         configuration=options.configuration,
         began=began,
         others=collector.findings,
-        verdicts=verdicts(None, collector) if receiver is ANY else (),
+        verdicts=of_others,
+        baseline=comparison,
     )
 
 
@@ -208,6 +222,7 @@ def _check_dataset(
     decoding: Decoding,
     progress: Progress,
     archives: Archives,
+    known: KnownFingerprints | None,
 ) -> CheckedDataset:
     """Examine all files of a dataset, compare their records, and collect what is found."""
     inventory = dataset.inventory
@@ -216,7 +231,7 @@ def _check_dataset(
         options.profile, inventory, archives, options.max_record_bytes, implied
     )
     policy = _policy(profile.severities, receiver, options)
-    collector = Collector(policy, options.max_findings)
+    collector = Collector(policy, options.max_findings, known)
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
     decoding = replace(decoding, with_looks=options.hints).under(policy)
@@ -234,6 +249,7 @@ def _check_dataset(
         counts_objects=config is not None,
         image_ids=config.image_ids if config else None,
         label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
+        known=known,
         remote_timeout=remote_timeout(),
     )
     plan = Plan(
@@ -311,7 +327,8 @@ def examine_here(
     Raises:
         TfodError: a process died, for want of memory mostly, or there is no room for the rows.
     """
-    total = Result(plan.instructions.max_findings)
+    most_duplicates = plan.instructions.most_duplicates
+    total = Result(plan.instructions.max_findings, most_duplicates=most_duplicates)
     to_hash = [one for one in plan.inputs if isinstance(one, HashInput)]
     others = [one for one in plan.inputs if not isinstance(one, HashInput)]
     with hashing(to_hash) as digests, closing(RowStore(folder)) as store:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfod.check.check import Options, check
+from tfod.check.findings.baseline import Baseline, baseline_to_json, read_baseline
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
 from tfod.check.receivers import ANY, RECEIVERS
@@ -22,6 +23,7 @@ from tfod.cli.command_line import (
     add_number,
     add_runner_options,
     named_profile,
+    print_note,
     runner_of,
 )
 from tfod.cli.config_command import add_configured_options, configure
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from tfod.check.references.pipeline.training_config import TrainingConfig
     from tfod.check.references.predictions.predictions import Predictions
 
+BASELINE = "tfod-baseline.json"
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
 
@@ -96,6 +99,8 @@ def add_parser(commands: Commands) -> None:
     add("-q", "--quiet", action="store_true", help=text)
     text = "print how many findings there are of each rule, in place of the findings"
     add("--statistics", action="store_true", help=text)
+    text = f"write all findings into the --baseline (default: {BASELINE})"
+    add("--update-baseline", action="store_true", help=text)
     add_samples(group)
     add_connection_options(parser)
     parser.set_defaults(run=_run)
@@ -167,6 +172,8 @@ def run_check(
         quiet: whether to leave out the progress bar.
     """
     outputs = outputs_of(arguments)
+    if options.baseline and options.baseline.is_updated:
+        outputs.append(Output("baseline", options.baseline.name))
     with (
         _inventory(arguments.sources, options) as inventory,
         begin_outputs(outputs, _files_read(arguments, inventory)) as write,
@@ -175,6 +182,8 @@ def run_check(
         with _progress_bar(inventory) if has_bar else nullcontext() as progress:
             report = check(inventory, options, progress)
         write(lambda output: _rendered(output, report, options, arguments, inventory, text))
+    if options.baseline and options.baseline.is_updated and report.baseline:
+        print_note(report.baseline.changes())
     return report
 
 
@@ -235,7 +244,15 @@ def reading_options(arguments: argparse.Namespace) -> Options:
         archive_limits=ArchiveLimits(
             total_bytes=arguments.max_archive_bytes, entries=arguments.max_archive_entries
         ),
+        baseline=_baseline(arguments),
     )
+
+
+def _baseline(arguments: argparse.Namespace) -> Baseline | None:
+    is_updated = getattr(arguments, "update_baseline", False)
+    if arguments.baseline is None and not is_updated:
+        return None
+    return read_baseline(arguments.baseline or BASELINE, is_updated=is_updated)
 
 
 def _annotations(path: str | None) -> Annotations | None:
@@ -304,7 +321,10 @@ def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator
         "predictions",
         "pipeline_config",
     )
-    yield from filter(None, (*label_maps, *(getattr(arguments, name, None) for name in names)))
+    paths = (getattr(arguments, name, None) for name in names)
+    is_written = getattr(arguments, "update_baseline", False)
+    baseline = None if is_written else getattr(arguments, "baseline", None)
+    yield from filter(None, (*label_maps, *paths, baseline))
 
 
 def _rendered(
@@ -315,6 +335,8 @@ def _rendered(
     inventory: Inventory,
     text: Callable[[Report, Output], str],
 ) -> str:
+    if output.format == "baseline" and report.baseline:
+        return baseline_to_json(report.baseline.found)
     if output.format == "html":
         from tfod.check.reporters.html.page import render_html
         from tfod.check.reporters.html.samples import choose_samples

@@ -79,6 +79,7 @@ def add_configured_options(parser: argparse.ArgumentParser) -> None:
     text = "severity of a rule or a family: error, warning, info or off; stronger than the others"
     add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
     add("--fail-on", choices=_LEVELS[:2], help="default: error")
+    add("--baseline", metavar="FILE", help="report only what is not in this baseline")
     text = "say what the data are like, too: classes, sizes and subsets apart (the rules DAT)"
     add("--hints", action=argparse.BooleanOptionalAction, help=text)
     _add_choice(group)

@@ -51,11 +51,12 @@ class Duplicates:
     """What several records share.
 
     Attributes:
-        listed: the first ones, in order: a later record, and the first that has the same.
+        listed: the first ones, in order: a later record, the first that has the same, and the hash
+            of what they share.
         counts: how many there really are, by kind, piece of work and shard.
     """
 
-    listed: dict[Duplicate, list[tuple[RowPlace, RowPlace]]] = field(default_factory=dict)
+    listed: dict[Duplicate, list[tuple[RowPlace, RowPlace, int]]] = field(default_factory=dict)
     counts: Counter[tuple[Duplicate, int, int]] = field(default_factory=Counter)
 
     def merge(self, other: Duplicates, most: int) -> None:
@@ -66,7 +67,12 @@ class Duplicates:
 
     def places(self) -> set[RowPlace]:
         """All records that are listed."""
-        return {place for pairs in self.listed.values() for pair in pairs for place in pair}
+        return {
+            place
+            for pairs in self.listed.values()
+            for later, first, _ in pairs
+            for place in (later, first)
+        }
 
     def add(self, kind: Duplicate, laters: np.ndarray, firsts: np.ndarray, most: int) -> None:
         """Add pairs of rows; both are of dtype ``KEYED_ROWS`` and of shape (n,)."""
@@ -74,7 +80,10 @@ class Duplicates:
             return
         order = np.lexsort((laters["row"], laters["shard"], laters["work"]))
         first = order[:most]
-        pairs = list(zip(_places(laters[first]), _places(firsts[first]), strict=True))
+        places = (_places(rows[first]) for rows in (laters, firsts))
+        hashes = [laters[name] for name in ("key", "image") if name in (laters.dtype.names or ())]
+        shared = hashes[0][first].tolist() if hashes else [0] * len(first)
+        pairs = list(zip(*places, shared, strict=True))
         self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[:most]
         self.count(kind, laters)
 

@@ -62,14 +62,15 @@ _SUBJECTS: Mapping[Duplicate, type[Any]] = {
 
 def find_all_duplicates(result: Result, with_sizes: bool = False) -> None:
     """Find what the records of a result share, and keep what is known of those it lists."""
-    result.duplicates = find_duplicates(result.blocks, result.most)
+    most = result.most_duplicates or result.most
+    result.duplicates = find_duplicates(result.blocks, most)
     looks = [block.look_rows() for block in result.blocks]
     if any(map(len, looks)):
-        result.duplicates.merge(near_duplicates(np.concatenate(looks), result.most), result.most)
+        result.duplicates.merge(near_duplicates(np.concatenate(looks), most), most)
     if with_sizes:
         usual = UsualSizes(result.statistics.image_sizes)
         for block in result.blocks:
-            result.duplicates.merge(odd_sizes(block, usual, result.most), result.most)
+            result.duplicates.merge(odd_sizes(block, usual, most), most)
     result.facts = look_up(result.blocks, wanted_rows(result.duplicates.places()))
 
 
@@ -226,8 +227,8 @@ def _check_duplicates(
         uncounted = Counter(
             {key[1:]: count for key, count in duplicates.counts.items() if key[0] is kind}
         )
-        for later, first in pairs:
-            subject_of_pair = _subject(kind, later, first, facts, shards, field_mapping, usual)
+        for later, first, key in pairs:
+            subject_of_pair = _subject(kind, later, first, key, facts, shards, field_mapping, usual)
             if isinstance(subject_of_pair, SharedImage):
                 subject_of_pair = replace(subject_of_pair, leaked=leaked)
             collector.check(subject_of_pair, _place_of(later, facts, shards))
@@ -259,6 +260,7 @@ def _subject(
     kind: Duplicate,
     later: RowPlace,
     first: RowPlace,
+    key: int,
     facts: Facts,
     shards: Shards,
     field_mapping: FieldMapping,
@@ -271,14 +273,16 @@ def _subject(
     if kind is Duplicate.SOURCE_ID:
         return SameSourceId(facts[later].source_id, field_mapping.source_id or "", place)
     if kind is Duplicate.IMAGE:
-        return SameImage(place)
+        return SameImage(place, key)
     if kind is Duplicate.NEAR:
         return NearImage(place)
     if kind in (Duplicate.ODD_SIZE, Duplicate.ODD_RATIO):
         odd = OddSize if kind is Duplicate.ODD_SIZE else OddRatio
         return odd(facts[later].height or 0, facts[later].width or 0, usual)
     ours, theirs = (shards[one.work, one.shard].subset for one in (later, first))
-    return (SharedImage if kind is Duplicate.SHARED else NearSharedImage)(ours, theirs, place)
+    if kind is Duplicate.SHARED:
+        return SharedImage(ours, theirs, place, checksum=key)
+    return NearSharedImage(ours, theirs, place)
 
 
 def _place_of(at: RowPlace, facts: Facts, shards: Shards) -> Place:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tfod.check.duplicates.row_blocks import RowBlock, RowCollector, RowStore
 from tfod.check.engine.result import Result
-from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
@@ -247,7 +246,7 @@ def _examine_archive(
 ) -> Result:
     """Examine the shards of an archive in their order, and read all else to its end."""
     location, result = one.archive, Result(instructions.max_findings)
-    collector = Collector(instructions.policy, instructions.max_findings)
+    collector = instructions.collector()
     result.findings[one.number] = collector.findings
 
     def keep(block: RowBlock) -> None:

@@ -33,6 +33,7 @@ class Result:
 
     Attributes:
         most: how many findings of each code may be listed.
+        most_duplicates: how many duplicates of each kind; None for as many.
         findings: by number of the input, in their order.
         shards: by number of the input, in order; of a part of a shard, that shard.
         statistics: what is in the data.
@@ -62,6 +63,7 @@ class Result:
     duplicates: Duplicates = field(default_factory=Duplicates)
     facts: dict[RowPlace, RowFacts] = field(default_factory=dict)
     suspects: Suspects | None = None
+    most_duplicates: int | None = None
     _listed: Counter[str] = field(default_factory=Counter, repr=False)
     _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
     _classes: dict[Use, Use] = field(default_factory=dict, repr=False)
@@ -102,7 +104,7 @@ class Result:
         self.label_maps.update(other.label_maps)
         self.digests.update(other.digests)
         self.blocks += other.blocks
-        self.duplicates.merge(other.duplicates, self.most)
+        self.duplicates.merge(other.duplicates, self.most_duplicates or self.most)
         self.facts.update(other.facts)
         self._add_suspects(other.suspects)
         return self

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from tfod.check.findings.finding import Finding, Place, Problem, Severity
+from tfod.check.findings.finding import Finding, Fingerprint, Place, Problem, Severity
+from tfod.check.findings.fingerprints import KnownFingerprints, Recognised, fingerprint_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.rules.registry import Rule, problems_of, rules_for
 
@@ -27,6 +28,7 @@ class Findings:
         severities: of each code that fired, the worst.
         of_shards: the worst of each code in each shard, where shards have severities of their own.
         once: findings that are said once for each code, shard and feature, not counted yet.
+        recognised: those that a baseline may have. They are counted, and not listed.
     """
 
     most: int
@@ -35,6 +37,7 @@ class Findings:
     severities: dict[str, Severity] = field(default_factory=dict)
     of_shards: dict[tuple[str, str], Severity] | None = None
     once: dict[tuple[str, str, str | None], Finding] = field(default_factory=dict)
+    recognised: dict[Fingerprint, Recognised] = field(default_factory=dict)
 
     def merge(self, other: Findings) -> None:
         """Add the findings of what comes next in the data."""
@@ -52,11 +55,16 @@ class Findings:
         for key, finding in other.once.items():
             if len(self.once) < _MOST_ONCE:
                 self.once.setdefault(key, finding)
+        for fingerprint, recognised in other.recognised.items():
+            self.recognised.setdefault(fingerprint, Recognised()).add(recognised, self.most)
 
     def keep(self, finding: Finding) -> None:
         """Count a finding, and list it if there is room."""
         self.count(finding.code, finding.severity, finding.shard, 1)
-        if self.room(finding.code) > 0:
+        if finding.fingerprint is not None:
+            known = self.recognised.setdefault(finding.fingerprint, Recognised())
+            known.add_one(finding, self.most)
+        elif self.room(finding.code) > 0:
             self.listed[finding.code].append(finding)
 
     def count(self, code: str, severity: Severity, shard: str, number: int) -> None:
@@ -81,6 +89,19 @@ class Findings:
         for finding in self.once.values():
             self.keep(finding)
         self.once.clear()
+
+    def tidy(self, code: str) -> None:
+        """After findings were taken out: the severities of a code are those of what is left."""
+        left = self.counts[code] = +self.counts[code]
+        listed = self.listed[code]
+        if not left:
+            del self.counts[code], self.listed[code]
+            self.severities.pop(code, None)
+        elif len(listed) == left.total():  # which is usual
+            self.severities[code] = max((one.severity for one in listed), key=lambda one: one.rank)
+            if self.of_shards is not None:
+                worst = sorted(listed, key=lambda one: one.severity.rank)
+                self.of_shards |= {(code, one.shard): one.severity for one in worst}
 
     @property
     def has_defects(self) -> bool:
@@ -141,10 +162,14 @@ class Findings:
 
 
 class Collector:
-    """Turns what rules say into findings, under a policy of severities."""
+    """Turns what rules say into findings, under a policy of severities.
 
-    def __init__(self, policy: Policy, most: int) -> None:
+    With the fingerprints of a baseline every finding is put into words, to be recognised.
+    """
+
+    def __init__(self, policy: Policy, most: int, known: KnownFingerprints | None = None) -> None:
         self.policy = policy
+        self._known = known
         self.findings = Findings(most, of_shards=None if policy.by_path is None else {})
         self._severities: dict[tuple[str, str, Severity | None], Severity | None] = {}
 
@@ -169,6 +194,10 @@ class Collector:
             severity = self.findings.severity(rule.code, shard) or severity
             self.findings.count(rule.code, severity, shard, number)
 
+    def room(self, rule: Rule, wanted: int) -> int:
+        """How many of so many further findings of a rule have to be put into words."""
+        return wanted if self._known is not None else min(wanted, self.findings.room(rule.code))
+
     def applies(self, rule: Rule, problem: Problem) -> bool:
         """Whether the rule is on for this problem."""
         return self._severity(rule, "", problem.severity) is not None
@@ -179,7 +208,7 @@ class Collector:
         severity = self._severity(rule, place.shard, problem.severity)
         if severity is None:
             return
-        if not problem.once and self.findings.room(rule.code) <= 0:
+        if not problem.once and not self.room(rule, 1):
             self.findings.count(rule.code, severity, place.shard, 1)  # of a million findings most
             return
         finding = Finding(
@@ -193,7 +222,12 @@ class Collector:
             feature=shortened(problem.feature) if problem.feature else problem.feature,
             value=shortened(problem.value) if isinstance(problem.value, str) else problem.value,
             item=shortened(place.item) if place.item else None,
+            amount=0 if problem.once and place.record is not None else problem.amount,
         )
+        if self._known is not None:
+            fingerprint = fingerprint_of(finding, rule, problem.identity)
+            if fingerprint in self._known:
+                finding = replace(finding, fingerprint=fingerprint)
         if not problem.once:
             self.findings.keep(finding)
         elif len(self.findings.once) < _MOST_ONCE:

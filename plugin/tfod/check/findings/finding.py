@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 _PLURALS = {"box": "boxes", "class": "classes"}
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
@@ -69,6 +69,10 @@ class Problem:
         severity: in place of the rule's own, where this case is worse; what a profile, a receiver
             or the user says of the rule is stronger. A check counts all cases of a rule as its
             worst.
+        amount: how many records, boxes, … the problem sums up; 0 where their number says nothing. A
+            baseline compares it (:mod:`tfod.check.findings.baseline`).
+        identity: what a baseline knows it by, where it is about several records, and their order
+            decides on which of them it is reported.
     """
 
     message: str
@@ -79,11 +83,26 @@ class Problem:
     row: int | None = None
     once: bool = False
     severity: Severity | None = None
+    amount: int = 1
+    identity: str | None = None
+
+
+class Fingerprint(NamedTuple):
+    """What a finding is recognised by. ``image`` or ``shard`` is empty, or both are."""
+
+    code: str
+    image: str
+    shard: str
+    feature: str
+    message: str
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report: a rule's code, and what, where and what to do about it."""
+    """One line of the report: a rule's code, and what, where and what to do about it.
+
+    ``amount`` is the problem's; ``fingerprint`` is that of a finding that a baseline may have.
+    """
 
     code: str
     severity: Severity
@@ -95,6 +114,8 @@ class Finding:
     feature: str | None = None
     value: JsonValue = None
     item: str | None = None
+    amount: int = 1
+    fingerprint: Fingerprint | None = None
 
     @property
     def where(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tfod.check.findings.baseline import BaselineComparison
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.receivers import ReceiverVerdict, worst_of
@@ -106,7 +107,8 @@ class Report:
         undecoded: why not all images were decoded; empty where they were.
         profile: of all datasets, with all their names where they differ.
         datasets: each for itself, in order.
-        verdicts: of each receiver, where the check is for any.
+        verdicts: of each receiver, where the check is for any; on all findings, also known ones.
+        baseline: with what is known, which is not among the findings.
         configuration: the file that options were read from, if any.
         of_shards: severities by rule and shard, where shards have severities of their own.
     """
@@ -125,6 +127,7 @@ class Report:
     undecoded: str = ""
     datasets: Sequence[DatasetReport] = ()
     verdicts: Sequence[ReceiverVerdict] = ()
+    baseline: BaselineComparison | None = None
     configuration: str | None = None
     of_shards: Mapping[tuple[str, str], Severity] | None = None
 
@@ -197,6 +200,7 @@ class Report:
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
             "findings": [finding_to_json(one) for one in self.findings],
             "statistics": self.statistics.to_json(),
+            "baseline": self.baseline.to_json() if self.baseline else None,
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
         }
@@ -292,6 +296,7 @@ def make_report(
     configuration: str | None = None,
     others: Findings | None = None,
     verdicts: Sequence[ReceiverVerdict] = (),
+    baseline: BaselineComparison | None = None,
 ) -> Report:
     """The report.
 
@@ -303,6 +308,7 @@ def make_report(
         configuration: the file that options were read from, if any.
         others: findings that are about no dataset.
         verdicts: of each receiver on these.
+        baseline: after what is known has been removed.
     """
     findings = Findings(datasets[0].findings.most)
     statistics = Statistics()
@@ -335,6 +341,7 @@ def make_report(
         statistics=statistics,
         version=__version__,
         duration=time.monotonic() - began,
+        baseline=baseline,
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfod.check.findings.collector import Findings
+from tfod.check.findings.collector import Collector, Findings
 from tfod.check.findings.finding import Problem
+from tfod.check.findings.fingerprints import KnownFingerprints
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Expectation
@@ -44,6 +46,7 @@ class Instructions:
         counts_objects: whether figures of the objects are wanted, for a trainer's configuration.
         image_ids: of its annotation file, if it names one.
         label_maps: those that lie open, by name.
+        known: fingerprints of the baseline, if there is one.
         remote_timeout: seconds without a byte after which a server is given up; other processes
             have to be told. The others are
             as in :class:`tfod.check.check.Options`.
@@ -61,7 +64,17 @@ class Instructions:
     counts_objects: bool = False
     image_ids: frozenset[int] | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
+    known: KnownFingerprints | None = None
     remote_timeout: float = field(default_factory=remote_timeout)
+
+    def collector(self) -> Collector:
+        """What collects the findings of an input."""
+        return Collector(self.policy, self.max_findings, self.known)
+
+    @property
+    def most_duplicates(self) -> int:
+        """How many duplicates of each kind are listed: all where a baseline may have them."""
+        return self.max_findings if self.known is None else sys.maxsize
 
     def of(self, shard: str) -> Instructions:
         """The instructions for a shard, by its name in the report."""

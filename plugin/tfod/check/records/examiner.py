@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 import numpy as np
 
 from tfod.check.duplicates.row_blocks import RowCollector
-from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
@@ -87,7 +86,7 @@ class Examiner:
         self._numbered = numbered
         self._label_map = label_map
         self._rows = rows
-        self._collector = Collector(instructions.policy, instructions.max_findings)
+        self._collector = instructions.collector()
         self.result = Examined(shard, self._collector.findings)
         if instructions.counts_objects:
             shard.objects = ObjectFigures()
@@ -202,8 +201,8 @@ class Examiner:
         for rule in rules_for(type(subject)):
             found = rule.check(subject)
             if isinstance(found, BoxProblems):
-                room = self._collector.findings.room(rule.code)
-                self._collector.count_of(rule, self.result.shard.name, max(len(found) - room, 0))
+                room = self._collector.room(rule, len(found))
+                self._collector.count_of(rule, self.result.shard.name, len(found) - room)
                 found = itertools.islice(found, room)
             for one, problem in self._with_own_keys((rule, problem) for problem in found):
                 self._collector.add(one, problem, self._place_of(batch, problem.row or 0))

@@ -8,13 +8,14 @@ it turns out to be instead, BOX003, is put right here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Finding, Severity
+from tfod.check.findings.fingerprints import Recognised
 from tfod.check.records.examined import ShardSummary
 from tfod.check.rules.boxes import far_outside_message
 from tfod.check.rules.registry import Rule, all_rules
@@ -45,6 +46,9 @@ def settle_hanging_boxes(shards: Sequence[ShardSummary], collector: Collector) -
             del counts[shard]
         if (severity := severities[shard]) is not None:
             findings.count(_OUTSIDE, severity, shard, number)
+    for known in findings.recognised.values():
+        if known.last[-1].code == _PIXELS and _touches(known.last[-1]):
+            _move_known(known, severities, rule)
     findings.listed[_PIXELS] = [
         one for one in listed if one.shard not in hanging or not _touches(one)
     ]
@@ -57,6 +61,18 @@ def settle_hanging_boxes(shards: Sequence[ShardSummary], collector: Collector) -
     ]
     if outside:
         findings.listed[_OUTSIDE].extend(outside[: findings.room(_OUTSIDE)])
+
+
+def _move_known(known: Recognised, severities: Mapping[str, Severity | None], rule: Rule) -> None:
+    """The same for findings that a baseline may have; severities are of the shards concerned."""
+    counts, known.counts = known.counts, Counter()
+    for (code, shard), number in counts.items():
+        if shard not in severities:
+            known.counts[code, shard] += number
+        elif severities[shard] is not None:
+            known.counts[_OUTSIDE, shard] += number
+    moved = ((one, severities.get(one.shard)) for one in known.last)
+    known.last = [_outside(one, rule, severity) if severity else one for one, severity in moved]
 
 
 def _corners(finding: Finding) -> list[float]:

@@ -13,6 +13,7 @@ from tfod.check.reporters.wording import (
     about_dataset,
     amounts,
     decoded,
+    notes,
     place_parts,
     totals,
     verdict,
@@ -77,6 +78,7 @@ def _head(report: Report, color: bool, width: int) -> Iterator[str]:
         f"Checked: {amounts(report.counts)}",
         f"Decoded: {decoded(report)}",
         f"Profile: {visible(profile.name + reason)}",
+        *(f"{title}: {visible(text)}" for title, text in notes(report)),
     ]
     if report.configuration is not None:
         head.append(f"Configuration: {visible(report.configuration)}")

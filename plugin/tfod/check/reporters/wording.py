@@ -134,6 +134,17 @@ def decoded(report: Report) -> str:
     return f"{counts.decoded:,} of {plural(counts.images, 'image')}{reason}"
 
 
+def notes(report: Report) -> Iterator[tuple[str, str]]:
+    """What else the reader has to know of what the verdict is about: a title, and a sentence."""
+    if report.baseline is not None:
+        known, stale = report.baseline.known, report.baseline.stale
+        are = "is" if known == 1 else "are"
+        yield "Baseline", f"{plural(known, 'known finding')} {are} in the baseline"
+        if stale and not report.baseline.baseline.is_updated:
+            entries = "entry of it no longer occurs" if stale == 1 else "entries no longer occur"
+            yield "Baseline", f"{stale:,} {entries} as often; --update-baseline drops the rest"
+
+
 def unnamed_key(finding: Finding) -> str:
     """Key of the feature that is to blame, unless the message names it."""
     key = finding.feature or ""

@@ -308,7 +308,8 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
 def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
     """At least half of the boxes, of ten or more, are without area (BOX007)."""
     if boxes.boxes >= _MANY and 2 * boxes.flat >= boxes.boxes:
-        yield Problem(f"{boxes.flat:,} of {boxes.boxes:,} boxes have no area")
+        message = f"{boxes.flat:,} of {boxes.boxes:,} boxes have no area"
+        yield Problem(message, amount=boxes.flat)
 
 
 @rule(
@@ -324,7 +325,8 @@ def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
     if columns.candidates:
         orders = " or ".join(map(str, columns.candidates))
         message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
-        yield Problem(f"{message}none is with tfod repair {orders}", BOX_KEY, columns.improper)
+        message += f"none is with tfod repair {orders}"
+        yield Problem(message, BOX_KEY, columns.improper, amount=columns.improper)
 
 
 @rule(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.check.findings.finding import Place, Problem, Severity, plural
+from tfod.check.findings.finding import JsonValue, Place, Problem, Severity, plural
 from tfod.check.records.image_bytes import DecodeFailure
 from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import rule
@@ -66,6 +66,7 @@ class SameImage:
     """An image that another record has had, byte for byte."""
 
     first: Place
+    checksum: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class SharedImage:
     first_subset: str
     first: Place
     leaked: Mapping[str, int] = field(default_factory=dict)
+    checksum: int = 0
 
 
 @rule(
@@ -323,7 +325,8 @@ _MISSING_END = {
 )
 def check_same_image(same: SameImage) -> Iterator[Problem]:
     """Another record has the same encoded bytes."""
-    yield Problem(f"the same image is in {named_record(same.first)}", feature=keys.ENCODED)
+    message = f"the same image is in {named_record(same.first)}"
+    yield Problem(message, keys.ENCODED, identity=f"image {same.checksum:016x}")
 
 
 @rule(
@@ -340,7 +343,9 @@ def check_shared_image(shared: SharedImage) -> Iterator[Problem]:
     for subset, count in shared.leaked.items():
         message += f"; all {plural(count, 'image')} of {subset} are in other subsets"
     severity = Severity.ERROR if shared.leaked else None
-    yield Problem(message, keys.ENCODED, [shared.first_subset, shared.subset], severity=severity)
+    value: JsonValue = [shared.first_subset, shared.subset]
+    identity = ", ".join((f"image {shared.checksum:016x}", *shared.leaked))
+    yield Problem(message, keys.ENCODED, value, severity=severity, identity=identity)
 
 
 def named_record(place: Place) -> str:
@@ -415,4 +420,5 @@ def check_some_images(shard: SomeImages) -> Iterator[Problem]:
     """Records have no image, beside others that have one; where none has, nothing is missing."""
     if 0 < shard.images < shard.records:
         lacking = plural(shard.records - shard.images, "record")
-        yield Problem(f"{lacking} of {shard.records:,} have no image, the others have one")
+        message = f"{lacking} of {shard.records:,} have no image, the others have one"
+        yield Problem(message, amount=shard.records - shard.images)

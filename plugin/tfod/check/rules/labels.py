@@ -76,7 +76,7 @@ def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
         fix = "Pass the right one with --label-map."
         yield Problem(f"several label maps fit equally well: {names}", fix=fix)
     elif shards.boxes:
-        yield Problem("no label map lies beside this shard or one folder up")
+        yield Problem("no label map lies beside this shard or one folder up", amount=0)
 
 
 @rule(
@@ -340,7 +340,7 @@ def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
             shown = [f"{text!r} ({plural(objects[text], 'object')})" for text in texts.values()]
             message = f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
             message += "hyphens or underscores differ"
-            yield Problem(message, keys.CLASS_TEXT, list(texts.values()))
+            yield Problem(message, keys.CLASS_TEXT, list(texts.values()), amount=0)
 
 
 @rule(

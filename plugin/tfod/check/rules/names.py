@@ -73,7 +73,8 @@ def missing(names: NameFacts) -> Iterator[Problem]:
 )
 def duplicate_name(name: SameName) -> Iterator[Problem]:
     """An earlier record of the same subset has this file name."""
-    yield Problem(f"{name.name!r} is also the name of {_record(name.first)}", name.key, name.name)
+    message = f"{name.name!r} is also the name of {_record(name.first)}"
+    yield Problem(message, name.key, name.name, identity=name.name)
 
 
 @rule(
@@ -179,7 +180,7 @@ def empty_source_id(names: NameFacts) -> Iterator[Problem]:
 def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
     """An earlier record of the same subset has this source id."""
     message = f"{source.source_id!r} is also the source id of {_record(source.first)}"
-    yield Problem(message, source.key, source.source_id)
+    yield Problem(message, source.key, source.source_id, identity=source.source_id)
 
 
 @rule(

@@ -209,7 +209,7 @@ def shared_frame(image: Attachment) -> Iterator[Problem]:
     where = ", ".join(filter(None, (earlier.shard, record)))
     message = f"image {image.filename!r} goes to frame {image.frame.name!r}, as does "
     message += f"{earlier.item!r}" + (f" ({where})" if where else "")
-    yield Problem(message, keys.FILENAME, image.filename)
+    yield Problem(message, keys.FILENAME, image.filename, identity=image.frame.name)
 
 
 @rule(

@@ -1,0 +1,312 @@
+"""A baseline hides what is known, however it has moved, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.check.check import Options, check_sources
+from tfod.check.findings.baseline import Baseline, baseline_to_json, read_baseline
+from tfod.check.findings.finding import Fingerprint
+from tfod.check.findings.report import Report
+from tfod.check.profiles.profile import READY
+from tfod.errors import TfodError
+
+from tests.commands import Run
+from tests.conftest import examples
+from tests.mutants.make import all_mutants
+from tests.mutants.registry import Mutant
+from tests.mutants.sound import LABEL_MAP, TF
+from tests.records import encode, image, objects, write_shard
+
+SOUND = (0.1, 0.2, 0.3, 0.4)
+INVERTED = (0.5, 0.2, 0.3, 0.4)
+FAR = (0.1, 0.1, 30.0, 0.5)
+# Every file of these is one shard, and says nothing of other shards.
+_ALONE = [
+    one
+    for one in all_mutants()
+    if one.fires and isinstance(one.content, bytes) and one.options in ({}, TF)
+    if one.code[:3] in ("BOX", "EXA", "LAB", "NAM", "IMG", "TFR") and one.code != "IMG011"
+]
+some_mutants = st.lists(st.sampled_from(_ALONE), max_size=5, unique_by=lambda one: one.name)
+
+
+def options(baseline: Baseline | None, **more: Any) -> Options:
+    # That an image is in several subsets, each mutant says of the others.
+    severities = {"IMG011": None, "LAB013": None}
+    profile = READY["tf_detection_api"]
+    return Options(profile=profile, decode=None, severities=severities, baseline=baseline, **more)
+
+
+def baseline_of(sources: Sequence[str], **more: Any) -> Baseline:
+    """As --update-baseline writes it, and the next check reads it."""
+    report = check_sources(sources, options(Baseline("b.json", {}, is_updated=True), **more))
+    assert report.valid and not report.findings and report.baseline is not None
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "b.json")
+        path.write_text(baseline_to_json(report.baseline.found), encoding="utf-8")
+        return read_baseline(str(path), is_updated=False)
+
+
+@contextmanager
+def written(mutants: Sequence[Mutant]) -> Iterator[str]:
+    with TemporaryDirectory() as folder:
+        Path(folder, "label_map.pbtxt").write_bytes(LABEL_MAP)
+        for one in mutants:
+            assert isinstance(one.content, bytes)
+            Path(folder, one.name).write_bytes(one.content)
+        yield folder
+
+
+def counted(report: Report) -> Counter[tuple[str, str | None]]:
+    """Findings by code and image; of which shard one of several alike is new nobody can say."""
+    assert len(report.findings) == report.total == sum(report.counts.by_severity.values())
+    return Counter((one.code, one.item) for one in report.findings)
+
+
+@examples(40)
+@given(known=some_mutants, new=st.sampled_from(_ALONE), order=st.randoms(use_true_random=False))
+def test_what_is_new_is_reported_and_nothing_else(
+    known: list[Mutant], new: Mutant, order: Any
+) -> None:
+    known = [one for one in known if one is not new]
+    with written(known) as folder:
+        paths = [str(Path(folder, one.name)) for one in known]
+        baseline = baseline_of(paths) if paths else Baseline("b.json", {})
+        before = counted(check_sources(paths, options(None))) if paths else Counter()
+        order.shuffle(paths)
+        if paths:
+            again = check_sources(paths, options(baseline))
+            assert counted(again) == Counter() and again.counts.by_code == {} and again.valid
+            assert again.baseline is not None
+            assert (again.baseline.known, again.baseline.stale) == (before.total(), 0)
+    with written([*known, new]) as folder:
+        paths = [str(Path(folder, one.name)) for one in (*known, new)]
+        order.shuffle(paths)
+        after = counted(check_sources(paths, options(None)))
+        found = counted(check_sources(paths, options(baseline)))
+    assert found == after - before
+    if known:
+        assert found
+
+
+def bad_records(count: int, start: int = 0, **more: Any) -> list[bytes]:
+    """Records of which each has a defect or two of its own, and all together some."""
+    boxes = [SOUND, INVERTED, FAR, (0.2, 0.2, 0.2, 0.4)]
+    return [
+        encode(
+            {
+                **image(f"{number}.jpg"),
+                **objects([SOUND, boxes[number % 4]], ["cat", "ct" if number % 3 else "cat"]),
+                "image/source_id": f"id {number % 5}",
+                "image/encoded": b"\xff\xd8\xff" + bytes([number % 7]),
+                "own/key": 1,
+                **more,
+            }
+        )
+        for number in range(start, start + count)
+    ]
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    write_shard(tmp_path / "data", "train", *bad_records(40))
+    return tmp_path / "data"
+
+
+def known_and_new(run: Run, baseline: Path, *arguments: object) -> tuple[int, dict[str, int]]:
+    result = run("check", *arguments, "--baseline", baseline, "--format", "json", "--decode=none")
+    report = json.loads(result.out)
+    assert result.code == (0 if report["valid"] else 1)
+    known: int = report["baseline"]["known"]
+    return known, report["counts"]["by_code"]
+
+
+def updated(run: Run, baseline: Path, *arguments: object) -> str:
+    options = ("--baseline", baseline, "--update-baseline", "--decode=none")
+    return run("check", *arguments, *options).succeeded()
+
+
+def test_records_that_have_moved_are_recognised(run: Run, train: Path, tmp_path: Path) -> None:
+    baseline = tmp_path / "b.json"
+    assert " 0 dropped" in updated(run, baseline, train)
+    total, new = known_and_new(run, baseline, train)
+    assert total > 60 and new == {}
+    codes = {one["code"] for one in json.loads(baseline.read_text())["findings"]}
+    # Two records share an image, and a source id; a box hangs out; classes and texts; all records.
+    assert codes >= {"IMG010", "NAM008", "BOX003", "BOX006", "BOX007", "LAB006", "NAM010", "EXA008"}
+    for number, how in enumerate((["--num-shards", 3], ["--shuffle", 7], ["--num-shards", 5])):
+        moved = tmp_path / f"moved-{number}"
+        run("reshard", train, "-o", moved, *how).succeeded()
+        shutil.copy(train / "label_map.pbtxt", moved)
+        known, new = known_and_new(run, baseline, moved)
+        assert new == {}
+        assert known >= total  # what is said once of each shard
+
+
+def test_inserted_records_and_another_folder(run: Run, train: Path, tmp_path: Path) -> None:
+    baseline = tmp_path / "b.json"
+    updated(run, baseline, train)
+    total, _ = known_and_new(run, baseline, train)
+    other = tmp_path / "elsewhere" / "deeper"
+    more = encode({**image("new.jpg"), **objects([INVERTED], ["cat"])})
+    records = bad_records(40)
+    write_shard(other, "train", *records[:20], more, *records[20:])
+    known, new = known_and_new(run, baseline, other)
+    assert known == total
+    assert new["BOX006"] == 1
+    assert set(new) <= {"BOX006", "IMG001", "EXA003", "NAM007"}  # of the new record
+
+
+def test_one_more_defect_like_a_known_one_is_new(run: Run, tmp_path: Path) -> None:
+    """Records without a name cannot be told apart, so they are counted."""
+    baseline = tmp_path / "b.json"
+    nameless = encode(objects([INVERTED], ["cat"], [1]))
+    write_shard(tmp_path / "data", "train", nameless, nameless)
+    updated(run, baseline, tmp_path / "data")
+    write_shard(tmp_path / "data", "train", nameless, nameless, nameless)
+    _, new = known_and_new(run, baseline, tmp_path / "data")
+    assert new["BOX006"] == 1
+    write_shard(tmp_path / "data", "train", nameless)
+    result = run("check", tmp_path / "data", "--baseline", baseline, "--decode=none")
+    assert "no longer occur" in result.out and result.code == 0
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_however_few_are_listed(train: Path, most: int, jobs: int) -> None:
+    more = {"max_findings": most, "jobs": jobs, "part_bytes": 1 if jobs > 1 else 32 << 20}
+    baseline = baseline_of([str(train)], **more)
+    assert baseline.entries == baseline_of([str(train)]).entries
+    report = check_sources([str(train)], options(baseline, **more))
+    assert report.total == 0 and report.baseline is not None
+    assert report.baseline.known == check_sources([str(train)], options(None)).total
+    (train / "new.tfrecord").write_bytes((train / "train.tfrecord").read_bytes())
+    report = check_sources([str(train)], options(baseline, **more))
+    assert report.counts.by_code["BOX006"] == 10 and len(report.findings) == most
+    assert report.total == sum(report.counts.by_severity.values())
+
+
+def test_hanging_boxes_are_the_same_when_their_shard_is_in_pixels(tmp_path: Path) -> None:
+    sound = [encode({**image(f"{one}.jpg"), **objects([SOUND], ["cat"])}) for one in range(9)]
+    far = encode({**image("far.jpg"), **objects([FAR], ["cat"])})
+    shard = write_shard(tmp_path, "train", *sound, far)
+    baseline = baseline_of([shard])
+    assert check_sources([shard], options(None)).counts.by_code["BOX003"] == 1
+    assert check_sources([shard], options(baseline)).total == 0
+    shard = write_shard(tmp_path, "train", far)
+    assert check_sources([shard], options(None)).counts.by_code["BOX005"] == 1
+    assert check_sources([shard], options(baseline)).total == 0
+
+
+def test_a_shard_that_is_known_to_be_empty_or_damaged_is_no_other_finding(tmp_path: Path) -> None:
+    """What follows from findings follows from known ones, too."""
+    shards = [tmp_path / f"train-0000{one}-of-00002" for one in range(2)]
+    for one in shards:
+        one.write_bytes(b"")
+    baseline = baseline_of([str(shards[0])])
+    assert check_sources([str(shards[0])], options(baseline)).total == 0
+    report = check_sources(list(map(str, shards)), options(baseline))
+    assert {one.shard for one in report.findings if one.code == "SET005"} == {str(shards[1])}
+
+
+def test_the_verdict_is_about_what_is_new_and_the_receivers_about_all(
+    run: Run, train: Path, tmp_path: Path
+) -> None:
+    baseline = tmp_path / "b.json"
+    updated(run, baseline, train)
+    result = run("check", train, "--baseline", baseline, "--for", "any", "--decode=none")
+    assert result.code == 0
+    assert result.out.startswith("VALID")
+    assert "known findings are in the baseline" in result.out
+    assert "od-api        fails: BOX003" in result.out.replace("\n", " ")
+
+
+def test_the_file(run: Run, train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = updated(run, Path("tfod-baseline.json"), "data")
+    first = Path("tfod-baseline.json").read_text()
+    assert run("check", "data", "--update-baseline", "--decode=none").code == 0
+    assert Path("tfod-baseline.json").read_text() == first
+    lines = first.splitlines()
+    assert lines[:3] == ["{", '  "version": 1,', '  "findings": [']
+    assert len(set(lines)) == len(lines)
+    (entry,) = (one for one in json.loads(first)["findings"] if one.get("image") == "1.jpg"
+                and one["code"] == "BOX006")  # fmt: skip
+    assert entry["message"] == "box 1 is inverted, xmin is larger than xmax: xmin 0.5, ymin 0.2, " \
+        "xmax 0.3, ymax 0.4"  # fmt: skip
+    assert "data" not in first
+    assert "added, 0 dropped" in said
+    write_shard(tmp_path / "data", "train", *bad_records(10))
+    assert " 0 added, " in updated(run, Path("tfod-baseline.json"), "data")
+    assert len(Path("tfod-baseline.json").read_text()) < len(first) / 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is not a baseline of tfod"),
+        ("[]", "is not a baseline of tfod"),
+        ('{"version": 2, "findings": []}', "of version 2"),
+        ('{"version": 1, "findings": [{"code": "BOX006"}]}', "is not a baseline of tfod"),
+        ('{"version": 1, "findings": [{"code": "A", "message": "", "count": -1}]}', "is not a"),
+        ("[" * 100_000, "is not a baseline of tfod"),
+        ("\xff", "is not a baseline of tfod"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_one_line(
+    run: Run, train: Path, write: Callable[[str, str | bytes], str], content: str, said: str
+) -> None:
+    path = write("b.json", content.encode("latin-1"))
+    for more in ((), ("--update-baseline",)):
+        assert said in run("check", train, "--baseline", path, *more).refused()
+    assert Path(path).read_bytes() == content.encode("latin-1")
+
+
+def test_the_configuration_names_it(
+    run: Run, train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tfod.toml").write_text('baseline = "known.json"')
+    monkeypatch.chdir(train)
+    assert run("check", ".", "--update-baseline", "--decode=none").code == 0
+    assert (tmp_path / "known.json").is_file()
+    assert run("check", ".", "--decode=none").code == 0
+    assert run("check", ".", "--decode=none", "--no-config").code == 1
+
+
+def test_no_file_is_one_line(run: Run, train: Path) -> None:
+    assert "--update-baseline writes one" in run("check", train, "--baseline", "b.json").refused()
+
+
+def test_many_entries_are_looked_up_in_a_time_that_grows_with_them(tmp_path: Path) -> None:
+    """By the number of steps, not by the clock: each entry is read once, each finding looked up."""
+    entries: Mapping[Fingerprint, int] = {
+        Fingerprint("BOX006", f"{number}.jpg", "", "image/object/bbox", "inverted"): 1
+        for number in range(100_000)
+    }
+    path = tmp_path / "b.json"
+    path.write_text(baseline_to_json(entries))
+    baseline = read_baseline(str(path), is_updated=False)
+    assert baseline.entries == entries
+    shard = write_shard(tmp_path, "train", *bad_records(3))
+    report = check_sources([shard], options(baseline))
+    assert report.baseline is not None
+    assert (report.baseline.known, report.baseline.stale) == (0, 100_000)
+    assert report.total == check_sources([shard], options(None)).total
+
+
+def test_a_newer_version_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    path.write_text('{"version": "x", "findings": []}')
+    with pytest.raises(TfodError, match="version 'x'"):
+        read_baseline(str(path), is_updated=True)
