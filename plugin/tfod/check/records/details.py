@@ -9,6 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,8 @@ _COCO_AREAS = (32**2, 96**2)
 """Where COCO's small, medium and large boxes part, square pixels."""
 MOST_SHAPES = 1 << 12
 """Of more classes than this the boxes' shapes are kept for so many."""
-_EXTREMES = 3
+_EXTREMES = 6
+_SMALL_TABLE = 1 << 20
 
 
 def _counts(bins: int) -> np.ndarray:
@@ -200,17 +202,24 @@ class DetailCounter:
         live: np.ndarray,
     ) -> None:
         """Count the images of some records by format: their header's, or what the record says."""
-        found = [
-            header.format if header else format_ or ""
-            for header, format_ in zip(headers, formats, strict=True)
-        ]
-        self.details.formats.update(itertools.compress(found, live.tolist()))
+        found: Sequence[str | None] = formats
+        if any(headers):
+            both = zip(headers, formats, strict=True)
+            found = [header.format if header else format_ for header, format_ in both]
+        counts: Counter[Any] = Counter(itertools.compress(found, live.tolist()))
+        counts[""] += counts.pop(None, 0)
+        self.details.formats.update(+counts)
 
     def _count_images(self, boxes: Boxes, classes: np.ndarray) -> None:
         if len(classes):
-            pairs = np.sort(boxes.rows * len(self._codes) + classes)
-            pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
-            counts = np.bincount(pairs % len(self._codes), minlength=len(self._codes)).tolist()
+            pairs = boxes.rows * len(self._codes) + classes
+            if len(boxes.counts) * len(self._codes) <= _SMALL_TABLE:
+                there = np.zeros((len(boxes.counts), len(self._codes)), bool)
+                there.ravel()[pairs] = True
+                counts = there.sum(axis=0).tolist()
+            else:
+                pairs = np.unique(pairs) % len(self._codes)
+                counts = np.bincount(pairs, minlength=len(self._codes)).tolist()
             names = self._codes
             self.details.class_images.update(
                 {name: counts[code] for name, code in names.items() if counts[code]}

@@ -2,8 +2,8 @@
 
 Each is an info or a warning, since none of it makes data invalid. Their subjects are checked by
 nothing else, so that a check without hints does not pay for them. Where two subsets are compared,
-a hint needs a large difference, and one that is not chance (p < 0.001): the boxes of an image are
-not independent of each other, so that images are what is counted for the second.
+a hint needs a large difference, and one that is not chance (p < 0.001). The boxes of an image are
+not independent of each other: for the second they count as fewer, by Kish's design effect.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ IMBALANCE = 50
 SPLIT = 3
 """Images of a class that a split into training, validation and test needs at least."""
 _UNLIKELY = 0.001
+_ALIKE = 0.2  # how much the boxes of an image are alike: the intraclass correlation
 _DEEPCHECKS_DRIFT = "deepchecks: add_condition_drift_score_less_than, 0.2; vision's is 0.15"
 _TRAINING = "train"
 _MOST_NAMED = 5
@@ -105,8 +106,8 @@ def classes_apart(subsets: Subsets) -> Iterator[Problem]:
     for name, other, training in subsets.others():
         names = training.classes.keys() | other.classes.keys()
         counts = np.array([[one.classes[text] for text in names] for one in (training, other)])
-        images = [_images_with_boxes(one) for one in (training, other)]
-        v = _cramers_v(counts / counts.sum(axis=1, keepdims=True), *images)
+        numbers = [_independent(one) for one in (training, other)]
+        v = _cramers_v(counts / counts.sum(axis=1, keepdims=True), *numbers)
         if v >= LARGE_V:
             shares = counts / counts.sum(axis=1, keepdims=True)
             order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MOST_NAMED]
@@ -157,10 +158,10 @@ def box_sizes_apart(subsets: Subsets) -> Iterator[Problem]:
     for name, other, training in subsets.others():
         if training.details and other.details:
             pair = training.details.areas, other.details.areas
-            images = _images_with_boxes(training), _images_with_boxes(other)
+            numbers = _independent(training), _independent(other)
             middle = [2 ** ((quantile(one, 0.5) - AREAS + 1) / 4) for one in pair]
             what = f"boxes' sides, half of them below {middle[1]:.2g} and {middle[0]:.2g}"
-            yield from _apart(pair, images, what, (name, subsets.training))
+            yield from _apart(pair, numbers, what, (name, subsets.training))
 
 
 @rule(
@@ -213,8 +214,11 @@ def _apart(
         yield Problem(f"{message}is {distance:.2f}, from {LARGE_D} on it is large", value=distance)
 
 
-def _images_with_boxes(statistics: Statistics) -> int:
-    return max(1, _total(statistics.boxes_in_image[1:]))
+def _independent(statistics: Statistics) -> int:
+    """How many independent boxes there are: as many as the images, or some times as many."""
+    images, boxes = _total(statistics.boxes_in_image[1:]), statistics.classes.total()
+    effect = 1 + _ALIKE * (boxes / max(1, images) - 1)
+    return max(1, round(boxes / max(1, effect)))
 
 
 def _total(counts: np.ndarray) -> int:

@@ -18,7 +18,7 @@ NEAR = 0.9
 FENCE = 3.0
 """Interquartile ranges from the quartiles beyond which a box is unlike those of its class."""
 _LEAST_OF_CLASS = 50
-_RARE = 0.01
+_RARE = 0.05  # of more boxes beyond the fences than that, none is odd
 _NEIGHBOURS = 32
 
 
@@ -55,16 +55,18 @@ def odd_ratio(one: Shapes) -> Iterator[Problem]:
 
 
 def _outliers(shape: ClassShape, start: int, end: int) -> Iterator[tuple[Example, int]]:
-    """Examples of far bins, and how many boxes each of these has; no common bin is among them."""
+    """Examples of far bins, and how many boxes each of these has."""
     counts = shape.counts[start:end]
     if counts.sum() < _LEAST_OF_CLASS:
         return
     low, high = quantile(counts, 0.25), quantile(counts, 0.75)
     reach = FENCE * max(high - low, 1.0)
+    middles = np.arange(len(counts)) + 0.5
+    far = (middles < low - reach) | (middles > high + reach)
+    if counts[far].sum() > _RARE * counts.sum():
+        return
     for place, example in shape.examples.items():
-        middle = place - start + 0.5
-        is_far = start <= place < end and not low - reach <= middle <= high + reach
-        if is_far and counts[place - start] <= _RARE * counts.sum():
+        if start <= place < end and far[place - start]:
             yield example, int(counts[place - start])
 
 
@@ -89,18 +91,22 @@ class NearBoxes:
         Each box is compared with the 32 next ones of its image from left to right, so that the
         work is linear; one that begins too far right ends the search.
         """
-        order = np.lexsort((self.boxes.corners[:, 0], self.boxes.rows))
-        corners, rows = self.boxes.corners[order], self.boxes.rows[order]
-        reach = corners[:, 0] + (1 - NEAR) * (corners[:, 2] - corners[:, 0])
+        corners, rows = self.boxes.corners, self.boxes.rows
+        # One number to sort by is much faster than two: the image, and the place in it.
+        left = rows + 0.999 * np.clip(corners[:, 0], 0, 1)
+        order = np.argsort(left)
+        left = left[order]
+        with np.errstate(invalid="ignore"):
+            reach = left + (1 - NEAR) * (corners[:, 2] - corners[:, 0])[order]
         found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for step in range(1, min(_NEIGHBOURS + 1, len(corners))):
-            close = (rows[step:] == rows[:-step]) & (corners[step:, 0] <= reach[:-step])
-            at = np.flatnonzero(close)
+            at = np.flatnonzero(left[step:] <= reach[:-step])
             if not len(at):
                 break
-            iou = _iou(corners[at], corners[at + step])
+            one, other = order[at], order[at + step]
+            iou = np.where(rows[one] == rows[other], _iou(corners[one], corners[other]), 0)
             near = iou >= NEAR
-            found.append((order[at[near]], order[at[near] + step], iou[near]))
+            found.append((one[near], other[near], iou[near]))
         if not found:
             return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
         one, other, iou = map(np.concatenate, zip(*found, strict=True))
