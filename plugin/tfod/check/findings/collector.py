@@ -225,7 +225,7 @@ class Collector:
             amount=0 if problem.once and place.record is not None else problem.amount,
         )
         if self._known is not None:
-            fingerprint = fingerprint_of(finding, rule, problem.identity)
+            fingerprint = fingerprint_of(finding, rule.title, problem.identity)
             if fingerprint in self._known:
                 finding = replace(finding, fingerprint=fingerprint)
         if not problem.once:

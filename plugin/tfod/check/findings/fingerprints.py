@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tfod.check.findings.finding import Finding, Fingerprint
-from tfod.check.rules.registry import Rule
 from tfod.tfrecord.shard_names import SPLITS, parse_shard_name
 
 _ABOUT_FILES = ("TFR", "ZIP", "SET")
@@ -20,28 +19,28 @@ _FOLDERS = re.compile(r"[^\s'\",()]*/(?=[^\s/])")
 _NUMBERS = re.compile(r"(?<![\w'.,-])\d[\d,.]*(?![\w'-])")
 
 
-def fingerprint_of(finding: Finding, rule: Rule, identity: str | None) -> Fingerprint:
+def fingerprint_of(finding: Finding, title: str, identity: str | None) -> Fingerprint:
     """The fingerprint of a finding.
 
     Args:
         finding: as it is reported.
-        rule: which reports it.
+        title: of the rule that reports it.
         identity: what it is about, where several records are and their order decides on which of
             them it is reported; else None.
     """
     code, message, value = finding.code, finding.message, finding.value
     image, feature = finding.item or "", finding.feature or ""
     if not finding.amount and finding.record is not None:  # it stands for others
-        image, message = "", rule.title
+        image, message = "", title
     elif identity is not None:
-        image, message = identity, rule.title
+        image, message = identity, title
     elif code in _OUTSIDE and isinstance(value, dict):
         code, message = _OUTSIDE[0], f"box {value['object']} lies outside: {value['box']}"
     else:
         message = _FOLDERS.sub("", _RECORD.sub("another record", message))
         if finding.amount != 1:
             message = _NUMBERS.sub("#", message)
-    shard = "" if image else _name_of(finding.shard, whole=rule.family in _ABOUT_FILES)
+    shard = "" if image else _name_of(finding.shard, whole=finding.code[:3] in _ABOUT_FILES)
     return Fingerprint(code, image, shard, feature, message)
 
 

@@ -6,7 +6,6 @@ which record and byte, and all is in line 1.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from tfod.check.findings.finding import Finding
+from tfod.check.findings.fingerprints import digest_of, fingerprint_of
 from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import Group
@@ -34,7 +34,8 @@ class FileFinding:
         path: of the file, with slashes: relative to the working folder if it is in it; of an entry
             of a zip that of the zip. A URL where the file is remote.
         message: where in the file, and what is wrong.
-        fingerprint: the same as long as the finding is; no two of a report have the same.
+        fingerprint: what a baseline knows the finding by, and which one of several it is; no two
+            of a report have the same.
     """
 
     finding: Finding
@@ -72,7 +73,7 @@ def _in_file(report: Report, group: Group, finding: Finding, seen: Counter[str])
     entry = finding.shard[len(source) :].lstrip(":")
     place = " ".join(place_parts(replace(finding, shard=entry)))
     message = visible(finding.message)
-    fingerprint = _fingerprint(finding)
+    fingerprint = digest_of(fingerprint_of(finding, group.title, None)).hex()
     seen[fingerprint] += 1
     return FileFinding(
         finding,
@@ -91,8 +92,3 @@ def path_in_folder(name: str) -> str:
     if os.path.join(path, "").startswith(os.path.join(os.getcwd(), "")):
         path = os.path.relpath(path)
     return path.replace(os.sep, "/")
-
-
-def _fingerprint(finding: Finding) -> str:
-    parts = (finding.code, finding.item or finding.shard, finding.feature or "", finding.message)
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:32]
