@@ -111,7 +111,7 @@ class Result:
 
     def _add_suspects(self, suspects: Suspects | None) -> None:
         if suspects is not None:
-            self.suspects = self.suspects or type(suspects)(self.most)
+            self.suspects = self.suspects or type(suspects)(suspects.most)
             self.suspects.merge(suspects)
 
     def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
