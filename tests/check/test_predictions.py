@@ -311,3 +311,17 @@ def test_predictions_are_drawn_dashed_worst_first(tmp_path: Path) -> None:
     assert "b.jpg" in first and "c.jpg" in second and "a.jpg" in third
     assert '<g class="bad"><title>object 0: dog</title>' in third
     assert "<title>predicted: cat 0.80</title>" in third and "Dashed: 1 prediction<" in third
+
+
+def test_a_baseline_knows_them_whatever_their_scores_are(tmp_path: Path, capsys: Any) -> None:
+    content = files([("dog", CAT), *GRID[6:]], detections(BOTH))
+    for name, one in content.items():
+        (tmp_path / name).write_bytes(one)
+    command = ["check", str(tmp_path / SHARD), "--profile", "cvat", "--max-findings", "1"]
+    command += ["--baseline", str(tmp_path / "baseline.json")]
+    command += ["--predictions", str(tmp_path / "detections.json")]
+    assert main([*command, "--update-baseline"]) == 0
+    (tmp_path / "detections.json").write_text(json.dumps(detections(BOTH, score=0.8)))
+    capsys.readouterr()
+    assert main([*command, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"] == []

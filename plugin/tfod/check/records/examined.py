@@ -73,7 +73,7 @@ class Instructions:
 
     @property
     def most_duplicates(self) -> int:
-        """How many duplicates of each kind are listed: all where a baseline may have them."""
+        """How many duplicates and suspects of a kind are kept: all where a baseline has some."""
         return self.max_findings if self.known is None else sys.maxsize
 
     def of(self, shard: str) -> Instructions:

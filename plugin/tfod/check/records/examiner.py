@@ -100,7 +100,7 @@ class Examiner:
             from tfod.check.records.predicted import PredictionComparison  # few checks need it
 
             self._predicted = PredictionComparison(
-                instructions.predictions, label_map, instructions.max_findings
+                instructions.predictions, label_map, instructions.most_duplicates
             )
             self.result.suspects = self._predicted.suspects
         self._parser: TensorFlowParser | None = None

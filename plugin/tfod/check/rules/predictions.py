@@ -191,4 +191,7 @@ def _problem(suspect: Suspect, message: str, feature: str | None = None) -> Prob
             "score": round(suspect.confidence, 4),
             "box": [round(one, 5) for one in suspect.corners],
         }
-    return Problem(f"score {suspect.score:.2f}: {message}", feature, value)
+    # Of another detector the scores differ, and what they are about is known by a baseline.
+    about = (suspect.place.item, suspect.number, suspect.name, suspect.predicted)
+    identity = ", ".join(map(str, about)) if suspect.place.item else None
+    return Problem(f"score {suspect.score:.2f}: {message}", feature, value, identity=identity)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ class Suspects:
 
     Attributes:
         most: how many of each type are kept.
-        listed: the most suspicious of each type.
+        listed: the most suspicious of each type, and at most as many others.
         counts: how many there are, by shard, type, class and percent of confidence.
         confidences: of the predictions in the place of a box, in percent.
         pairs: how often a class, its category and a predicted category are in one place.
@@ -83,15 +82,16 @@ class Suspects:
             (shard, *one) for one in zip(found["type"].tolist(), classes, percents, strict=True)
         )
         for place, kind in enumerate(TYPES):
-            kept = self.listed.get(kind, [])
-            least = kept[-1].score if len(kept) >= self.most else -1.0
-            wanted = np.flatnonzero((found["type"] == place) & (found["score"] > least))
+            wanted = np.flatnonzero(found["type"] == place)
             best = wanted[np.argsort(-found["score"][wanted], kind="stable")[: self.most]]
             self._list(kind, map(describe, best.tolist()))
 
     def _list(self, kind: type[Suspect], suspects: Iterable[Suspect]) -> None:
-        both = (*self.listed.get(kind, ()), *suspects)
-        self.listed[kind] = heapq.nsmallest(self.most, both, key=_order)
+        listed = self.listed.setdefault(kind, [])
+        listed += suspects
+        if len(listed) > 2 * self.most:
+            listed.sort(key=_order)
+            del listed[self.most :]
 
     # When all records are known
 
@@ -109,6 +109,9 @@ class Suspects:
         for (shard, place, name, percent), count in self.counts.items():
             if is_shown(TYPES[place], name, percent):
                 left[TYPES[place], shard] += count
+        for suspects in self.listed.values():
+            suspects.sort(key=_order)
+            del suspects[self.most :]
         for one in (one for suspects in self.listed.values() for one in suspects):
             if is_shown(type(one), one.name, int(one.confidence * 100)):
                 collector.check(one, one.place)
