@@ -212,6 +212,7 @@ DIFFERENT = {
     "NAM010": "I----",
     "NAM011": "I----",
     "LAB020": "I----",
+    "BOX019": "I----",
     "TSK001": "EWEEE",
     "TSK002": "EWEEE",
     "TSK003": "WWEEW",
@@ -246,6 +247,17 @@ def test_source_ids_are_numbers_to_some(
     refused = {name for name in readers if run("check", shard, "--for", name)[0]}
     assert refused == receivers
     assert ("is not a number" in run("check", shard)[1]) is (source_id == "a.jpg")
+
+
+def test_a_hundred_objects_stop_efficientdet(run: Run, tmp_path: Path) -> None:
+    """It pads to 100 and asserts that there are fewer (tf.assert_less)."""
+    for count, receivers in ((99, []), (100, ["efficientdet"]), (101, ["efficientdet"])):
+        boxes = [(0.1, 0.1, 0.9, 0.1 + n / 200) for n in range(1, count + 1)]
+        lists = objects(boxes, ["cat"] * count, [1] * count)
+        changes = {**lists, "image/source_id": "7"}
+        shard = write_shard(tmp_path, str(count), training("a.jpg", **changes))
+        readers = ("od-api", "tf-vision", "model-maker", "efficientdet")
+        assert [name for name in readers if run("check", shard, "--for", name)[0]] == receivers
 
 
 NOT_SEEN = {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.images.masks import encode_gray_png, encode_mask_png
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
@@ -140,7 +140,8 @@ def duplicate_box() -> Iterator[Mutant]:
 def too_many_boxes() -> Iterator[Mutant]:
     boxes = [(n / 202, 0.25, n / 202 + 0.5, 0.75) for n in range(101)]
     yield fail("101", first(with_boxes(boxes)), **HOW)
-    yield near("100", first(with_boxes(boxes[:100])), options=TF)
+    yield fail("100", first(with_boxes(boxes[:100])), **HOW)
+    yield near("99", first(with_boxes(boxes[:99])), options=TF)
 
 
 @mutants_of("BOX011")
@@ -235,3 +236,14 @@ def image_mask_of_another_size() -> Iterator[Mutant]:
     key = "image/panoptic/category_mask"
     yield fail("half-as-high", with_masks(key, OTHER_SIZE), **HOW)
     yield near("of-the-image's-size", with_masks(key, OWN_SIZE), options=TF)
+
+
+@mutants_of("BOX019")
+def other_mask_values() -> Iterator[Mutant]:
+    def masks(*values: int) -> bytes:
+        pngs = [encode_gray_png(np.full(OWN_SIZE, one, np.uint8)) for one in values]
+        return first(record(**{"image/object/mask": pngs}))
+
+    yield fail("of-255", masks(255, 255), **HOW)
+    yield fail("empty-and-then-of-2", masks(0, 2), **HOW)
+    yield near("of-1", masks(1, 0), options=TF)

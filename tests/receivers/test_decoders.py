@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+import io
+import json
+from pathlib import Path
 
-from tests.mutants.sound import CAT_BOX, DOG_BOX, HEIGHT, WIDTH, record
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.commands import Run
+from tests.mutants.sound import CAT_BOX, DOG_BOX, HEIGHT, LABEL_MAP, WIDTH, record, shard
 from tests.receivers.decoders import model_maker, od_api, tf_vision
 
 
@@ -16,3 +23,24 @@ def test_a_sound_record() -> None:
         np.testing.assert_array_equal(found.boxes, np.float32([CAT_BOX, DOG_BOX]))
         assert list(found.classes) == [1, 2]
         assert int(found.source_id) == 7
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "is_sound"), [("L", 1, True), ("L", 255, False), ("1", 1, False)]
+)
+def test_values_of_masks(run: Run, tmp_path: Path, mode: str, value: int, is_sound: bool) -> None:
+    """TF-Vision trains on them as they are; the OD API takes what is not 0, whatever it is."""
+    stream = io.BytesIO()
+    pixels = np.full((HEIGHT, WIDTH), value, bool if mode == "1" else np.uint8)
+    Image.fromarray(pixels).save(stream, "PNG")
+    payload = record(source_id="7", **{"image/object/mask": [stream.getvalue()] * 2})
+    theirs = tf_vision(masks=True)(payload).masks
+    assert theirs is not None and bool(theirs.max() <= 1) is is_sound
+    others = od_api(masks=True)(payload).masks
+    assert others is not None and others.max() == 1
+    (tmp_path / "a.tfrecord").write_bytes(shard(payload))
+    (tmp_path / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    for receiver, is_valid in (("tf-vision", is_sound), ("od-api", True), ("model-maker", True)):
+        done = run("check", tmp_path / "a.tfrecord", "--for", receiver, "--format", "json")
+        codes = json.loads(done.out)["counts"]["by_code"]
+        assert (codes, done.code) == ({} if is_valid else {"BOX019": 1}, 0 if is_valid else 1)

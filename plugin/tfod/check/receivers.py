@@ -39,13 +39,13 @@ class Receiver:
     profile: str | None = None
 
 
-# Any text is a source id, and a class needs no number.
-_NUMBERS_DO_NOT_MATTER: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020"), OFF)
+# What stops other receivers: any text is a source id here, and a class needs no number.
+_STOPS_OTHERS: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019"), OFF)
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them.
 _CVAT: Severities = {
-    **_NUMBERS_DO_NOT_MATTER,
+    **_STOPS_OTHERS,
     **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "NAM001", "SET004"), Severity.WARNING),
     **dict.fromkeys(("LAB002", "LAB019", "BOX017"), Severity.ERROR),
     "LAB013": Severity.INFO,
@@ -96,7 +96,7 @@ def _is_numbered_alike(task: Task) -> bool:
 
 # The OD API's trainer, by its own code; each rule's source says where.
 _OD_API: Severities = {
-    **_NUMBERS_DO_NOT_MATTER,
+    **_STOPS_OTHERS,
     # It opens shards without a compression_type.
     **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
     # CVAT's layout has no images, and the trainer's decoder stops at the first record.
@@ -119,8 +119,12 @@ _TF_VISION: Severities = {
     **dict.fromkeys(("LAB010", "LAB011", "LAB015", "SET004"), Severity.WARNING),
     "IMG014": Severity.WARNING,  # nor the format
 }
+_MASKS_ARE_0_AND_1: Severities = {"BOX019": Severity.ERROR}  # Model Maker reads no masks
 # google/automl: efficientdet/dataloader.py, which parses source ids to float32.
-_EFFICIENTDET: Severities = {**_TF_VISION, "NAM011": Severity.ERROR}
+_EFFICIENTDET: Severities = {
+    **_TF_VISION,
+    **dict.fromkeys(("NAM011", "BOX010"), Severity.ERROR),
+}
 
 
 def _trainer(name: str, title: str, severities: Severities, profile: str) -> Receiver:
@@ -131,15 +135,15 @@ def _trainer(name: str, title: str, severities: Severities, profile: str) -> Rec
 # keras.io/examples/keras_recipes/creating_tfrecords; DALI: fn.readers.tfrecord, which goes by the
 # bytes of its index. None unpacks a shard, and none reads the id as a number.
 _AS_IT_LIES: Severities = {
-    **_NUMBERS_DO_NOT_MATTER,
+    **_STOPS_OTHERS,
     **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
 }
 
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
-DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _NUMBERS_DO_NOT_MATTER)
+DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _STOPS_OTHERS)
 OD_API = _trainer("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
-TF_VISION = _trainer("tf-vision", "TF-Vision", _TF_VISION, "tf_vision")
+TF_VISION = _trainer("tf-vision", "TF-Vision", {**_TF_VISION, **_MASKS_ARE_0_AND_1}, "tf_vision")
 MODEL_MAKER = _trainer("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision")
 EFFICIENTDET = _trainer(
     "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, "tf_detection_api"

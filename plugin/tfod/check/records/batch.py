@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,15 +13,16 @@ from tfod.check.duplicates.row_blocks import FACTS, Rows
 from tfod.check.findings.finding import Problem
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
+from tfod.check.records.decoding import Decoding
 from tfod.check.records.encoded_images import EncodedImages
-from tfod.check.rules.boxes import ListLengths, OddMask
+from tfod.check.rules.boxes import ListLengths, MaskValues, OddMask
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule
 from tfod.detection import keys
 from tfod.detection.columns import bytes_of, single_values, usual_keys
 from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.images.masks import png_sizes
+from tfod.detection.images.masks import decode_pixels, png_sizes
 from tfod.detection.problems import READ_KINDS, READ_ONCE
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.columns import Column, ExampleBatch
@@ -28,6 +30,7 @@ from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
 
 BOX_PREFIX = keys.XMIN.rpartition("/")[0]
+_MASKS = 4  # of a batch, which may be empty
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
 
 
@@ -292,6 +295,19 @@ class Batch:
             firsts = np.unique(rows[odd], return_index=True)[1]
             for row, size in zip(rows[odd][firsts].tolist(), stated[odd][firsts], strict=True):
                 yield row, OddMask(key, *size[::-1].tolist(), *sizes[row][::-1].tolist())
+
+    def mask_values(self, decoding: Decoding) -> Iterator[tuple[int, MaskValues]]:
+        """What the first PNG masks of objects hold: who writes one so writes all so."""
+        column = self.detections.column(keys.MASK, Kind.BYTES)
+        spans = column.values[: _MASKS if decoding.part else 0]
+        rows = np.repeat(np.arange(len(self)), column.counts)[: len(spans)].tolist()
+        sizes = png_sizes(column.buffer, spans).tolist()
+        for row, (start, length), size in zip(rows, spans.tolist(), sizes, strict=True):
+            if all(size) and decoding.is_cheap(*size, length):
+                with suppress(ValueError):  # it is no PNG
+                    pixels = decode_pixels(memoryview(column.buffer)[start : start + length])
+                    scale = 255 if pixels.dtype == bool else 1  # as TensorFlow reads 1 bit
+                    yield row, MaskValues(int(pixels.max()) * scale)
 
     @cached_property
     def _lists(self) -> list[Column]:

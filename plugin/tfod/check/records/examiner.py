@@ -342,6 +342,8 @@ class Examiner:
             self._check(batch, problem.row, problem)
         for row, mask in batch.odd_masks():
             self._check(batch, row, mask)
+        for row, values in batch.mask_values(self.instructions.decoding):
+            self._check(batch, row, values)
         boxes = batch.boxes
         if self.instructions.profile.field_mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():

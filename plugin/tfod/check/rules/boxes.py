@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.findings.finding import JsonValue, Problem
+from tfod.check.findings.finding import JsonValue, Problem, Severity
 from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.rules.registry import rule
@@ -43,6 +43,13 @@ class OddMask:
     height: int
     image_width: int
     image_height: int
+
+
+@dataclass(frozen=True)
+class MaskValues:
+    """The largest value that TensorFlow reads in a PNG mask of an object."""
+
+    largest: int
 
 
 @dataclass(frozen=True)
@@ -258,16 +265,22 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 @rule(
     "BOX010 warning: more boxes than training reads",
     why=f"The input reader keeps {MAX_NUMBER_OF_BOXES} boxes of an image and drops the others "
-    "silently.",
-    fix="Set max_number_of_boxes in the pipeline's input_reader to the largest number.",
-    source="tensorflow/models: protos/input_reader.proto, max_number_of_boxes",
+    "silently. EfficientDet stops at as many: 'please increase config.max_instances_per_image'.",
+    fix="Set max_number_of_boxes in the pipeline's input_reader to the largest number; in "
+    "EfficientDet max_instances_per_image to one more.",
+    source="tensorflow/models: protos/input_reader.proto, max_number_of_boxes; google/automl: "
+    "efficientdet/dataloader.py, pad_to_fixed_size, tf.assert_less",
 )
 def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
-    """An image has more boxes than max_number_of_boxes."""
-    for row in np.flatnonzero(boxes.counts > MAX_NUMBER_OF_BOXES).tolist():
+    """An image has more boxes than max_number_of_boxes; as many are an info."""
+    for row in np.flatnonzero(boxes.counts >= MAX_NUMBER_OF_BOXES).tolist():
         count = int(boxes.counts[row])
-        message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
-        yield Problem(message, BOX_KEY, count, row=row)
+        if count > MAX_NUMBER_OF_BOXES:
+            message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
+            yield Problem(message, BOX_KEY, count, row=row)
+        else:
+            message = f"{count} boxes, for which EfficientDet has no room"
+            yield Problem(message, BOX_KEY, count, row=row, severity=Severity.INFO)
 
 
 @rule(
@@ -387,6 +400,22 @@ def image_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
     """The same of a mask of the whole image, of each key the first."""
     if mask.feature != keys.MASK:
         yield _other_size(mask)
+
+
+@rule(
+    "BOX019 info: PNG mask with other values than 0 and 1",
+    why="TF-Vision trains on the values as they are: a mask of 0 and 255 asks for 255 in place of "
+    "1, and a mask of one bit is read as such. The OD API takes what is not 0.",
+    fix="Write masks of 8 bits with 0 and 1, as tfod does, or set mask_binarize_threshold: 0 in "
+    "the decoder of TF-Vision's experiment.",
+    source="official/vision/dataloaders: tf_example_decoder.py, _decode_masks and decode; "
+    "maskrcnn_input.py, gt_masks",
+)
+def other_mask_values(mask: MaskValues) -> Iterator[Problem]:
+    """Looked for in the first masks of a batch, if images are decoded; reported once a shard."""
+    if mask.largest > 1:
+        what = f"{keys.MASK} has values up to {mask.largest}, where 1 is the object"
+        yield Problem(what, keys.MASK, mask.largest, once=True)
 
 
 def _other_size(mask: OddMask) -> Problem:
