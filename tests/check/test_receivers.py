@@ -213,6 +213,7 @@ DIFFERENT = {
     "NAM011": "I----",
     "LAB020": "I----",
     "BOX019": "I----",
+    "SET008": "W----",
     "TSK001": "EWEEE",
     "TSK002": "EWEEE",
     "TSK003": "WWEEW",

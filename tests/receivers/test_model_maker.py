@@ -14,6 +14,7 @@ from tfod.errors import LabelMapError
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.writer import ShardLayout
 
+from tests.commands import Run
 from tests.mutants.sound import CAT_BOX, DOG_BOX, HEIGHT, LABEL_MAP, WIDTH, folder, jpeg, record
 from tests.receivers.decoders import model_maker_module
 
@@ -84,6 +85,37 @@ def test_we_read_what_it_writes(tmp_path: Path) -> None:
     assert {one.id: one.name for one in label_map.items} == {0: "background", **names}
     report = check_sources([str(tmp_path / "cache")], Options(receiver=MODEL_MAKER))
     assert report.valid and "LAB001" not in {one.code for one in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "code"),
+    [
+        ("size: 2", "", KeyError, "SET008"),
+        ("size: 2", "size: two", None, "SET008"),
+        ("size: 2", "size: 3", None, "SET008"),
+        ("label_map:", "labels:", KeyError, "LAB002"),
+        ("1:", "1", Exception, "LAB002"),
+        ("", "", None, None),
+    ],
+)
+def test_metadata_that_do_not_fit(
+    run: Run, tmp_path: Path, old: str, new: str, error: type[Exception] | None, code: str | None
+) -> None:
+    """What it stops at, and what it takes although it is wrong, is an error for it alone."""
+    cache = tmp_path / "cache"
+    reshard(source(tmp_path / "source"), cache, receiver="model-maker")
+    path = cache / "train_metadata.yaml"
+    path.write_text(path.read_text().replace(old, new) if old else path.read_text())
+    load = model_maker_module("dataset").Dataset.from_cache
+    if error is not None:
+        with pytest.raises(error):
+            load(cache_files(cache, "train", 1))
+    else:
+        assert (load(cache_files(cache, "train", 1)).size == 2) is (code is None)
+    done = run("check", cache, "--for", "model-maker", "--format", "json")
+    assert done.code == int(code is not None)
+    assert [one["code"] for one in json.loads(done.out)["findings"]] == ([code] if code else [])
+    assert run("check", cache, "--for", "tf-vision").code == 0
 
 
 def test_ids_without_a_name_get_one(tmp_path: Path) -> None:

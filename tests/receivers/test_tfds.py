@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import tensorflow as tf
 import tfod
 from tfod.cli.main import main
 from tfod.convert.writers import tfds as writer
+from tfod.detection.images.masks import encode_mask_png
 
+from tests.commands import Run
 from tests.image_kinds import HEIGHT, WIDTH
+from tests.records import encode, image, objects, write_shard
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="pip install tensorflow-datasets")
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -167,3 +171,72 @@ def test_a_directory_that_tfds_has_written(
         for one, other in zip(examples, ours[split], strict=True):
             del one["objects"]["id"], other["objects"]["id"]
             tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+
+
+def change(folder: Path, file: str, keys: tuple[Any, ...], value: Any) -> None:
+    """Put a value into one of a directory's JSONs; None takes what is there away."""
+    if not keys:
+        (folder / file).write_text(value) if value else (folder / file).unlink()
+        return
+    document = json.loads((folder / file).read_text())
+    inside = document
+    for key in keys[:-1]:
+        inside = inside[key]
+    if value is None:
+        del inside[keys[-1]]
+    else:
+        inside[keys[-1]] = value
+    (folder / file).write_text(json.dumps(document))
+
+
+INFO, FEATURES = "dataset_info.json", "features.json"
+_LENGTHS = ("splits", 0, "shardLengths")
+_INSIDE = ("featuresDict", "features")
+
+
+@pytest.mark.parametrize(
+    ("file", "keys", "value", "message"),
+    [
+        (INFO, _LENGTHS, ["3"], "tfrecord-00000-of-00001 has 3 records by it, but 2"),
+        (INFO, _LENGTHS, ["1"], "tfrecord-00000-of-00001 has 1 records by it, but 2"),
+        (INFO, _LENGTHS, ["1", "1"], "it does not name d-train.tfrecord-00000-of-00001"),
+        (INFO, ("name",), "other", "it does not name d-train.tfrecord-00000-of-00001"),
+        (INFO, ("version",), None, "it is no JSON with a name, a version"),
+        (INFO, (), "{", "it is no JSON with a name, a version"),
+        (INFO, (), None, "there is no dataset_info.json beside it"),
+        (FEATURES, (), "{", "it is not what TFDS writes"),
+        (FEATURES, (), None, "there is no features.json beside it"),
+        (FEATURES, (*_INSIDE, "more"), {"tensor": {"dtype": "int64"}}, "have no more"),
+        (FEATURES, (*_INSIDE, "image/id"), None, ""),
+        (INFO, ("splits", 0, "numBytes"), "7", ""),
+    ],
+)
+def test_metadata_that_do_not_fit(
+    run: Run, tmp_path: Path, file: str, keys: tuple[Any, ...], value: Any, message: str
+) -> None:
+    """What ``tfds`` stops at is an error for it, in a folder and in a zip."""
+    box = objects([[0, 0, 1, 1]], ["cat"], [1])
+    png = encode_mask_png(np.zeros((HEIGHT, WIDTH), bool))
+    images = (
+        {**image(f"{n}.png", HEIGHT, WIDTH), "image/encoded": png + n.encode(), **box} for n in "12"
+    )
+    write_shard(tmp_path / "s", "train", *map(encode, images))
+    assert run("convert", tmp_path / "s", tmp_path / "d", "--to", "tfds").code == 0
+    if value and isinstance(value, dict):  # the same kind as another one, in full
+        features = json.loads((tmp_path / "d" / FEATURES).read_text())
+        value = features["featuresDict"]["features"]["image/id"]
+    change(tmp_path / "d", file, keys, value)
+    zipped = shutil.make_archive(str(tmp_path / "z"), "zip", tmp_path / "d")
+    for one in (tmp_path / "d", zipped):
+        done = run("check", one, "--for", "tfds", "--format", "json")
+        found = json.loads(done.out)
+        assert done.code == int(bool(message)), found["findings"]
+        codes = {each["code"] for each in found["findings"]}
+        assert codes == ({"SET008"} if message else set())
+        assert not message or message in found["findings"][0]["message"]
+    try:
+        built(tmp_path / "d")
+    except Exception:  # of any kind
+        assert message
+    else:
+        assert not message

@@ -27,7 +27,7 @@ from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
-from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
+from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.records.image_look import missing_hash
@@ -35,6 +35,7 @@ from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
 from tfod.check.sources.label_maps import load_label_maps
+from tfod.check.sources.metadata import read_tfds_files
 from tfod.check.sources.search import Inventory, Location, take_inventory
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
@@ -265,6 +266,9 @@ def _check_dataset(
         else:
             result = options.runner.examine(plan)
         label_maps.update(sorted(result.label_maps.items()))
+        if profile.name == TFDS.profile:
+            opened = read_tfds_files(one.location for one in inventory.shards)
+            result.tfds_files.update(opened)
         for name, file in label_maps.items():
             collector.check(file, Place(name))
         collector.findings.merge(result.all_findings())

@@ -35,6 +35,7 @@ from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.names import SameName, SameSourceId
 from tfod.check.rules.pixels import NearImage, NearSharedImage, OddRatio, OddSize, UsualSizes
 from tfod.check.rules.registry import all_rules, problems_of
+from tfod.check.sources.metadata import wrong_metadata
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
@@ -113,6 +114,8 @@ def check_together(
     _check_classes(shards, result.uses, label_maps, collector)
     _check_label_maps(shards, label_maps, collector)
     _check_keys(shards, collector)
+    for subject, place in wrong_metadata(shards, label_maps, result.tfds_files):
+        collector.check(subject, place)
     by_place = {(one.work, one.number): one for one in result.shard_parts()}
     usual = UsualSizes(result.statistics.image_sizes)
     _check_duplicates(result.duplicates, result.facts, by_place, field_mapping, usual, collector)

@@ -22,8 +22,9 @@ from tfod.check.rules.framing import CompressedShard, Unreadable
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_parts
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import numbered_sets
+from tfod.check.sources.metadata import TFDS_FILES
 from tfod.check.sources.search import Inventory, Location, ShardSource
-from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, LabelMap
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
@@ -31,6 +32,7 @@ from tfod.tfrecord.reader import read_record_batch_stream, shard_compression
 from tfod.tfrecord.shard_names import COMPRESSED_EXTENSIONS
 from tfod.tfrecord.shard_parts import split_by_index, split_shard
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
+from tfod.tfrecord.storage.urls import name_of
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.remote_stream import RemoteStream
@@ -280,6 +282,10 @@ def _examine_archive(
                 summary.is_whole = False  # the collector has it
             result.add_shard(examiner.finish())
         for entry in archive.entries:
+            if name_of(entry.path) in TFDS_FILES:
+                with suppress(ArchiveDamageError):  # the collector has it
+                    data = archive.read(entry, LONGEST_LABEL_MAP)
+                    result.tfds_files[archive.place(entry).shard] = data
             archive.drain(entry)
     except OSError as error:
         collector.check(Unreadable(error.strerror or str(error)), Place(location.name))

@@ -42,6 +42,7 @@ class Result:
         uses: how often each pair of class text and id is used, by the name of the label map.
         seen: places of the annotations' images that a record has the name of.
         label_maps: label maps of archives, by name.
+        tfds_files: TFDS's files of archives, by path.
         digests: SHA-256 of files, by name.
         blocks: the rows of all records, as far as they are kept.
         duplicates: names and images that come more than once.
@@ -58,6 +59,7 @@ class Result:
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
+    tfds_files: dict[str, bytes] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     blocks: list[RowBlock] = field(default_factory=list)
     duplicates: Duplicates = field(default_factory=Duplicates)
@@ -102,6 +104,7 @@ class Result:
             self._add_uses(name, uses)
         self.seen |= other.seen
         self.label_maps.update(other.label_maps)
+        self.tfds_files.update(other.tfds_files)
         self.digests.update(other.digests)
         self.blocks += other.blocks
         self.duplicates.merge(other.duplicates, self.most_duplicates or self.most)

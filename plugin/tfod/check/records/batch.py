@@ -302,8 +302,9 @@ class Batch:
         spans = column.values[: _MASKS if decoding.part else 0]
         rows = np.repeat(np.arange(len(self)), column.counts)[: len(spans)].tolist()
         sizes = png_sizes(column.buffer, spans).tolist()
-        for row, (start, length), size in zip(rows, spans.tolist(), sizes, strict=True):
-            if all(size) and decoding.is_cheap(*size, length):
+        found = zip(rows, spans.tolist(), sizes, strict=True)
+        for row, (start, length), (height, width) in found:
+            if height * width and decoding.is_cheap(height, width, length):
                 with suppress(ValueError):  # it is no PNG
                     pixels = decode_pixels(memoryview(column.buffer)[start : start + length])
                     scale = 255 if pixels.dtype == bool else 1  # as TensorFlow reads 1 bit

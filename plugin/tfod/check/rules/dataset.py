@@ -62,6 +62,14 @@ class EmptySource:
     reason: str
 
 
+@dataclass(frozen=True)
+class WrongMetadata:
+    """What is wrong in a file of Model Maker or TFDS about the shards, and for which key."""
+
+    message: str
+    feature: str | None = None
+
+
 @rule(
     "SET001 error: shard missing from a set",
     why="A part of the dataset is not trained, and nothing says so.",
@@ -166,3 +174,16 @@ def empty_set(found: EmptySet) -> Iterator[Problem]:
 def empty_source(source: EmptySource) -> Iterator[Problem]:
     """A folder among the sources holds neither a shard nor a zip."""
     yield Problem(source.reason.removeprefix(f"{source.name}: "), place=Place(source.name))
+
+
+@rule(
+    "SET008 warning: metadata do not fit the shards",
+    why="tfds.builder_from_directory stops, or its datasets do: 'Input dataset was expected to "
+    "contain 65 elements'. Model Maker trains on as many records as size says, and stops without.",
+    fix="Write them with the shards: tfod convert --to tfds, tfod reshard --for model-maker.",
+    source="tensorflow_datasets: core/dataset_info.py, read_from_directory, and core/reader.py, "
+    "assert_cardinality; mediapipe_model_maker: object_detector/dataset.py, from_cache",
+)
+def wrong_metadata(found: WrongMetadata) -> Iterator[Problem]:
+    """TFDS's dataset_info.json and features.json, and the size in Model Maker's P_metadata.yaml."""
+    yield Problem(found.message, found.feature)

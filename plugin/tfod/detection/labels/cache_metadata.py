@@ -47,8 +47,8 @@ def metadata_text(names: Mapping[int, str], size: int) -> tuple[str, list[str]]:
     return "\n".join(("label_map:", *lines, f"size: {size}", "")), notes
 
 
-def parse_metadata(text: str, name: str) -> dict[int, str]:
-    """The classes by id, in the order of the ids.
+def parse_metadata(text: str, name: str) -> tuple[dict[int, str], object]:
+    """The classes by id, in the order of the ids, and what the file says is the number of records.
 
     Raises:
         LabelMapError: it is no such file, or PyYAML is not installed.
@@ -60,10 +60,11 @@ def parse_metadata(text: str, name: str) -> dict[int, str]:
     try:
         found = yaml.safe_load(text)
         names = {label: found["label_map"][label] for label in sorted(found["label_map"])}
+        size = found.get("size")
     except (yaml.YAMLError, RecursionError, TypeError, LookupError, ValueError, AttributeError):
         names = None
     if not names or not all(type(x) is int and isinstance(y, str) for x, y in names.items()):
         raise LabelMapError(
             f"{name} has no classes; expected lines such as label_map: and below it 1: cat"
         )
-    return names
+    return names, size

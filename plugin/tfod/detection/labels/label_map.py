@@ -8,6 +8,7 @@ The descriptor is built at run time: generated code would tie us to one protobuf
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -91,9 +92,13 @@ class LabelMapItem:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """The classes of a label map, in the file's order."""
+    """The classes of a label map, in the file's order.
+
+    ``size`` is what Model Maker's metadata have as the number of records, whatever that is.
+    """
 
     items: tuple[LabelMapItem, ...] = ()
+    size: object = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> LabelMap:
@@ -288,8 +293,9 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
                 f"{name} is not a label map (byte {error.start} is not UTF-8); save it as UTF-8"
             ) from None
     if name.endswith(METADATA_ENDING):
-        classes = parse_metadata(text, name).items()
-        return LabelMap(tuple(LabelMapItem(label, one) for label, one in classes)), []
+        classes, size = parse_metadata(text, name)
+        items = tuple(LabelMapItem(label, one) for label, one in classes.items())
+        return LabelMap(items, size), []
     if not name.endswith(TFDS_LABELS_FILE):
         return parse_label_map(text, name)
     names = filter(None, map(str.strip, text.split("\n")))
