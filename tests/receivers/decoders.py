@@ -27,6 +27,8 @@ class Decoded:
         classes: ids, ``(n,)``.
         masks: ``(n, height, width)``; None where none were asked for.
         source_id: text, or the number that the receiver made of it.
+        keypoints: ``(n, points, 2)``, normalized x and y, NaN where a point is not labelled; None
+            where none were asked for.
     """
 
     image: np.ndarray
@@ -34,6 +36,7 @@ class Decoded:
     classes: np.ndarray
     masks: np.ndarray | None
     source_id: str | int
+    keypoints: np.ndarray | None = None
 
 
 def _by_parsers(decoder: Any, to_train: Any, to_evaluate: Any) -> Callable[[bytes], Decoded]:
@@ -75,7 +78,9 @@ def tf_vision(masks: bool = False) -> Callable[[bytes], Decoded]:
 
 
 @cache
-def od_api(label_map: str | None = None, masks: bool = False) -> Callable[[bytes], Decoded]:
+def od_api(
+    label_map: str | None = None, masks: bool = False, keypoints: int = 0
+) -> Callable[[bytes], Decoded]:
     """The OD API's trainer: object_detection/data_decoders/tf_example_decoder.py."""
     from tf_slim.data import tfexample_decoder
 
@@ -87,7 +92,10 @@ def od_api(label_map: str | None = None, masks: bool = False) -> Callable[[bytes
     from object_detection.protos.input_reader_pb2 import PNG_MASKS
 
     decoder = TfExampleDecoder(
-        load_instance_masks=masks, instance_mask_type=PNG_MASKS, label_map_proto_file=label_map
+        load_instance_masks=masks,
+        instance_mask_type=PNG_MASKS,
+        label_map_proto_file=label_map,
+        num_keypoints=keypoints,
     )
     decode = tf.function(decoder.decode, input_signature=[tf.TensorSpec((), tf.string)])
 
@@ -99,6 +107,7 @@ def od_api(label_map: str | None = None, masks: bool = False) -> Callable[[bytes
             found["groundtruth_classes"],
             found.get("groundtruth_instance_masks"),
             found["source_id"].decode(),
+            found["groundtruth_keypoints"][..., ::-1] if keypoints else None,
         )
 
     return read

@@ -23,14 +23,9 @@ CATEGORIES = [
 NOWHERE = (np.nan, np.nan)
 
 
-@pytest.mark.parametrize("by_name", [False, True])
-def test_the_od_api_reads_them(tmp_path: Path, by_name: bool) -> None:
-    """Points of one class behind those of another; visibility 1 and 2 are labelled, 0 is not."""
-    od_api()  # which adapts TF-Slim
-    from object_detection.core.standard_fields import InputDataFields as fields
-    from object_detection.data_decoders.tf_example_decoder import TfExampleDecoder
-
-    Image.new("RGB", (WIDTH, HEIGHT)).save(tmp_path / "a.png")
+def write_coco(folder: Path) -> list[str]:
+    """An image with objects of three classes, two of them with points; the options naming it."""
+    Image.new("RGB", (WIDTH, HEIGHT)).save(folder / "a.png")
     points = {
         1: [8, 4, 2, 16, 20, 1, 0, 0, 0],
         3: [40, 10, 1, 79, 39, 2],
@@ -44,8 +39,18 @@ def test_the_od_api_reads_them(tmp_path: Path, by_name: bool) -> None:
         annotations.append(one | ({"keypoints": values} if values else {}))
     image = {"id": 5, "file_name": "a.png", "height": HEIGHT, "width": WIDTH}
     found = {"images": [image], "annotations": annotations, "categories": CATEGORIES}
-    (tmp_path / "a.json").write_text(json.dumps(found))
-    options = [f"--train_image_dir={tmp_path}", f"--train_annotations_file={tmp_path / 'a.json'}"]
+    (folder / "a.json").write_text(json.dumps(found))
+    return [f"--train_image_dir={folder}", f"--train_annotations_file={folder / 'a.json'}"]
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_the_od_api_reads_them(tmp_path: Path, by_name: bool) -> None:
+    """Points of one class behind those of another; visibility 1 and 2 are labelled, 0 is not."""
+    od_api()  # which adapts TF-Slim
+    from object_detection.core.standard_fields import InputDataFields as fields
+    from object_detection.data_decoders.tf_example_decoder import TfExampleDecoder
+
+    options = write_coco(tmp_path)
     out = tmp_path / "out"
     assert main(["create", "coco", *options, f"--output_dir={out}"]) == 0
 

@@ -22,6 +22,7 @@ from tfod.cli.main import main
 from tfod.shards.reshard import reshard
 
 from tests.receivers.decoders import Decoded, model_maker, model_maker_module, od_api, tf_vision
+from tests.receivers.test_keypoints import write_coco
 from tests.shards.create.panoptic_coco import write_panoptic_coco
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +33,15 @@ WRITE = "TFOD_WRITE_PAGES"
 
 @dataclass(frozen=True)
 class Annotated:
-    """An image with its objects: class names, normalized boxes and, where there are any, masks."""
+    """An image with its objects: class names, normalized boxes, and masks where there are any.
+
+    Keypoints are normalized x and y of shape (points, 2), NaN where one is not labelled.
+    """
 
     names: Sequence[str]
     boxes: np.ndarray
     masks: Sequence[np.ndarray] | None = None
+    keypoints: Sequence[np.ndarray] | None = None
 
 
 Dataset = Mapping[str, Annotated]
@@ -57,6 +62,7 @@ class Source:
 
 def of_coco(annotations: Path, masks: bool = False) -> Dataset:
     coco = COCO(str(annotations))
+    points = [(cat, name) for cat in coco.cats for name in coco.cats[cat].get("keypoints", ())]
     found = {}
     for image in coco.loadImgs(coco.getImgIds()):
         objects = coco.loadAnns(coco.getAnnIds(imgIds=image["id"]))
@@ -67,7 +73,19 @@ def of_coco(annotations: Path, masks: bool = False) -> Dataset:
             [coco.cats[one["category_id"]]["name"] for one in objects],
             pixels / (width, height, width, height),
             [coco.annToMask(one) for one in objects] if masks else None,
+            [labelled(one, points, (width, height)) for one in objects] if points else None,
         )
+    return found
+
+
+def labelled(one: Any, points: Sequence[tuple[int, str]], size: tuple[int, int]) -> np.ndarray:
+    """The points of an object, at the places of those of its class among all points."""
+    found = np.full((len(points), 2), np.nan)
+    given = np.array(one.get("keypoints", ()), float).reshape(-1, 3)
+    own = [place for place, (category, _) in enumerate(points) if category == one["category_id"]]
+    for place, (x, y, visibility) in zip(own, given, strict=False):
+        if visibility:
+            found[place] = x / size[0], y / size[1]
     return found
 
 
@@ -143,6 +161,14 @@ def panoptic(folder: Path) -> Source:
     return Source(output, of_coco(Path(annotations), masks=True))
 
 
+def keypoints(folder: Path) -> Source:
+    folder.mkdir()
+    options = write_coco(folder)
+    assert main(["create", "coco", *options, f"--output_dir={folder / 'out'}"]) == 0
+    annotations = Path(options[-1].partition("=")[2])
+    return Source(folder / "out", of_coco(annotations))
+
+
 def roboflow(folder: Path) -> Source:
     with zipfile.ZipFile(EXAMPLES / "shapes_roboflow.zip") as archive:
         archive.extractall(folder / "exported")
@@ -155,6 +181,7 @@ SOURCES: Mapping[str, Callable[[Path], Source]] = {
     "Pascal VOC, `tfod create pascal`": voc,
     "COCO with masks, `tfod create coco`": coco,
     "COCO panoptic, `tfod create coco`": panoptic,
+    "COCO with keypoints, `tfod create coco`": keypoints,
     "Roboflow's export, `tfod reshard --for tf-vision`": roboflow,
 }
 
@@ -170,8 +197,9 @@ def by_decoder(source: Source, read: Callable[[bytes], Decoded]) -> Dataset:
         one = read(payload)
         masks = None if one.masks is None else list(one.masks)
         classes = [names[label] for label in one.classes.tolist()]
+        points = None if one.keypoints is None else list(one.keypoints)
         found[text_of(features_of(payload), "image/filename")] = Annotated(
-            classes, one.boxes, masks
+            classes, one.boxes, masks, points
         )
     return found
 
@@ -186,7 +214,8 @@ def has_masks(source: Source) -> bool:
 
 def in_od_api(source: Source, folder: Path) -> Dataset:
     (label_map,) = source.shards.rglob("*label_map.pbtxt")
-    return by_decoder(source, od_api(str(label_map), masks=has_masks(source)))
+    points = max(len(x) for one in source.truth.values() for x in one.keypoints or ((),))
+    return by_decoder(source, od_api(str(label_map), has_masks(source), points))
 
 
 def in_tf_vision(source: Source, folder: Path) -> Dataset:
@@ -257,10 +286,18 @@ def cell(source: Source, read: Callable[[Source, Path], Dataset], folder: Path) 
             pairs = zip(ours, theirs, strict=True)
             if any(not np.array_equal(one.masks[x], expected.masks[y]) for x, y in pairs):
                 return f"differs: {name}: masks"
+        if one.keypoints is not None and expected.keypoints is not None:
+            read, given = (
+                [x.keypoints[i] for i in y] for x, y in ((one, ours), (expected, theirs))
+            )
+            if not np.allclose(read, given, rtol=0, atol=1e-6, equal_nan=True):
+                return f"differs: {name}: keypoints"
     masks = sum(len(one.masks) for one in found.values() if one.masks is not None)
     counts = [f"{len(found)} images", f"{sum(len(x.names) for x in found.values())} boxes"]
     counts.append(f"{len({name for one in found.values() for name in one.names})} classes")
     counts += [f"{masks} masks"] if masks else []
+    points = [x for one in found.values() for x in one.keypoints or ()]
+    counts += [f"{int(np.isfinite(points).all(axis=-1).sum())} keypoints"] if points else []
     return f"equal: {', '.join(counts)}"
 
 
@@ -272,13 +309,13 @@ def in_order(one: Annotated) -> list[int]:
 HEAD = """# Receivers
 
 What the receivers' own code reads in shards that tfod has written, held to the annotations that the
-shards were made from: images, boxes, classes and masks. `make test-receivers` runs every cell and
-compares this page, which `TFOD_WRITE_PAGES=1 make test-receivers` writes.
+shards were made from: images, boxes, classes, masks and keypoints. `make test-receivers` runs every
+cell and compares this page, which `TFOD_WRITE_PAGES=1 make test-receivers` writes.
 
 """
 TAIL = """
 - `od-api`: `object_detection/data_decoders/tf_example_decoder.py`, with the label map; of
-  tf-models-research-object-detection 2.8.0.post1.
+  tf-models-research-object-detection 2.8.0.post1. Only this one reads keypoints.
 - `tf-vision`: `official/vision/dataloaders/tf_example_decoder.py`, then `retinanet_input.py` to
   train and to evaluate; of tf-models-official 2.20.0, which does not have the data loaders of
   `official/projects/panoptic`: panoptic masks are not read here. That they are those of its own
@@ -296,7 +333,6 @@ Not run here:
 | `efficientdet` | google/automl is not on PyPI; by hand (6a54c87) it agreed on 278 records |
 | `dali` | 790 MB; by hand DALI 2.4.0 read 64 records, with the files of `tfod index`, on a CPU |
 | `cvat`, `datumaro`, `keras` | in `tests/cvat`, `tests/datumaro`, `tests/receivers/test_keras.py` |
-| keypoints | only `od-api` reads them: `tests/receivers/test_keypoints.py` |
 
 `tests/receivers/test_verdicts.py` holds what `tfod check --for` says of some 280 records, sound and
 broken, against the same decoders: what is valid is read, to the same boxes and ids.
