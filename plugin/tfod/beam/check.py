@@ -194,7 +194,7 @@ def _earliest(inputs: Iterable[ShardInput]) -> ShardInput:
 
 
 def _sound(numbered: _Numbered, cuts: Mapping[int, ShardInput]) -> Iterator[_Numbered]:
-    """What stands in front of the place where an index is wrong."""
+    """What stands in front of the position where an index is wrong."""
     number, one = numbered
     if not isinstance(one, ShardInput):
         cut = cuts.get(place_of(number))

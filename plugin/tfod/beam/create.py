@@ -1,7 +1,7 @@
 """Making shards on Apache Beam: this machine reads annotations, workers make records of images.
 
 A worker makes whole shards. What each is made from is dealt into files of a work folder, and so are
-the shards, which are made anew by whoever does it again.
+the shards, which are made anew when it is done again.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Surveyed:
 def survey(shard: str, number: int, work: str) -> Surveyed:
     """Find the records of a shard, and leave their bounds in the work folder.
 
-    Of a plain file only headers are read; checksums of data are verified by whoever copies it.
+    Of a plain file only headers are read; checksums of data are verified when it is copied.
 
     Args:
         shard: path or URL.
@@ -183,7 +183,7 @@ def _length(framed: bytes) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """The records of one shard: every ``step``-th place from ``start`` up to ``stop``."""
+    """The records of one shard: every ``step``-th position from ``start`` up to ``stop``."""
 
     start: int
     stop: int
@@ -207,7 +207,7 @@ def cuts(layout: ShardLayout, records: int, sizes: Iterable[np.ndarray]) -> Sequ
 
 
 def _starts(sizes: Iterable[np.ndarray], most: int) -> Iterable[int]:
-    """The places at which another shard begins, which would be larger than ``most`` otherwise."""
+    """Positions at which another shard begins, which would be larger than ``most`` otherwise."""
     place = filled = 0
     for block in sizes:
         ends = np.cumsum(block)

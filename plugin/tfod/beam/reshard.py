@@ -2,7 +2,7 @@
 
 A worker writes whole shards, and fetches the records of each from wherever they are: they are never
 sent from one worker to another. All workers need the same files under the same paths. What they
-leave lies in a work folder inside the output folder, and is written anew by whoever does it again.
+leave lies in a work folder inside the output folder, and is written anew when it is done again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import RecordWriter
 
-_AT_ONCE = 1 << 16  # records whose places a worker holds
+_AT_ONCE = 1 << 16  # records whose positions a worker holds
 
 
 @dataclass(frozen=True)

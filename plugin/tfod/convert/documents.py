@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import posixpath
 import zipfile
@@ -30,6 +31,7 @@ _MOST_HELD = 2_000_000
 """Elements and attributes in one child of the root, which is held whole: some 400 MB. A track has
 ten in each frame."""
 _TOO_LARGE = ("huge", "excessive depth", "limit exceeded", "too long")
+_LONGEST_QUOTE = 40
 _ZIP_SIGNATURE = b"PK\x03\x04"
 
 
@@ -213,7 +215,7 @@ def _lxml(name: str) -> Iterator[Any]:
                 f"{name}, line {error.lineno or 1}: a text, a name or a nesting is larger than any "
                 f"export has ({reason}); export it again"
             ) from None
-        # lxml appends the place to the message of a parser's error, not to that of a pull.
+        # lxml appends line and column to the message of a parser's error, not to that of a pull.
         line = "" if ", line " in reason else f", line {error.lineno or 1}"
         raise TfodError(
             f"{name} is not well-formed XML ({reason}{line}); export it again"
@@ -242,3 +244,16 @@ def read_json(path: str, **options: Any) -> Any:
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise TfodError(f"{path} is not JSON that can be read ({reason}); save it again") from None
+
+
+def parse_number(text: str, where: str, finite: bool = True) -> float:
+    """A number in a text of annotations.
+
+    Raises:
+        TfodError: it is none, or must be finite and is not; the line begins with ``where``.
+    """
+    with contextlib.suppress(ValueError):
+        value = float(text)
+        if not finite or math.isfinite(value):
+            return value
+    raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where a number is expected; correct it")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.convert.documents import parse
-from tfod.errors import TfodError
+from tfod.convert.documents import parse, parse_number
 from tfod.tfrecord.image_names import safe_relative_path
 
 VOC_ANNOTATIONS = "Annotations"
 """The folder of the XML files in VOC's layout."""
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
-_LONGEST_QUOTE = 40
 
 
 @dataclass(frozen=True)
@@ -100,14 +97,5 @@ def _size(size: Any, tag: str, file: str) -> int | None:
 def _number(element: Any, tag: str, file: str, finite: bool = True) -> float:
     found = element.find(tag)
     text = "" if found is None else (found.text or "").strip()
-    try:
-        value = float(text)
-        if not finite or math.isfinite(value):
-            return value
-    except ValueError:
-        pass
     line = (element if found is None else found).sourceline
-    raise TfodError(
-        f"{file}, line {line}: <{tag}> has {text[:_LONGEST_QUOTE]!r} where a number is "
-        "expected; correct it"
-    )
+    return parse_number(text, f"{file}, line {line}: <{tag}> has", finite)

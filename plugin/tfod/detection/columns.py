@@ -147,7 +147,7 @@ class DetectionColumns:
             self._oddities[row].append(oddity)
 
     def oddities(self, row: int) -> list[str]:
-        """What was read with a liberty, as short sentences without place."""
+        """What was read with a liberty, as short sentences without a location."""
         return self._oddities.get(row, [])
 
     @cached_property

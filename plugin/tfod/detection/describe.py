@@ -48,7 +48,6 @@ class Description:
     shards: int = 0
     file_bytes: int = 0
     records: int = 0
-    payload_bytes: int = 0
     largest_record: int = 0
     boxes: int = 0
     without_boxes: int = 0
@@ -97,7 +96,6 @@ def _add(found: Description, examples: ExampleBatch) -> None:
         raise refusal
     lengths = examples.records.lengths
     found.records += len(examples)
-    found.payload_bytes += int(lengths.sum())
     found.largest_record = max(found.largest_record, int(lengths.max(initial=0)))
     for column in (*examples.columns.values(), *examples.others.values()):
         found.keys.setdefault(column.key, KeySummary()).add(column)

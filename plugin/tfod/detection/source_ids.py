@@ -47,7 +47,7 @@ def number_of(text: str) -> int | None:
 
 
 def odd_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]:
-    """The places of the first that is not a number, and of the first beyond a float32.
+    """The positions of the first that is not a number, and of the first beyond a float32.
 
     None where there is none; those that are not there, or empty, are neither.
     """

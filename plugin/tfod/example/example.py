@@ -5,9 +5,8 @@ An Example is a map from key to Feature; a Feature is one list of bytes, float o
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,7 +23,7 @@ class Example:
         RecordError: the record is not a ``tf.train.Example``.
     """
 
-    __slots__ = ("_columns", "_own_keys", "batch", "row")
+    __slots__ = ("_columns", "batch", "row")
 
     def __init__(self, batch: ExampleBatch, row: int) -> None:
         refusal = batch.refusal(row)
@@ -32,7 +31,6 @@ class Example:
             raise refusal
         self.batch = batch
         self.row = row
-        self._own_keys: Mapping[str, str] = {}
         self._columns: dict[str, Column] | None = None
 
     @classmethod
@@ -76,25 +74,6 @@ class Example:
             self._columns = {one.key: one for one in self.batch.columns_in(self.row)}
         return self._columns
 
-    def renamed(self, names: Mapping[str, str], hidden: Collection[str] = ()) -> Example:
-        """The same record with some features under other keys, and some left out.
-
-        Args:
-            names: the new key of each feature that gets one, to the key that it has. The feature
-                that has the new key already is left out.
-            hidden: further keys that are left out.
-
-        Errors of the new Example name a feature by the key that the record has.
-        """
-        other = copy.copy(self)
-        gone = {*names, *names.values(), *hidden}
-        other._columns = {key: one for key, one in self.columns.items() if key not in gone}
-        for new, own in names.items():
-            if own in self:
-                other._columns[new] = self.columns[own]
-        other._own_keys = dict(names)
-        return other
-
     def __contains__(self, key: str) -> bool:
         return key in self.columns
 
@@ -106,7 +85,6 @@ class Example:
 
     def error(self, cause: str, *, feature: str | None = None, fix: str = "") -> RecordError:
         """An error that names this record."""
-        feature = self._own_keys.get(feature, feature) if feature else None
         return self.batch.error(self.row, cause, feature=feature, fix=fix)
 
     def kind(self, key: str) -> Kind | None:
@@ -149,10 +127,6 @@ class Example:
         """How many values a feature's list holds."""
         found = self.columns.get(key)
         return len(found[self.row]) if found else 0
-
-    def file_offset(self, position: int) -> int:
-        """Byte of the uncompressed shard that lies at a position of ``buffer``."""
-        return self.batch.records.base + position
 
     def _values(self, key: str, wanted: Kind) -> np.ndarray:
         """A feature's values; an empty list of any kind is no value."""

@@ -123,7 +123,7 @@ def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     count = len(data) - HEADER_BYTES + 1
     if count <= 0 or not data.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    # Lengths are small: three zero bytes leave few places where the checksum need be computed.
+    # Lengths are small: three zero bytes leave few positions where the checksum need be computed.
     zeros = data[5 : 5 + count] | data[6 : 6 + count] | data[7 : 7 + count]
     places = np.flatnonzero(zeros == 0)
     headers = data[places[:, None] + np.arange(HEADER_BYTES)]

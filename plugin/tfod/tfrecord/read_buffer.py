@@ -19,7 +19,7 @@ LARGEST_BUFFER = 1 << 23 if WHY_NOT_COMPILED else 1 << 22
 _FEW = 64
 ENDLESS = 1 << 62
 """The end of a stream of unknown length."""
-_FIRST_BYTES = 1 << 18  # whoever only looks at the first record reads no more
+_FIRST_BYTES = 1 << 18  # to look at the first record alone reads no more
 
 
 class Source(Protocol):

@@ -53,7 +53,7 @@ class Recovery:
         self._headers = HeaderFinder()
 
     def go_on(self, end: WalkEnd, position: int, index: int) -> tuple[int, int] | None:
-        """Get behind the place in the buffer at which the walk has ended.
+        """Get behind the position in the buffer at which the walk has ended.
 
         Returns:
             The position of the next record and how many were passed over; None at the end.

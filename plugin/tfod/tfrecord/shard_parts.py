@@ -58,7 +58,7 @@ def split_by_index(shard: str, part_bytes: int) -> list[ShardPart] | None:
     """Split a plain shard into parts of about so many bytes where its index says records end.
 
     Only the headers at which parts start are read of the shard, of a remote one the first alone.
-    So an index that is wrong elsewhere goes unnoticed: whoever reads a part has to see that it has
+    So an index that is wrong elsewhere goes unnoticed: the reader of a part has to see that it has
     as many records as it says.
 
     Args:

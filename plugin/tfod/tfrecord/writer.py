@@ -30,7 +30,7 @@ class OptionError(TfodError):
 
 @dataclass(frozen=True)
 class ShardLayout:
-    """How shards are to be written; None leaves it to whoever writes.
+    """How shards are to be written; None leaves it to the writer.
 
     Attributes:
         num_shards: so many shards of each subset, records dealt in turn; fewer where there are

@@ -362,7 +362,7 @@ def _head(archive: Archive, entry: Entry) -> bytes:
 def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -> None:
     """Write the shards of a zip below a folder, each with its label map in a folder of its own.
 
-    Names and folders are ours, so that whoever looks for shards there finds exactly these, with
+    Names and folders are ours, so that a search for shards there finds exactly these, with
     the subsets and the label maps that the zip's own names give them. Nothing else is written.
     What is refused by the rules for archives is left out, as are files of no bytes: let the checker
     check the zip first.

@@ -139,7 +139,7 @@ def _sdk() -> Any:
 
 
 def _silence_warnings(insecure: bool) -> None:
-    """Whoever says --insecure has been warned; once a request is no help."""
+    """The user of --insecure has been warned; once a request is no help."""
     if insecure:
         import urllib3
 

@@ -57,7 +57,7 @@ def comment_on_empty(subsets: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Keypoint:
-    """One named keypoint of a class; ``id`` is its place in the record's keypoint lists."""
+    """One named keypoint of a class; ``id`` is its position in the record's keypoint lists."""
 
     id: int
     label: str

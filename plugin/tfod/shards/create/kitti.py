@@ -1,6 +1,6 @@
 """KITTI's object detection to shards, as create_kitti_tf_record.py makes them.
 
-Other than the script, which writes the full path on the disk of whoever ran it, file name and
+Other than the script, which writes the full path on the disk where it ran, file name and
 source id are the image's file name; the format is what the bytes are, ``occluded`` is written
 too, and a label map for other classes is made when none is named. Label files are one text file an
 image, one line an object (source: the object development kit's readme.txt).

@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import functools
 import itertools
-import math
 import os
 import zlib
 from collections import defaultdict
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from tfod.convert.documents import parse_number
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
@@ -210,9 +210,9 @@ def _box_row(where: str, row: dict[str, str]) -> BoxRow:
     return BoxRow(
         where,
         row["LabelName"],
-        tuple(_number(row[side], where, finite=False) for side in _BOX_COLUMNS[1:]),
+        tuple(parse_number(row[side], f"{where}:", finite=False) for side in _BOX_COLUMNS[1:]),
         {
-            flag: int(_number(row[column], where))
+            flag: int(parse_number(row[column], f"{where}:"))
             for column, flag in _FLAGS.items()
             if column in row
         },
@@ -220,7 +220,7 @@ def _box_row(where: str, row: dict[str, str]) -> BoxRow:
 
 
 def _label_row(where: str, row: dict[str, str]) -> LabelRow:
-    confidence = _number(row["Confidence"], where) if "Confidence" in row else None
+    confidence = parse_number(row["Confidence"], f"{where}:") if "Confidence" in row else None
     return LabelRow(where, row["LabelName"], confidence)
 
 
@@ -302,13 +302,3 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
         raise TfodError(f"{path} is not a CSV of Open Images: it is not UTF-8") from None
     except csv.Error as error:
         raise TfodError(f"{path}, line {reader.line_num}: not a CSV ({error})") from None
-
-
-def _number(text: str, where: str, finite: bool = True) -> float:
-    try:
-        value = float(text)
-        if not finite or math.isfinite(value):
-            return value
-    except ValueError:
-        pass
-    raise TfodError(f"{where}: {text[:40]!r} where a number is expected; correct it")

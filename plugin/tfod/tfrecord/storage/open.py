@@ -69,7 +69,7 @@ def open_shard(
 
 
 def read_at(handle: int, length: int, offset: int) -> bytes:
-    """Bytes of an open file from a place on; fewer at its end.
+    """Bytes of an open file from an offset on; fewer at its end.
 
     Where the system has it, in one step, so that threads and forked processes may share the file.
     """

@@ -1,4 +1,4 @@
-"""Files that take their names together, or not at all: the one place where written files appear.
+"""Files that take their names together, or not at all: the one way in which they appear.
 
 Every file is complete, under a hidden name beside its own, before anything that is there is
 touched. Then what goes is moved aside, the new files get their names, and what was moved aside is

@@ -1,4 +1,4 @@
-"""The bytes of one remote object, from any place on: by ranges, or as one answer of a web server.
+"""The bytes of one remote object, from any offset on: by ranges, or as one answer of a web server.
 
 All bytes are those of one and the same object, over any number of requests. Methods wait for the
 store, and raise whatever it raises; :class:`ChangedError` where it has another object by now.

@@ -49,7 +49,7 @@ def is_pattern(url: str) -> bool:
 
 
 def require_local(path: str) -> None:
-    """See that a place to write to is on this machine.
+    """See that a location to write to is on this machine.
 
     Raises:
         RemoteError: it is a URL.

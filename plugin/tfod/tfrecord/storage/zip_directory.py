@@ -263,7 +263,7 @@ def _what_it_is(head: bytes, file_size: int) -> str:
 
 
 def _central_length(listing: bytes, offset: int) -> int | None:
-    """Length of the record at this place; None where there is no whole one."""
+    """Length of the record at this offset; None where there is no whole one."""
     if len(listing) - offset < _CENTRAL.size or not listing.startswith(b"PK\1\2", offset):
         return None
     lengths = struct.unpack_from("<3H", listing, offset + 28)  # name, extra, comment
@@ -374,7 +374,7 @@ def _compare(
 
 
 def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
-    """The bytes at a place; fewer where the file ends."""
+    """The bytes at an offset; fewer where the file ends."""
     if offset < 0:
         return b""
     file.seek(offset)
