@@ -349,10 +349,13 @@ def of_tensorflow_datasets() -> Files:
                 "objects/bbox": [0.1, 0.2, 0.5, 0.6], "objects/label": [n % 2]})
         for n in range(2)
     ]  # fmt: skip
+    features = {"featuresDict": {"features": {"image": {"image": {}}}}}
+    splits = [{"name": "train", "shardLengths": ["2"]}]
+    info = {"name": "shapes", "version": "1.0.0", "fileFormat": "tfrecord", "splits": splits}
     return {
         f"{folder}/shapes-train.tfrecord-00000-of-00001": shard(*records),
-        f"{folder}/features.json": json.dumps({"pythonClassName": "FeaturesDict"}),
-        f"{folder}/dataset_info.json": json.dumps({"name": "shapes", "fileFormat": "tfrecord"}),
+        f"{folder}/features.json": json.dumps(features),
+        f"{folder}/dataset_info.json": json.dumps(info),
         f"{folder}/objects-label.labels.txt": "cat\ndog\n",
     }
 

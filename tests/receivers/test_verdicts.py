@@ -51,7 +51,7 @@ TAKEN: Mapping[str, Mapping[str, str]] = {
         "IMG005": "the decoder gives a GIF's frames, at which the model stops",
         "IMG014": "the decoder gives the file's bytes as pixels",
     },
-    "tf-vision": _IDS_ALONE,
+    "tf-vision": {**_IDS_ALONE, "BOX019": _MASKS},
     "model-maker": _IDS_ALONE,
 }
 """Errors in records that a receiver's code reads all the same, and why they are errors."""
