@@ -99,6 +99,7 @@ def test_finding_has_every_field(check: Run, broken: str) -> None:
         "name": broken,
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
+        "modified": f"mtime {os.stat(broken).st_mtime_ns}",
     }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.duplicates.row_blocks import RowStore, scratch_folder
 from tfod.check.engine.dataset_checks import check_data, check_together, find_all_duplicates
+from tfod.check.engine.earlier_report import CarriedOver, EarlierReport, settings_of
 from tfod.check.engine.inputs import (
     HashInput,
     Plan,
@@ -23,7 +24,14 @@ from tfod.check.findings.baseline import Baseline, BaselineComparison
 from tfod.check.findings.collector import Collector, Findings
 from tfod.check.findings.finding import Place, Severity
 from tfod.check.findings.fingerprints import KnownFingerprints
-from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_report
+from tfod.check.findings.report import (
+    CheckedDataset,
+    ChosenProfile,
+    Report,
+    Since,
+    SourceFile,
+    make_report,
+)
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
@@ -31,6 +39,7 @@ from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, ve
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.records.image_look import missing_hash
+from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
@@ -38,6 +47,7 @@ from tfod.check.sources.label_maps import load_label_maps
 from tfod.check.sources.metadata import read_tfds_files
 from tfod.check.sources.search import Inventory, Location, take_inventory
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
+from tfod.version import __version__
 
 if TYPE_CHECKING:
     from tfod.check.profiles.policy import Selections
@@ -88,6 +98,7 @@ class Options:
         hash_sources: whether the report names the SHA-256 of each source.
         archive_limits: where the reading of archives stops.
         baseline: findings that are known, which are not reported.
+        since: an earlier report: what has not changed since is not read again.
     """
 
     profile: Profile | None = None
@@ -113,6 +124,7 @@ class Options:
     hash_sources: bool = True
     archive_limits: ArchiveLimits = field(default_factory=ArchiveLimits)
     baseline: Baseline | None = None
+    since: EarlierReport | None = None
 
 
 def check_sources(sources: Sequence[str], options: Options | None = None) -> Report:
@@ -157,11 +169,15 @@ def check(
     datasets = _datasets(inventory, options)
     needs_label_map = options.label_map is None
     with Archives(options.archive_limits, needs_label_map=needs_label_map) as archives:
-        decoding = choose_decoding(options.decode, inventory, archives, options.max_record_bytes)
-        for dataset in datasets:
+        carried = [_carried_over(one, options, receiver) for one in datasets]
+        names = {name for one in carried for name in one.names}
+        decoding = choose_decoding(
+            options.decode, inventory.without(names), archives, options.max_record_bytes
+        )
+        for dataset, one in zip(datasets, carried, strict=True):
             chosen = _without_runner(options, dataset, datasets)
             checked.append(
-                _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known)
+                _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known, one)
             )
             decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
     collector = Collector(_policy({}, receiver, options), options.max_findings, known)
@@ -192,12 +208,75 @@ def check(
         others=collector.findings,
         verdicts=of_others,
         baseline=comparison,
+        since=_since(options.since, carried, inventory) if options.since else None,
     )
 
 
 def _policy(profile: Severities, receiver: Receiver, options: Options) -> Policy:
     of_receiver = receiver.severities(options.task)
     return Policy(profile, of_receiver, options.severities, options.by_path)
+
+
+def _settings(
+    options: Options, receiver: Receiver, profile: Profile, label_maps: Mapping[str, LabelMapFile]
+) -> dict[str, str]:
+    """What decides the findings of a dataset beside its files."""
+    return settings_of(
+        {
+            "version of tfod": __version__,
+            "receiver": receiver.name,
+            "profile": profile,
+            "label maps": sorted(
+                repr((file.label_map and file.label_map.items, file.error))
+                for file in label_maps.values()
+            ),
+            "severities": (options.severities, options.by_path),
+            "limits": (
+                *(options.decode, options.with_tensorflow, options.hints),
+                *(options.max_record_bytes, options.archive_limits),
+            ),
+        }
+    )
+
+
+def _carried_over(dataset: Dataset, options: Options, receiver: Receiver) -> CarriedOver:
+    """What of a dataset need not be read again."""
+    if options.since is None:
+        return CarriedOver()
+    together = {
+        "a baseline": options.baseline,
+        "hints": options.hints,
+        "a CVAT task": options.task,
+        "annotations": options.annotations,
+        "predictions": options.predictions,
+        "a trainer's configuration": options.training_config,
+    }
+    for name, one in together.items():
+        if one:
+            return CarriedOver(reason=f"all files are needed for {name}")
+    inventory = dataset.inventory
+    names = options.since.unchanged(inventory.locations)
+    if not names:
+        return CarriedOver(reason=options.since.reason)
+    chosen = options.since.profile_of(names[0])
+    if chosen is None and options.profile is None:
+        return CarriedOver(reason="no profile fits the files")
+    profile = options.profile or READY[chosen.name if chosen else ""]
+    beside = [one.label_map for one in inventory.shards if one.label_map]
+    label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
+    settings = _settings(options, receiver, profile, label_maps)
+    differences = options.since.differences(names, settings)
+    if differences:
+        return CarriedOver(reason=f"changed since: {', '.join(differences)}")
+    chosen = chosen or ChosenProfile(profile.name, "asked for")
+    return CarriedOver(frozenset(names), chosen)
+
+
+def _since(earlier: EarlierReport, carried: Sequence[CarriedOver], inventory: Inventory) -> Since:
+    unchanged = sum(len(one.names) for one in carried)
+    reasons = dict.fromkeys(one.reason for one in carried if one.reason)
+    checked = len(inventory.locations) - unchanged
+    return Since(earlier.name, unchanged, checked, "; ".join(reasons))
 
 
 def _datasets(inventory: Inventory, options: Options) -> list[Dataset]:
@@ -224,13 +303,19 @@ def _check_dataset(
     progress: Progress,
     archives: Archives,
     known: KnownFingerprints | None,
+    carried: CarriedOver,
 ) -> CheckedDataset:
     """Examine all files of a dataset, compare their records, and collect what is found."""
     inventory = dataset.inventory
     implied = READY[receiver.profile] if receiver.profile else None
-    profile, chosen, unknown = profile_of(
-        options.profile, inventory, archives, options.max_record_bytes, implied
-    )
+    modified = {one.name: one.modified() for one in inventory.locations}  # before they are read
+    if carried.profile is not None:
+        chosen, unknown = carried.profile, None
+        profile = options.profile or READY[chosen.name]
+    else:
+        profile, chosen, unknown = profile_of(
+            options.profile, inventory, archives, options.max_record_bytes, implied
+        )
     policy = _policy(profile.severities, receiver, options)
     collector = Collector(policy, options.max_findings, known)
     beside = [one.label_map for one in inventory.shards if one.label_map]
@@ -254,10 +339,16 @@ def _check_dataset(
         remote_timeout=remote_timeout(),
     )
     plan = Plan(
-        inputs_of(inventory, options.label_map, options.archive_limits, options.hash_sources),
+        inputs_of(
+            inventory,
+            options.label_map,
+            options.archive_limits,
+            options.hash_sources,
+            carried.names,
+        ),
         instructions,
         options.part_bytes,
-        sum(location.known_size() or 0 for location in inventory.locations),
+        sum(one.known_size() or 0 for one in inventory.without(carried.names).locations),
         keeps_rows=options.task is not None,
     )
     with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
@@ -265,10 +356,13 @@ def _check_dataset(
             result = examine_here(plan, options.jobs, progress, folder, archives)
         else:
             result = options.runner.examine(plan)
+        settings = _settings(options, receiver, profile, label_maps)
         label_maps.update(sorted(result.label_maps.items()))
         if profile.name == TFDS.profile:
             opened = read_tfds_files(one.location for one in inventory.shards)
             result.tfds_files.update(opened)
+        if options.since is not None:
+            result.shards.update(options.since.shards_of(inventory, carried.names))
         for name, file in label_maps.items():
             collector.check(file, Place(name))
         collector.findings.merge(result.all_findings())
@@ -291,6 +385,11 @@ def _check_dataset(
         )
         if options.hints:
             check_data(result, collector, Place(dataset.name))
+    if options.since is not None:
+        maps = {one.label_map for one in result.all_shards() if one.is_carried and one.label_map}
+        used, most = result.statistics.classes, options.max_findings
+        earlier = options.since.findings_of(carried.names, maps, used, most)
+        collector.findings.merge(earlier)
     collector.findings.close()
     return CheckedDataset(
         name=dataset.name,
@@ -302,17 +401,24 @@ def _check_dataset(
         undecoded=decoding.under(replace(policy, by_path=None)).limit or _NO_IMAGES,
         uncompared=missing_hash() if options.hints else "",
         sources=[
-            _source_file(one, result.digests.get(one.name), options.hash_sources)
+            replace(options.since.sources[one.name], modified=modified[one.name])
+            if options.since is not None and one.name in carried.names
+            else _source_file(
+                one, result.digests.get(one.name), options.hash_sources, modified[one.name]
+            )
             for one in inventory.locations
         ],
+        settings=settings,
         label_maps=label_maps,
         verdicts=verdicts(profile, collector) if receiver is ANY else (),
     )
 
 
-def _source_file(location: Location, digest: str | None, is_hashed: bool) -> SourceFile:
+def _source_file(
+    location: Location, digest: str | None, is_hashed: bool, modified: str | None
+) -> SourceFile:
     is_read = digest is not None or not is_hashed
-    return SourceFile(location.name, location.known_size() if is_read else None, digest)
+    return SourceFile(location.name, location.known_size() if is_read else None, digest, modified)
 
 
 def examine_here(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfod.check.check import Options, check
+from tfod.check.engine.earlier_report import read_earlier_report
 from tfod.check.findings.baseline import Baseline, baseline_to_json, read_baseline
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
@@ -99,6 +100,8 @@ def add_parser(commands: Commands) -> None:
     add("-q", "--quiet", action="store_true", help=text)
     text = "print how many findings there are of each rule, in place of the findings"
     add("--statistics", action="store_true", help=text)
+    text = "a JSON report of before: check again only what has changed since"
+    add("--since", metavar="REPORT", help=text)
     text = f"write all findings into the --baseline (default: {BASELINE})"
     add("--update-baseline", action="store_true", help=text)
     add_samples(group)
@@ -216,6 +219,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         training_config=_training_config(arguments.pipeline_config),
         with_tensorflow=arguments.engine == "tensorflow",
         max_findings=arguments.max_findings,
+        since=read_earlier_report(arguments.since) if arguments.since else None,
     )
 
 

@@ -67,12 +67,14 @@ class ShardSet:
 class RemoteShards:
     """What a URL means: shards, and zips where a file or glob means them or no shards are there.
 
-    Sizes are in bytes, by URL; None where the listing does not say them.
+    Sizes are in bytes, by URL; None where the listing does not say them. So are marks, which are
+    others when the file is.
     """
 
     sets: Sequence[ShardSet]
     zips: Sequence[str]
     sizes: Mapping[str, int | None]
+    marks: Mapping[str, str | None]
 
 
 def find_all_shards(source: Sources) -> list[ShardSet]:
@@ -162,7 +164,8 @@ def find_remote_shards(url: str) -> RemoteShards:
     """What a remote file, glob or folder holds, from listings alone; raises as find_shards."""
     if not url.partition("://")[2].strip("/"):
         raise RemoteError(url, "names no bucket and no host; write for example s3://bucket/folder")
-    sizes = {one.url: one.size for one in list_remote(url)}
+    files = list_remote(url)
+    sizes = {one.url: one.size for one in files}
     by_folder = False
     paths = list(sizes)
     if paths == [url]:
@@ -183,7 +186,8 @@ def find_remote_shards(url: str) -> RemoteShards:
         raise ShardsNotFoundError(_not_found_remotely(url))
     zips = [path for path in paths if _is_remote_zip(path)]
     shards = [path for path in paths if not _is_remote_zip(path)]
-    return RemoteShards(group_shards(shards, root, by_folder), zips, sizes)
+    marks = {one.url: one.mark for one in files}
+    return RemoteShards(group_shards(shards, root, by_folder), zips, sizes, marks)
 
 
 def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[ShardSet]:

@@ -149,6 +149,8 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
     sets: dict[str, list[ShardSummary]] = {}
     for shard in shards:
         sets.setdefault(shard.subset, []).append(shard)
+        if shard.is_carried:
+            continue
         place = Place(shard.name)
         if not shard.records and not shard.has_defects and shard.is_whole:
             collector.check(EmptyShard(), place)
@@ -178,11 +180,14 @@ def _check_classes(
     """The classes that the shards of each label map use."""
     first: dict[str | None, str] = {}
     for shard in shards:
-        first.setdefault(shard.label_map, shard.name)
+        if not shard.is_carried:
+            first.setdefault(shard.label_map, shard.name)
+    carried = {shard.label_map for shard in shards if shard.is_carried}
     for name, shard_name in first.items():
         file = label_maps.get(name or "")
         counts = uses.get(name, Counter())
-        classes = ClassesOfShards(counts, file.label_map if file else None, name or "")
+        label_map = file.label_map if file else None
+        classes = ClassesOfShards(counts, label_map, name or "", is_part=name in carried)
         collector.check(classes, Place(shard_name))
 
 

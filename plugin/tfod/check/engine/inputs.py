@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -61,6 +61,11 @@ class ShardInput:
     part: ShardPart | None = None
     with_sha256: bool = False
 
+    @property
+    def location(self) -> Location:
+        """Its file."""
+        return self.shard.location
+
 
 @dataclass(frozen=True)
 class ArchiveInput:
@@ -70,6 +75,11 @@ class ArchiveInput:
     archive: Location
     limits: ArchiveLimits
     label_map: str | None = None
+
+    @property
+    def location(self) -> Location:
+        """Its file."""
+        return self.archive
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,11 @@ class Plan:
 
 
 def inputs_of(
-    inventory: Inventory, label_map: str | None, limits: ArchiveLimits, with_sha256: bool
+    inventory: Inventory,
+    label_map: str | None,
+    limits: ArchiveLimits,
+    with_sha256: bool,
+    unchanged: Collection[str] = (),
 ) -> list[Input]:
     """Everything that is to be read, in the order of the report.
 
@@ -122,18 +136,21 @@ def inputs_of(
         label_map: name of a label map for all shards.
         limits: where the reading of archives stops.
         with_sha256: whether to hash all files; remote ones are hashed while they are read.
+        unchanged: names of files that are not read. The numbers of the others stay as they are.
     """
     found: list[Input] = []
-    for shard in inventory.shards:
+    shards = inventory.shards
+    for place, shard in enumerate(shards):
         name = label_map or shard.label_map
         hashed = with_sha256 and shard.location.remote
-        found.append(ShardInput(number_of(len(found)), shard, name, with_sha256=hashed))
-    for archive in inventory.archives:
-        found.append(ArchiveInput(number_of(len(found)), archive, limits, label_map))
-    for location in inventory.locations if with_sha256 else ():
+        found.append(ShardInput(number_of(place), shard, name, with_sha256=hashed))
+    for place, archive in enumerate(inventory.archives, len(shards)):
+        found.append(ArchiveInput(number_of(place), archive, limits, label_map))
+    locations = inventory.locations
+    for place, location in enumerate(locations if with_sha256 else (), len(locations)):
         if not location.remote:
-            found.append(HashInput(number_of(len(found)), location))
-    return found
+            found.append(HashInput(number_of(place), location))
+    return [one for one in found if one.location.name not in unchanged]
 
 
 def in_parts(one: Input, part_bytes: int) -> Iterator[Input]:

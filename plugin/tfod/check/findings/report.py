@@ -9,7 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,11 +29,16 @@ REPORT_VERSION = 2
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that was checked; ``sha256`` is None where hashing was turned off."""
+    """A file that was checked.
+
+    ``sha256`` is None where hashing was turned off; ``modified`` is another value when the file was
+    changed, None where there is no such value.
+    """
 
     name: str
     bytes: int | None
     sha256: str | None
+    modified: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class DatasetReport:
         label_maps: names of those that its shards are checked by.
         sources: names of its files.
         subsets: figures of each subset, by name; of very many subsets, of some.
+        settings: what has decided the findings beside the files, or a hash of it.
     """
 
     name: str
@@ -89,6 +95,23 @@ class DatasetReport:
     sources: Sequence[str]
     counts: Counts
     subsets: Mapping[str, Statistics] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Since:
+    """What a check has taken from an earlier report.
+
+    Attributes:
+        report: the earlier one's file.
+        unchanged, checked: how many files are as they were, and how many were checked again.
+        reason: why everything was checked again, if there was a reason.
+    """
+
+    report: str
+    unchanged: int
+    checked: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -109,6 +132,8 @@ class Report:
         datasets: each for itself, in order.
         verdicts: of each receiver, where the check is for any; on all findings, also known ones.
         baseline: with what is known, which is not among the findings.
+        since: what is from an earlier report.
+        shards: what was read of each.
         configuration: the file that options were read from, if any.
         of_shards: severities by rule and shard, where shards have severities of their own.
     """
@@ -128,6 +153,8 @@ class Report:
     datasets: Sequence[DatasetReport] = ()
     verdicts: Sequence[ReceiverVerdict] = ()
     baseline: BaselineComparison | None = None
+    since: Since | None = None
+    shards: Sequence[ShardSummary] = ()
     configuration: str | None = None
     of_shards: Mapping[tuple[str, str], Severity] | None = None
 
@@ -182,9 +209,8 @@ class Report:
             "configuration": self.configuration,
             "profile": {"name": self.profile.name, "reason": self.profile.reason},
             "datasets": [_dataset_to_json(one) for one in self.datasets],
-            "sources": [
-                {"name": one.name, "bytes": one.bytes, "sha256": one.sha256} for one in self.sources
-            ],
+            "sources": [asdict(one) for one in self.sources],
+            "shards": [{"name": one.name, **_figures_of(one)} for one in self.shards],
             "counts": {
                 **_figures(counts),
                 "findings": self.total,
@@ -200,6 +226,7 @@ class Report:
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
             "findings": [finding_to_json(one) for one in self.findings],
             "statistics": self.statistics.to_json(),
+            "since": asdict(self.since) if self.since else None,
             "baseline": self.baseline.to_json() if self.baseline else None,
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
@@ -211,6 +238,10 @@ def _figures(counts: Counts) -> dict[str, JsonValue]:
     return {name: getattr(counts, name) for name in names}
 
 
+def _figures_of(shard: ShardSummary) -> dict[str, JsonValue]:
+    return {name: getattr(shard, name) for name in ("records", "images", "decoded", "boxes")}
+
+
 def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
     counts = dataset.counts
     return {
@@ -219,6 +250,7 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
         "profile": {"name": dataset.profile.name, "reason": dataset.profile.reason},
         "label_maps": list(dataset.label_maps),
         "sources": list(dataset.sources),
+        "settings": dict(dataset.settings),
         "counts": {
             **_figures(counts),
             "by_severity": {one.value: counts.by_severity[one] for one in Severity},
@@ -272,6 +304,7 @@ class CheckedDataset:
         sources: the files that were checked.
         label_maps: by the names that the shards have for them.
         verdicts: of each receiver, where it was checked for any.
+        settings: see :class:`DatasetReport`.
     """
 
     name: str
@@ -285,6 +318,7 @@ class CheckedDataset:
     sources: Sequence[SourceFile] = ()
     label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
     verdicts: Sequence[ReceiverVerdict] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_report(
@@ -297,6 +331,7 @@ def make_report(
     others: Findings | None = None,
     verdicts: Sequence[ReceiverVerdict] = (),
     baseline: BaselineComparison | None = None,
+    since: Since | None = None,
 ) -> Report:
     """The report.
 
@@ -309,6 +344,7 @@ def make_report(
         others: findings that are about no dataset.
         verdicts: of each receiver on these.
         baseline: after what is known has been removed.
+        since: what is from an earlier report.
     """
     findings = Findings(datasets[0].findings.most)
     statistics = Statistics()
@@ -342,6 +378,8 @@ def make_report(
         version=__version__,
         duration=time.monotonic() - began,
         baseline=baseline,
+        since=since,
+        shards=shards,
     )
 
 
@@ -357,6 +395,7 @@ def _report_of(dataset: CheckedDataset, fail_on: Severity) -> DatasetReport:
         sources=tuple(one.name for one in dataset.sources),
         counts=counts,
         subsets=dataset.subsets,
+        settings=dataset.settings,
     )
 
 

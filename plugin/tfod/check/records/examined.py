@@ -133,6 +133,7 @@ class ShardSummary:
         columns: what its boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
         objects: figures of its objects, where they are wanted.
+        is_carried: whether all this is from an earlier report.
     """
 
     work: int
@@ -153,6 +154,7 @@ class ShardSummary:
     columns: BoxColumns = field(default_factory=BoxColumns)
     is_empty_file: bool = False
     objects: ObjectFigures | None = None
+    is_carried: bool = False
 
     def joined(self, following: ShardSummary) -> ShardSummary:
         """The same with the part of the shard that comes next."""

@@ -56,11 +56,15 @@ class NoLabelMap:
 
 @dataclass(frozen=True)
 class ClassesOfShards:
-    """All pairs of text and id that the shards of one label map use, with their numbers."""
+    """All pairs of text and id that the shards of one label map use, with their numbers.
+
+    ``is_part`` is whether there are more shards, which were not read again.
+    """
 
     uses: Mapping[tuple[str | None, int | None], int]
     label_map: LabelMap | None
     name: str = ""
+    is_part: bool = False
 
 
 @rule(
@@ -271,7 +275,7 @@ def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
 )
 def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
     """A class of the map has no object."""
-    if not classes.label_map or not classes.uses:
+    if not classes.label_map or not classes.uses or classes.is_part:
         return
     texts = {text for text, _ in classes.uses if text}
     ids = {label for text, label in classes.uses if not text}

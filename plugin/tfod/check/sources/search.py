@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import FileIO
@@ -48,6 +48,8 @@ class Location:
     remote: bool = False
     listed_size: int | None = None
     """Of a remote file, as the listing has told it; nobody asks for it again."""
+    mark: str | None = None
+    """Of a remote file what its store changes whenever the file changes, if the listing has it."""
 
     def open(
         self, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
@@ -81,6 +83,18 @@ class Location:
             OSError: it is not there.
         """
         return self.listed_size if self.remote else os.path.getsize(self.path)
+
+    def modified(self) -> str | None:
+        """What is another value when the file is changed; None where nothing is to be trusted.
+
+        Of a copy the time says nothing, and a time in whole seconds may hide a change.
+        """
+        if self.remote or self.name != self.path:
+            return self.mark
+        with suppress(OSError):
+            time = os.stat(self.path).st_mtime_ns
+            return f"mtime {time}" if time % 10**9 else None
+        return None
 
     def known_size(self) -> int | None:
         """Its length in bytes; None where nobody knows, or it is not there."""
@@ -140,6 +154,15 @@ class Inventory:
     label_map: str | None = None
     empty: Sequence[EmptySource] = ()
     unused_label_maps: Sequence[str] = ()
+
+    def without(self, names: Collection[str]) -> Inventory:
+        """The same without some files."""
+        groups = [
+            replace(group, shards=[one for one in group.shards if one.location.name not in names])
+            for group in self.groups
+        ]
+        archives = [one for one in self.archives if one.name not in names]
+        return replace(self, groups=[one for one in groups if one.shards], archives=archives)
 
     @property
     def shards(self) -> list[ShardSource]:
@@ -308,7 +331,7 @@ class _Search:
         self.groups.extend(
             self._groups_of(
                 sets,
-                lambda url: Location(url, url, remote=True, listed_size=found.sizes[url]),
+                lambda url: Location(url, url, True, found.sizes[url], found.marks[url]),
             )
         )
         for url in found.zips:

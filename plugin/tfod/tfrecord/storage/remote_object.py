@@ -11,12 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from tfod.tfrecord.storage.remote_errors import status_of
-from tfod.tfrecord.storage.remote_files import filesystem_of
+from tfod.tfrecord.storage.remote_files import MARKS, filesystem_of
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
-# What tells an object from another one of the same name, as the stores call it.
-_MARKS = ("size", "ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified",
-          "mtime", "created")  # fmt: skip
 _STEP = 1 << 18
 _NO_SUCH_RANGE = 416
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -98,7 +95,9 @@ class _StoreObject(_Object):
     def _compare_info(self, info: Mapping[str, Any]) -> None:
         if info["type"] == "directory":
             raise IsADirectoryError(f"{self._path} is a folder")
-        self._compare({mark: info[mark] for mark in _MARKS if mark in info}, info.get("size"))
+        self._compare(
+            {mark: info[mark] for mark in ("size", *MARKS) if mark in info}, info.get("size")
+        )
 
 
 class _WebObject(_Object):

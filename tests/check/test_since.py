@@ -1,0 +1,245 @@
+"""``tfod check --since REPORT``: what has not changed counts, and is not read again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.check.check import check
+from tfod.check.sources.search import Location, take_inventory
+
+from tests.commands import Run
+from tests.conftest import examples
+from tests.records import encode, image, objects, write_shard
+
+SOUND, INVERTED = (0.1, 0.2, 0.3, 0.4), (0.5, 0.2, 0.3, 0.4)
+_FIGURES = ("shards", "records", "images", "decoded", "boxes", "findings", "by_code", "by_severity")
+
+
+def records_of(name: str, bad: int, text: str = "cat") -> list[bytes]:
+    return [
+        encode(
+            {
+                **image(f"{name}-{number}.jpg"),
+                **objects([INVERTED if number < bad else SOUND], [text], [1]),
+                "image/source_id": f"{name}{number}",
+            }
+        )
+        for number in range(3)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, bad in (("a", 0), ("b", 2), ("c", 0)):
+        write_shard(tmp_path / "data", name, *records_of(name, bad))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that are opened to be read."""
+    names: list[str] = []
+    open_it = Location.open
+
+    def note(location: Location, *how: Any, **more: Any) -> Any:
+        names.append(os.path.basename(location.name))
+        return open_it(location, *how, **more)
+
+    monkeypatch.setattr(Location, "open", note)
+    return names
+
+
+def report_of(run: Run, folder: Path, *more: object) -> dict[str, Any]:
+    result = run("check", folder, "--format", "json", "--jobs=1", *more)
+    report: dict[str, Any] = json.loads(result.out)
+    assert result.code == (0 if report["valid"] else 1)
+    return report
+
+
+def kept(run: Run, folder: Path, *more: object) -> Path:
+    path = folder.parent / "report.json"
+    path.write_text(json.dumps(report_of(run, folder, *more)))
+    return path
+
+
+def alike(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """The same verdict, figures and findings."""
+    assert found["valid"] == expected["valid"]
+    for name in _FIGURES:
+        assert found["counts"][name] == expected["counts"][name], name
+    assert found["counts"]["by_shard"] == expected["counts"]["by_shard"]
+    assert found["findings"] == expected["findings"]
+    assert found["sources"] == expected["sources"]
+    assert found["shards"] == expected["shards"]
+
+
+def test_nothing_has_changed(run: Run, folder: Path, opened: list[str]) -> None:
+    report = kept(run, folder)
+    before = json.loads(report.read_text())
+    assert before["counts"]["by_code"]["BOX006"] == 2
+    opened.clear()
+    for _ in range(3):  # the new report is the next one's
+        after = report_of(run, folder, "--since", report)
+        assert opened == []
+        alike(after, before)
+        assert (after["since"]["unchanged"], after["since"]["checked"]) == (3, 0)
+        report.write_text(json.dumps(after))
+    said = run("check", folder, "--since", report).out
+    assert f"Since: 3 files as in {report}, 0 checked again" in said.replace("\n  ", " ")
+
+
+def test_what_has_changed_is_read_and_nothing_else(
+    run: Run, folder: Path, opened: list[str]
+) -> None:
+    report = kept(run, folder)
+    write_shard(folder, "c", *records_of("c", 1))
+    write_shard(folder, "d", *records_of("d", 3))
+    opened.clear()
+    after = report_of(run, folder, "--since", report)
+    assert set(opened) == {"c.tfrecord", "d.tfrecord"}
+    alike(after, report_of(run, folder))
+    said = run("check", folder, "--since", report).out.replace("\n  ", " ")
+    assert "2 files as in" in said and "2 checked again" in said
+    assert "duplicates and classes of several files were looked for among these alone" in said
+    (folder / "b.tfrecord").unlink()
+    report.write_text(json.dumps(after))
+    after = report_of(run, folder, "--since", report)
+    alike(after, report_of(run, folder))
+    assert after["counts"]["by_code"]["BOX006"] == 4
+
+
+@examples(15)
+@given(
+    changes=st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.integers(0, 3)), max_size=4)
+)
+def test_the_report_is_that_of_a_whole_check(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int | None]]
+) -> None:
+    from tfod.check.check import Options, check_sources
+    from tfod.check.engine.earlier_report import read_earlier_report
+
+    folder = tmp_path_factory.mktemp("data")
+    for name, bad in (("a", 0), ("b", 2), ("c", 0), ("e", 1)):
+        write_shard(folder, name, *records_of(name, bad))
+    report = folder / "report.json"
+    report.write_text(json.dumps(check_sources([str(folder)]).to_json()))
+    for name, bad in changes:
+        path = folder / f"{name}.tfrecord"
+        if bad is not None:
+            write_shard(folder, name, *records_of(name, bad))
+        elif path.exists():
+            path.unlink()
+    since = Options(since=read_earlier_report(str(report)))
+    alike(check_sources([str(folder)], since).to_json(), check_sources([str(folder)]).to_json())
+
+
+def test_copied_files_are_known_by_their_hash(run: Run, folder: Path, opened: list[str]) -> None:
+    report = kept(run, folder)
+    for one in folder.glob("*.tfrecord"):
+        os.utime(one, ns=(1, 1_700_000_000_123_456_789))
+    assert report_of(run, folder, "--since", report)["since"]["unchanged"] == 3
+    # The same size and time, and another byte: of a time in whole seconds nothing is believed.
+    os.utime(folder / "a.tfrecord", ns=(1, 1_700_000_000_000_000_000))
+    report = kept(run, folder)
+    data = bytearray((folder / "a.tfrecord").read_bytes())
+    data[-10] ^= 1
+    (folder / "a.tfrecord").write_bytes(data)
+    os.utime(folder / "a.tfrecord", ns=(1, 1_700_000_000_000_000_000))
+    after = report_of(run, folder, "--since", report)
+    assert after["since"]["checked"] == 1
+    assert any(code.startswith("TFR") for code in after["counts"]["by_code"])
+
+
+def settings(folder: Path) -> Iterator[tuple[list[str], str]]:
+    yield ["--severity", "BOX006=warning"], "severities"
+    yield ["--for", "od-api"], "receiver"
+    yield ["--profile", "tf_vision"], "profile"
+    yield ["--decode", "all"], "limits"
+    yield ["--hints"], "hints"
+    (folder.parent / "known.json").write_text('{"version": 1, "findings": []}')
+    yield ["--baseline", str(folder.parent / "known.json")], "needed for a baseline"
+
+
+def test_when_everything_is_checked_again(run: Run, folder: Path) -> None:
+    report = kept(run, folder)
+    for more, why in settings(folder):
+        after = report_of(run, folder, "--since", report, *more)
+        assert after["since"]["unchanged"] == 0 and why in after["since"]["reason"], more
+        alike(after, report_of(run, folder, *more))
+    (folder / "label_map.pbtxt").write_text("item { id: 1 name: 'dog' }")
+    after = report_of(run, folder, "--since", report)
+    assert "label maps" in after["since"]["reason"]
+    said = run("check", folder, "--since", report).out.replace("\n  ", " ")
+    assert "none is as in" in said and "changed since: label maps" in said
+
+
+def test_another_version_of_tfod(run: Run, folder: Path) -> None:
+    report = kept(run, folder)
+    document = json.loads(report.read_text())
+    document["datasets"][0]["settings"]["version of tfod"] = "0.0.1"
+    report.write_text(json.dumps(document))
+    assert "version of tfod" in report_of(run, folder, "--since", report)["since"]["reason"]
+
+
+def test_classes_that_others_use_are_not_unused(run: Run, folder: Path) -> None:
+    (folder / "label_map.pbtxt").write_text(
+        "item { id: 1 name: 'cat' } item { id: 2 name: 'dog' } item { id: 3 name: 'cow' }"
+    )
+    report = kept(run, folder)
+    assert json.loads(report.read_text())["counts"]["by_code"]["LAB013"] == 2
+    dog = encode({**image("dog.jpg"), **objects([SOUND], ["dog"], [2])})
+    write_shard(folder, "d", dog, label_map=None)
+    after = report_of(run, folder, "--since", report)
+    assert [one["value"] for one in after["findings"] if one["code"] == "LAB013"] == ["cow"]
+    assert after["counts"]["by_code"]["LAB013"] == 1
+
+
+def test_without_a_report_yet(run: Run, folder: Path) -> None:
+    after = report_of(run, folder, "--since", folder / "none.json")
+    assert after["since"]["reason"] == "there is no such report yet"
+    assert after["since"]["checked"] == 3
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"report_version": 1}', b"\xff", b"[" * 99]
+)
+def test_what_is_no_report_is_one_line(
+    run: Run, folder: Path, write: Callable[[str, str | bytes], str], content: bytes
+) -> None:
+    path = write("r.json", content)
+    assert (
+        "is not a report that --since can read" in run("check", folder, "--since", path).refused()
+    )
+
+
+def test_zips_and_processes(run: Run, folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.make_archive(str(tmp_path / "both" / "anno"), "zip", folder)
+    report = kept(run, tmp_path / "both")
+    before = json.loads(report.read_text())
+    after = report_of(run, tmp_path / "both", "--since", report)
+    alike(after, before)
+    assert after["counts"]["shards"] == 3 and after["since"]["unchanged"] == 1
+
+
+def test_what_is_read_is_told_to_who_watches(folder: Path, run: Run) -> None:
+    """By the bytes that the progress bar gets."""
+    from tfod.check.check import Options
+    from tfod.check.engine.earlier_report import read_earlier_report
+
+    report = kept(run, folder)
+    write_shard(folder, "c", *records_of("c", 1))
+    steps: list[tuple[int, int]] = []
+    with take_inventory([str(folder)]) as inventory:
+        options = Options(since=read_earlier_report(str(report)))
+        check(inventory, options, lambda *one: steps.append(one))
+    assert sum(records for _, records in steps) == 3
+    assert sum(read for read, _ in steps) == (folder / "c.tfrecord").stat().st_size
