@@ -79,6 +79,7 @@ def test_a_damaged_image_is_a_failure_also_when_it_is_measured() -> None:
 def test_without_image_hash(monkeypatch: pytest.MonkeyPatch, mutants: str) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "ImageHash" in missing_hash() and "[stats]" in missing_hash()
+    monkeypatch.setitem(sys.modules, "imagehash", None)
     assert look_of(scene(0).copy()).fingerprint == b""
 
 

@@ -62,7 +62,7 @@ def look_of(image: Any) -> ImageLook:
     pixels = np.asarray(small, np.float32)
     brightness = np.sqrt((pixels * pixels) @ _BRIGHTNESS_WEIGHTS) / 255
     dark_end, bright_end = np.percentile(brightness, (5, 99)).tolist()
-    contrast = int(np.ptp(pixels, axis=(0, 1)).max())
+    contrast = max(high - low for low, high in small.getextrema())
     gray = small.convert("L")
     return ImageLook(
         dark_end,
@@ -95,9 +95,9 @@ def _fingerprint(gray: Any) -> bytes:
     The low frequencies, which change least, make up whole numbers of 16 bits then; and in every
     byte the same bits belong to the odd frequencies of a row, which change their sign in a mirror.
     """
-    if missing_hash():
+    try:
+        import imagehash  # brings SciPy; it is part of the extra `stats`
+    except ImportError:
         return b""
-    import imagehash  # brings SciPy; it is part of the extra `stats`
-
     bits = imagehash.phash(gray, hash_size=_HASH_SIDE).hash
     return np.packbits(bits.reshape(4, 4, 4, 4).swapaxes(1, 2)).tobytes()
