@@ -103,7 +103,7 @@ def _options(folder: Path, request: Request, limits: Limits) -> Options:
         severities=selections.severities(),
         by_path=selections if selections.by_path else None,
         configuration=configuration.file,
-        hints=configured.get("hints", selections.names("DAT")),
+        hints=request.hints or configured.get("hints", selections.names("DAT")),
         task=_task(folder, request),
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,

@@ -48,6 +48,7 @@ class Request:
         receiver: name of who reads the shards next; None where it is not said.
         profile: name of a profile; None for the receiver's or the one that fits best, or for an
             uploaded one.
+        hints: whether to say what the data are like, too.
         fail_on: the least severity that makes a report invalid; None for that of the uploaded
             configuration.
     """
@@ -56,6 +57,7 @@ class Request:
     decode: str
     receiver: str | None = None
     profile: str | None = None
+    hints: bool = False
     fail_on: str | None = "error"
 
     def to_text(self) -> str:
