@@ -37,6 +37,7 @@ _FAR = 1 << 53  # what images are never numbered up to
 _NUMBERS = re.compile(r"(?:[ \t\n\v\f\r]*[+-]?[0-9]{1,18}[ \t\n\v\f\r]*(?:\0|$))*")
 _MAY_BE_LARGE = re.compile(r"[0-9]{8}[ \t\n\v\f\r]*(?:\0|$)")
 _SMALL_DIGITS = len(str(LARGEST_FLOAT32)) - 1
+_INT64_DIGITS = len(str(LARGEST_INT64)) - 1
 
 
 def number_of(text: str) -> int | None:
@@ -53,16 +54,20 @@ def odd_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]
     """
     known = [text for text in texts if text]
     joined = "".join(known)
-    if joined.isascii() and joined.isdigit() and max(map(len, known)) <= _SMALL_DIGITS:
-        return None, None
+    if joined.isascii() and joined.isdigit():
+        longest = max(map(len, known))
+        if longest <= _SMALL_DIGITS or (
+            longest <= _INT64_DIGITS and max(map(int, known)) <= LARGEST_FLOAT32
+        ):
+            return None, None
     # One look at all of them, before each is looked at.
     joined = "\0".join(known)
     is_apart = joined.count("\0") == len(known) - 1  # else a text has zero bytes of its own
-    numbers = [number_of(x) if x else 0 for x in texts] if _MAY_BE_LARGE.search(joined) else ()
-    large = (i for i, x in enumerate(numbers) if x is not None and abs(x) > LARGEST_FLOAT32)
-    text = (i for i, x in enumerate(texts) if x and number_of(x) is None)
     are_numbers = is_apart and _NUMBERS.fullmatch(joined)
-    return None if are_numbers else next(text, None), next(large, None)
+    may_be_large = _MAY_BE_LARGE.search(joined)
+    text = (i for i, x in enumerate(texts) if x and number_of(x) is None)
+    large = (i for i, x in enumerate(texts) if x and abs(number_of(x) or 0) > LARGEST_FLOAT32)
+    return None if are_numbers else next(text, None), next(large, None) if may_be_large else None
 
 
 class SourceIdNumbers:
