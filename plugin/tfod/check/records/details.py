@@ -153,12 +153,12 @@ class DetailCounter:
             items: the image's name of each record.
         """
         self._count_images(boxes, classes)
-        good = boxes.normalized & (boxes.size > 0).all(axis=1)
+        good = boxes.normalized & (boxes.size[:, 0] > 0) & (boxes.size[:, 1] > 0)
         at = np.flatnonzero(good)
         if not len(at):
             return
         width, height = boxes.size_in_pixels[at].T
-        area = boxes.size[at].prod(axis=1)
+        area = boxes.size[at, 0] * boxes.size[at, 1]
         known = np.isfinite(width) & np.isfinite(height)
         ratio = width[known] / height[known]
         places = np.searchsorted(_COCO_AREAS, width[known] * height[known], side="right")

@@ -136,9 +136,16 @@ class NearBoxes:
 def _iou(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Of pairs of boxes, shape (n,); 0 for a box without area or with NaN."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        sides = np.minimum(one[:, 2:], other[:, 2:]) - np.maximum(one[:, :2], other[:, :2])
-        shared = np.maximum(sides, 0).prod(axis=1)
-        areas = sum((box[:, 2:] - box[:, :2]).prod(axis=1) for box in (one, other))
+        # Column by column, which takes a third of the time of a product over two columns.
+        (left, top, right, bottom), (others_left, others_top, others_right, others_bottom) = (
+            one.T,
+            other.T,
+        )
+        width = np.minimum(right, others_right) - np.maximum(left, others_left)
+        height = np.minimum(bottom, others_bottom) - np.maximum(top, others_top)
+        shared = np.maximum(width, 0) * np.maximum(height, 0)
+        areas = (right - left) * (bottom - top)
+        areas += (others_right - others_left) * (others_bottom - others_top)
         found: np.ndarray = np.nan_to_num(shared / (areas - shared))
     return found
 
