@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import ChosenProfile, Counts, DatasetReport, Report, SourceFile
-from tfod.check.records.statistics import Statistics
+from tfod.check.records.figures.statistics import Statistics
 from tfod.check.rules.registry import Rule
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO

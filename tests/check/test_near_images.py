@@ -14,9 +14,9 @@ from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.compare import Duplicate
 from tfod.check.duplicates.near import MOST_BITS, near_duplicates
 from tfod.check.duplicates.row_blocks import LOOK_ROWS
+from tfod.check.records.figures.image_look import ImageLook, look_of, missing_hash
 from tfod.check.records.image_bytes import decode
-from tfod.check.records.image_look import ImageLook, look_of, missing_hash
-from tfod.check.rules.pixels import UsualSizes
+from tfod.check.rules.hints.images import UsualSizes
 
 from tests.mutants.make import all_mutants
 from tests.mutants.pixels import saved, scene

@@ -16,7 +16,7 @@ from tfod.check.engine.result import Result, joined_parts
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.records.examined import Examined, ShardSummary
-from tfod.check.records.statistics import MOST_SUBSETS, Statistics
+from tfod.check.records.figures.statistics import MOST_SUBSETS, Statistics
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 

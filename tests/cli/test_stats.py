@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.records.details import AREAS, RATIOS
+from tfod.check.records.figures.details import AREAS, RATIOS
 from tfod.cli.main import main
 
 from tests.records import encode, image, objects, write_shard

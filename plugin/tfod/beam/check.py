@@ -33,7 +33,7 @@ from tfod.check.engine.inputs import (
 )
 from tfod.check.engine.result import Result
 from tfod.check.records.examined import Instructions
-from tfod.check.rules.pixels import UsualSizes
+from tfod.check.rules.hints.images import UsualSizes
 from tfod.check.sources.search import Location
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout

@@ -38,7 +38,7 @@ from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
-from tfod.check.records.image_look import missing_hash
+from tfod.check.records.figures.image_look import missing_hash
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives

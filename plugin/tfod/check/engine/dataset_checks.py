@@ -24,16 +24,16 @@ from tfod.check.findings.finding import Place
 from tfod.check.records.batch import OwnKeys
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.examined import ShardSummary, Use
+from tfod.check.records.figures.statistics import named_classes
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
-from tfod.check.records.statistics import named_classes
 from tfod.check.rules.boxes import FlatBoxes
-from tfod.check.rules.data import Subsets, WholeDataset
-from tfod.check.rules.data_boxes import Shapes
 from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
+from tfod.check.rules.hints.boxes import Shapes
+from tfod.check.rules.hints.images import NearImage, NearSharedImage, OddRatio, OddSize, UsualSizes
+from tfod.check.rules.hints.subsets import Subsets, WholeDataset
 from tfod.check.rules.images import SameImage, SharedImage, SomeImages
 from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.names import SameName, SameSourceId
-from tfod.check.rules.pixels import NearImage, NearSharedImage, OddRatio, OddSize, UsualSizes
 from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.sources.metadata import wrong_metadata
 from tfod.detection.field_mapping import FieldMapping

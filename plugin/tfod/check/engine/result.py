@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.findings.collector import Findings
-from tfod.check.records.details import ClassShape
 from tfod.check.records.examined import Examined, ShardSummary, Use
-from tfod.check.records.statistics import (
+from tfod.check.records.figures.details import ClassShape
+from tfod.check.records.figures.statistics import (
     MOST_KINDS,
     MOST_KINDS_OF_SUBSET,
     Statistics,

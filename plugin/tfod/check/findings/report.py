@@ -20,7 +20,7 @@ from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.receivers import ReceiverVerdict, worst_of
 from tfod.check.records.examined import ShardSummary
-from tfod.check.records.statistics import Statistics
+from tfod.check.records.figures.statistics import Statistics
 from tfod.check.rules.labels import LabelMapFile
 from tfod.version import __version__
 

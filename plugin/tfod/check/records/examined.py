@@ -17,9 +17,9 @@ from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.decoding import NOT_DECODED, Decoding
-from tfod.check.records.details import ClassShape
-from tfod.check.records.object_figures import ObjectFigures
-from tfod.check.records.statistics import Statistics
+from tfod.check.records.figures.details import ClassShape
+from tfod.check.records.figures.objects import ObjectFigures
+from tfod.check.records.figures.statistics import Statistics
 from tfod.check.rules.registry import Rule, all_rules
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.labels.label_map import LabelMap

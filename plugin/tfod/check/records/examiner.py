@@ -19,16 +19,16 @@ from tfod.check.duplicates.row_blocks import RowCollector
 from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
-from tfod.check.records.details import DetailCounter
 from tfod.check.records.encoded_images import EncodedImage, EncodedImages
 from tfod.check.records.examined import Examined, Instructions, Problems, ShardSummary, Use
-from tfod.check.records.object_figures import ObjectFigures
-from tfod.check.records.statistics import bound, named_classes
+from tfod.check.records.figures.details import DetailCounter
+from tfod.check.records.figures.objects import ObjectFigures
+from tfod.check.records.figures.statistics import bound, named_classes
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
-from tfod.check.rules.data_boxes import NearBoxes
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
+from tfod.check.rules.hints.boxes import NearBoxes
 from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_a_turn
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import LargeNumber, NameFacts, NotANumber

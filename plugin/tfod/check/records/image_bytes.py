@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.check.records.image_look import ImageLook, look_of
+from tfod.check.records.figures.image_look import ImageLook, look_of
 from tfod.check.records.tensorflow_images import FORMAT_TITLES
 from tfod.detection.images.image import sniff_format
 from tfod.detection.images.image_header import Bytes

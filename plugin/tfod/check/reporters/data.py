@@ -10,8 +10,8 @@ import numpy as np
 
 from tfod.check.findings.finding import plural
 from tfod.check.findings.report import Report
-from tfod.check.records.details import AREAS, RATIOS, Details
-from tfod.check.records.statistics import GRID, Statistics
+from tfod.check.records.figures.details import AREAS, RATIOS, Details
+from tfod.check.records.figures.statistics import GRID, Statistics
 from tfod.check.reporters.escaping import columns, shortened_name
 from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.text import group_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tfod.check.records.statistics import MOST_KINDS
+from tfod.check.records.figures.statistics import MOST_KINDS
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.near_names import folded
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem

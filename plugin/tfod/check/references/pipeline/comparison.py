@@ -12,7 +12,7 @@ from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
 from tfod.check.findings.report import CheckedDataset
 from tfod.check.records.examined import ShardSummary
-from tfod.check.records.object_figures import ObjectFigures
+from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
 from tfod.check.rules.dataset import LabelMaps
 from tfod.check.rules.labels import LabelMapFile

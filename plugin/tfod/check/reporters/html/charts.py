@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.records.details import AREAS, RATIOS, Details
-from tfod.check.records.statistics import GRID, Statistics
+from tfod.check.records.figures.details import AREAS, RATIOS, Details
+from tfod.check.records.figures.statistics import GRID, Statistics
 
 SIDE = 320
 """Side of a map in the units of its SVG."""

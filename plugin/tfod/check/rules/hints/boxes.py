@@ -10,7 +10,7 @@ import numpy as np
 
 from tfod.check.findings.finding import Problem
 from tfod.check.records.boxes import Boxes, BoxProblems
-from tfod.check.records.details import AREAS, BINS, ClassShape, Example, quantile
+from tfod.check.records.figures.details import AREAS, BINS, ClassShape, Example, quantile
 from tfod.check.rules.registry import rule
 
 NEAR = 0.9

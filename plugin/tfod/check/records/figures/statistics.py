@@ -12,7 +12,7 @@ import numpy as np
 
 from tfod.check.duplicates.row_blocks import hash_of
 from tfod.check.findings.finding import JsonValue
-from tfod.check.records.details import MOST_SHAPES, ClassShape, Details
+from tfod.check.records.figures.details import MOST_SHAPES, ClassShape, Details
 from tfod.detection.labels.label_map import LabelMap
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tfod.check.findings.finding import Place, Problem
-from tfod.check.records.image_look import ImageLook
+from tfod.check.records.figures.image_look import ImageLook
 from tfod.check.rules.images import named_record
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
@@ -151,7 +151,7 @@ def blurred(look: ImageLook) -> Iterator[Problem]:
     "DAT054 warning: image of one colour",
     why="Nothing can be learned from it; mostly a camera or a script has failed.",
     fix="Take the image from its source again, or leave the record out.",
-    source="tfod.check.records.image_look",
+    source="tfod.check.records.figures.image_look",
 )
 def blank(look: ImageLook) -> Iterator[Problem]:
     """All pixels have the same colour, but for the noise of JPEG."""

@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from tfod.check.findings.finding import Problem, first_of, plural
-from tfod.check.records.details import AREAS, Details, quantile
-from tfod.check.records.statistics import MOST_KINDS_OF_SUBSET, Statistics
+from tfod.check.records.figures.details import AREAS, Details, quantile
+from tfod.check.records.figures.statistics import MOST_KINDS_OF_SUBSET, Statistics
 from tfod.check.rules.registry import rule
 
 LARGE_V = 0.2
