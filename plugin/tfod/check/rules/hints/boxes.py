@@ -1,4 +1,4 @@
-"""DAT: boxes unlike those of their class, and boxes nearly equal. Hints, as in ``rules.data``."""
+"""DAT: boxes unlike those of their class, and boxes nearly equal. Hints, as those of subsets."""
 
 from __future__ import annotations
 
