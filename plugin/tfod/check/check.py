@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tfod.check.references.predictions.predictions import Predictions
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
+_OFF_BY_PATH = f"IMG003 is off for the paths of the others; or {_NO_IMAGES}"
 
 
 class Runner(Protocol):
@@ -398,7 +399,8 @@ def _check_dataset(
         shards=result.all_shards(),
         statistics=result.statistics,
         subsets=result.subsets,
-        undecoded=decoding.under(replace(policy, by_path=None)).limit or _NO_IMAGES,
+        undecoded=decoding.under(replace(policy, by_path=None)).limit
+        or (_OFF_BY_PATH if policy.by_path else _NO_IMAGES),
         uncompared=missing_hash() if options.hints else "",
         sources=[
             replace(options.since.sources[one.name], modified=modified[one.name])

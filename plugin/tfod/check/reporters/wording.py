@@ -155,8 +155,14 @@ def notes(report: Report) -> Iterator[tuple[str, str]]:
         are = "is" if known == 1 else "are"
         yield "Baseline", f"{plural(known, 'known finding')} {are} in the baseline"
         if stale and not report.baseline.baseline.is_updated:
-            entries = "entry of it no longer occurs" if stale == 1 else "entries no longer occur"
-            yield "Baseline", f"{stale:,} {entries} as often; --update-baseline drops the rest"
+            entries = "entry of it occurs" if stale == 1 else "entries of it occur"
+            yield (
+                "Baseline",
+                (
+                    f"{stale:,} {entries} less often in what was checked; if that is all that the "
+                    "baseline was written from, --update-baseline drops the rest"
+                ),
+            )
 
 
 def unnamed_key(finding: Finding) -> str:
