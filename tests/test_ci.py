@@ -202,7 +202,9 @@ def test_the_page_s_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
         (tmp_path / f"{reader}.yaml").write_text(text)
         assert refused(reader, tmp_path / f"{reader}.yaml") == ""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    assert yaml.safe_load(hooks)["repos"][0]["hooks"][0]["id"] == hook["id"]
+    (repository,) = yaml.safe_load(hooks)["repos"]
+    assert repository["hooks"][0]["id"] == hook["id"]
+    assert re.fullmatch("[0-9a-f]{40}", repository["rev"])
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     step, upload = yaml.safe_load(workflow)["jobs"]["check"]["steps"][1:]
     assert step["with"].keys() <= action["inputs"].keys()

@@ -394,8 +394,9 @@ class TestSchema:
 
     def test_describes_what_the_page_has(self) -> None:
         text = PAGE.read_text(encoding="utf-8")
-        own, project = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-        for name, example in (("tfod.toml", own), ("pyproject.toml", project)):
+        short, own, project = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+        files = (("tfod.toml", short), ("tfod.toml", own), ("pyproject.toml", project))
+        for name, example in files:
             found = read_configuration(example.encode(), name)
             assert found is not None
             Draft7Validator(schema()).validate(found.values)

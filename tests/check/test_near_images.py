@@ -16,7 +16,7 @@ from tfod.check.duplicates.near import MOST_BITS, near_duplicates
 from tfod.check.duplicates.row_blocks import LOOK_ROWS
 from tfod.check.records.figures.image_look import ImageLook, look_of, missing_hash
 from tfod.check.records.image_bytes import decode
-from tfod.check.rules.hints.images import UsualSizes
+from tfod.check.rules.hints.images import UsualSizes, bright, dark
 
 from tests.mutants.make import all_mutants
 from tests.mutants.pixels import saved, scene
@@ -94,3 +94,14 @@ def test_few_images_are_none_unusual() -> None:
     usual = UsualSizes({(480, 640): 8, (20, 20): 1})
     small, long = usual.odd(np.array([20]), np.array([20]))
     assert not small.any() and not long.any()
+
+
+def test_brightness_is_said_as_a_percentage_that_can_be() -> None:
+    def messages(*ends: float) -> str:
+        look = ImageLook(*ends, contrast=255, entropy=5.0, sharpness=1.0)
+        return " ".join(one.message for rule in (dark, bright) for one in rule(look))
+
+    assert "95 % of it reaches 99 % of full brightness" in messages(0.996, 1.0)
+    assert "95 % of it reaches 100 % of full brightness" in messages(1.0, 1.0)
+    assert "99 % of it has less than 1 % of full brightness" in messages(0.0, 0.0)
+    assert "99 % of it has less than 32 % of full brightness" in messages(0.1, 0.319)

@@ -380,7 +380,8 @@ def unexplained_id(use: ClassUse) -> Iterator[Problem]:
     why="TF-Vision, MediaPipe Model Maker and EfficientDet read ids alone. The first two stop at "
     "an object without one: 'indices[0] = 0 is not in [0, 0)'; EfficientDet trains on none of the "
     "record's objects. The OD API's trainer and CVAT take the text.",
-    fix="If they are to read it, write image/object/class/label: tfod repair with a label map.",
+    fix="For TF-Vision, Model Maker or EfficientDet write image/object/class/label: tfod repair "
+    "with a label map.",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
 )

@@ -215,7 +215,8 @@ class LargeNumber:
     "NAM010 info: source id is not a number",
     why="TF-Vision, MediaPipe Model Maker and EfficientDet parse it as a number and stop: "
     "'StringToNumberOp could not correctly convert string'. The OD API's trainer takes any text.",
-    fix="If they are to read it, number the images: tfod reshard SOURCE -o FOLDER --for tf-vision.",
+    fix="For TF-Vision, Model Maker or EfficientDet number the images: tfod reshard SOURCE -o "
+    "FOLDER --for tf-vision.",
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
 )

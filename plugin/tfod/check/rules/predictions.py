@@ -45,7 +45,7 @@ class Suspect:
 
 
 class Overlooked(Suspect):
-    """A prediction where nothing is annotated."""
+    """A prediction that no box covers by half."""
 
 
 class Swapped(Suspect):
@@ -95,7 +95,7 @@ def overlooked_object(suspect: Overlooked) -> Iterator[Problem]:
     least (0.5 where there are fewer than 20 of those).
     """
     corners = ", ".join(f"{one:.2f}" for one in suspect.corners)
-    yield _problem(suspect, f"nothing is annotated where {_predicted(suspect)} is, at ({corners})")
+    yield _problem(suspect, f"no annotated box matches {_predicted(suspect)}, at ({corners})")
 
 
 @rule(
@@ -123,10 +123,8 @@ def badly_located_box(suspect: BadlyLocated) -> Iterator[Problem]:
     """The best prediction of its class overlaps it with an intersection over union from 0.1 to 0.6.
     Score: confidence × (1 - intersection over union). Half of the confidence of PRD001 is enough.
     """
-    message = (
-        f"{_annotated(suspect)} and {_predicted(suspect)} have {suspect.overlap:.0%} in common"
-    )
-    yield _problem(suspect, message)
+    message = f"{_annotated(suspect)} and {_predicted(suspect)} have"
+    yield _problem(suspect, f"{message} {suspect.overlap * 100:.0f} % in common")
 
 
 @rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,8 +116,9 @@ class OddRatio(OddSize):
 def dark(look: ImageLook) -> Iterator[Problem]:
     """99 % of the pixels have less than 32 % of full brightness."""
     if _is_dark(look):
-        message = f"the image is dark: 99 % of it has less than {look.bright_end:.0%} of full"
-        yield Problem(f"{message} brightness", keys.ENCODED, value=round(look.bright_end, 3))
+        percent = math.floor(look.bright_end * 100) + 1
+        message = f"the image is dark: 99 % of it has less than {percent} % of full brightness"
+        yield Problem(message, keys.ENCODED, value=round(look.bright_end, 3))
 
 
 @rule(
@@ -128,8 +130,9 @@ def dark(look: ImageLook) -> Iterator[Problem]:
 def bright(look: ImageLook) -> Iterator[Problem]:
     """95 % of the pixels have more than 95 % of full brightness."""
     if _is_bright(look):
-        message = f"the image is bright: 95 % of it has more than {look.dark_end:.0%} of full"
-        yield Problem(f"{message} brightness", keys.ENCODED, value=round(look.dark_end, 3))
+        percent = math.floor(look.dark_end * 100)
+        message = f"the image is bright: 95 % of it reaches {percent} % of full brightness"
+        yield Problem(message, keys.ENCODED, value=round(look.dark_end, 3))
 
 
 @rule(

@@ -113,7 +113,8 @@ def classes_apart(subsets: Subsets) -> Iterator[Problem]:
             order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MOST_NAMED]
             ordered = list(names)
             some = ", ".join(
-                f"{ordered[at]!r} {shares[1, at]:.0%} of the boxes and {shares[0, at]:.0%}"
+                f"{ordered[at]!r} {shares[1, at] * 100:.0f} % of the boxes and "
+                f"{shares[0, at] * 100:.0f} %"
                 for at in order.tolist()
             )
             yield Problem(
