@@ -183,9 +183,14 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     """Add what is to be done with boxes and images that do not fit."""
     _add(parser, "odd_boxes", "of boxes that are inverted, flat, not finite or reach outside the "
          "image: write nothing, clip what reaches outside and leave out the rest, or leave them "
-         "all out", default="refuse", choices=[one.value for one in OddBoxes])  # fmt: skip
+         "all out", default="refuse", choices=["refuse", "clip", "drop"])  # fmt: skip
+    add_image_policy(parser)
+
+
+def add_image_policy(parser: argparse.ArgumentParser) -> None:
+    """Add what is to be done with images that do not fit."""
     _add(parser, "exif_orientation", "where sizes do not tell whether an image was annotated as "
-         "its EXIF orientation shows it: write nothing, assume that it was, or that it was not",
+         "its EXIF orientation shows it: refuse it, assume that it was, or that it was not",
          default="auto", choices=[one.value for one in ExifOrientation])  # fmt: skip
     _add_flag(parser, "skip_missing_images", "leave out images that are missing")
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from tfod.cli.command_line import Commands, add_number
-from tfod.cli.create_command import add_policy, policy_of
+from tfod.cli.create_command import add_image_policy, policy_of
 from tfod.cli.outputs import Output, add_output_options, begin_outputs, outputs_of
 from tfod.detection.box_pairs import PIXEL
 from tfod.shards.convert.formats import READABLE, ReadOptions
@@ -41,8 +41,8 @@ def add_parser(commands: Commands) -> None:
     add_number(parser, "--max-differences", text, 100, least=0)
     add_number(parser, "--samples", "images in the HTML page (default: 24)", 24, least=0)
     add_output_options(parser, ("text", "json", "html"))
-    add_policy(parser)
-    parser.set_defaults(run=_run)
+    add_image_policy(parser)
+    parser.set_defaults(run=_run, odd_boxes="keep")
 
 
 def _pixels(text: str) -> float:

@@ -328,6 +328,59 @@ def test_another_format_lacks_what_convert_has_counted(tmp_path: Path, name: str
         assert counts(found).keys() <= {"value_changed"}
 
 
+_ODD: Sequence[Object] = (
+    ((210, 20, 210, 80), "cat"),
+    ((220, 30, 220, 30), "dog"),
+    ((-40, -10, 60, 80), "cat"),
+    ((350, 150, 480, 230), "dog"),
+    ((500, 20, 560, 80), "cat"),
+)
+"""Flat ones, some that pass the edges, and one that is wholly outside."""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_odd_boxes_are_compared_as_they_are(tmp_path: Path, name: str) -> None:
+    corpus = str(Path(__file__).parents[2] / "corpus" / "blood-cells")  # one box is flat
+    drawn = np.zeros((_HEIGHT, _WIDTH), bool)
+    drawn[20:80, 10:60], drawn[30:40, 20:30] = True, False
+    masks = [PngMask(encode_mask_png(drawn)), *[None] * len(_ODD)]
+    records = [record("a.png", CAT, *_ODD), record("b.png", CAT, *_ODD, masks=masks, number=1)]
+    for source in (corpus, write(tmp_path / "a", train=records)):
+        other = str(tmp_path / f"from_{Path(source).name}")
+        convert(source, other, ConvertOptions(target_format=name))
+        for sides in ((source, other), (other, source)):
+            found = diff(*sides, Options(ignore=frozenset(["masks"])))
+            assert found.is_equal and "left out" not in str(found.notes), found.listed
+    b = write(tmp_path / "b", train=[record(one, CAT, *_ODD[1:]) for one in ("a.png", "b.png")])
+    ignore = frozenset(("masks", "images"))
+    assert counts(diff(b, other, Options(ignore=ignore)))["box_added"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "old", "new"),
+    [
+        ("voc", "Annotations/a.xml", "<xmax>60.000002<", "<xmax>1<"),
+        ("voc", "Annotations/a.xml", "<xmax>60.000002<", "<xmax>nan<"),
+        ("yolo", "labels/train/a.txt", " 0.125000006", " -0.125"),
+        ("yolo", "labels/train/a.txt", " 0.125000006", " inf"),
+        ("coco", "annotations/instances_train.json", "[10,20,50", "[10,20,-50"),
+        ("coco", "annotations/instances_train.json", "[10,20,50", "[1e300,20,50"),
+    ],
+)
+def test_boxes_that_are_none_are_not_compared(
+    tmp_path: Path, name: str, file: str, old: str, new: str
+) -> None:
+    """Inverted or not finite, which no export of shards is."""
+    a = write(tmp_path / "a", train=[record("a.png", CAT)])
+    other = tmp_path / name
+    convert(a, str(other), ConvertOptions(target_format=name))
+    text = (other / file).read_text()
+    assert text.count(old) == 1
+    (other / file).write_text(text.replace(old, new))
+    with pytest.raises(TfodError, match=r"^not compared: boxes w.*: 1 \(.*correct them$"):
+        diff(a, str(other), Options())
+
+
 def test_whole_pixels_are_no_difference(tmp_path: Path) -> None:
     """As in Pascal VOC, whatever was rounded how."""
     exact = record("a.png", ((10.4, 20.5, 60.6, 80.9), "cat"))

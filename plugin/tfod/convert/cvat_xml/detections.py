@@ -59,15 +59,21 @@ class DetectionBuilder:
     """Makes a Detection of one image after the other; counts what does not come along.
 
     ``input_types`` are those of attributes by class and name, as the document's head says.
-    ``left_out`` is what is not in the shards, ``changed`` what is there in another form.
+    ``left_out`` is what is not in the shards, ``changed`` what is there in another form. Without
+    ``clip_boxes`` boxes that are not rotated stay as they are, even outside their frame.
     """
 
     def __init__(
-        self, label_map: LabelMap, input_types: Mapping[tuple[str, str], str], save_masks: bool
+        self,
+        label_map: LabelMap,
+        input_types: Mapping[tuple[str, str], str],
+        save_masks: bool,
+        clip_boxes: bool = True,
     ) -> None:
         self._ids = {item.name: item.id for item in label_map.items}
         self._input_types = input_types
         self._save_masks = save_masks
+        self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
         self.changed = Losses(_ENCLOSED, _CLIPPED, _CONVERTED)
@@ -129,6 +135,8 @@ class DetectionBuilder:
         height, width = size
         left, top, right, bottom = corners = shape.corners
         if left >= 0 and top >= 0 and right <= width and bottom <= height:
+            return corners
+        if not self._clip_boxes and _is_box(shape):
             return corners
         if left >= width or top >= height or right <= 0 or bottom <= 0:
             return None

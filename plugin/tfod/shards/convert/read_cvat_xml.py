@@ -25,7 +25,7 @@ from tfod.shards.convert.read_planned import dataset_of
 from tfod.shards.create.image_files import MISSING
 from tfod.shards.create.label_maps import made_label_map, named_label_map
 from tfod.shards.create.output import Plan, PlannedSet
-from tfod.shards.create.problems import Problems
+from tfod.shards.create.problems import OddBoxes, Problems
 
 _DEFAULT = "default"
 
@@ -53,7 +53,8 @@ def read_cvat(path: str, options: ReadOptions) -> Dataset:
         if options.label_map
         else made_label_map(meta.labels, f"made from {file}")
     )
-    builder = DetectionBuilder(chosen.label_map, meta.input_types, save_masks=has_areas)
+    clip = options.policy.odd_boxes is not OddBoxes.KEEP
+    builder = DetectionBuilder(chosen.label_map, meta.input_types, has_areas, clip)
     problems = Problems(options.policy)
     if options.images is None and is_zip(file):
         images: FolderImages | ZipImages = ZipImages(zipfile.ZipFile(file))

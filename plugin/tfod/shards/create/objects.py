@@ -17,8 +17,9 @@ _ROUNDING = 1e-5  # of the image's side: what float32 does
 _DECIMALS = 0.011  # pixels: x and width of two decimals, as COCO has them, add up to so much
 
 _NORMALIZED = (1, 1)
-_FIX = "correct them, or choose --odd_boxes=clip or --odd_boxes=drop"
-_ORDER = f"where many are, look whether xmin, ymin, xmax and ymax are mixed up; {_FIX}"
+_ORDER = "where many are, look whether xmin, ymin, xmax and ymax are mixed up; "
+_FIX = "correct them"
+_CHOICE = ", or choose --odd_boxes=clip or --odd_boxes=drop"
 _NOT_FINITE = "boxes with a number that is not finite"
 _INVERTED = "boxes whose maximum is below their minimum"
 _FLAT = "boxes without width or height"
@@ -39,8 +40,8 @@ def sound_boxes(
         problems: counts those that are odd.
 
     Returns:
-        Those boxes, float64 of shape (n, 4), clipped to the image, in the unit in which they came;
-        and which of the boxes that were given these are.
+        Those boxes, float64 of shape (n, 4), clipped to the image unless the policy keeps them, in
+        the unit in which they came; and which of the boxes that were given these are.
     """
     height, width = size
     odd = problems.policy.odd_boxes
@@ -57,10 +58,15 @@ def sound_boxes(
         if not oddity:
             kept.append(row)
             continue
+        if odd is OddBoxes.KEEP and oddity in (_FLAT, _OUTSIDE):
+            kept.append(row)
+            clipped[row] = given[row]
+            continue
         spelled = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*given[row])
         where = f"{places[row]}: {spelled}" + f" in {width}x{height}" * in_pixels
-        if odd is OddBoxes.REFUSE:
-            problems.add(Refusal(oddity, _ORDER if oddity == _INVERTED else _FIX), where)
+        if odd in (OddBoxes.REFUSE, OddBoxes.KEEP):
+            choice = _CHOICE * (odd is OddBoxes.REFUSE)
+            problems.add(Refusal(oddity, _ORDER * (oddity == _INVERTED) + _FIX + choice), where)
         elif odd is OddBoxes.CLIP and oddity == _OUTSIDE and _has_area(clipped[row] / sides):
             problems.add(f"{oddity}, clipped to it", where)
             kept.append(row)

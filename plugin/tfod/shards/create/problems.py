@@ -21,11 +21,13 @@ class OddBoxes(enum.Enum):
         REFUSE: nothing is written, and the boxes are named.
         CLIP: what reaches outside is clipped to the image; what then is no box is left out.
         DROP: the object is left out.
+        KEEP: what is flat or reaches outside stays as it is, to be compared; the rest as REFUSE.
     """
 
     REFUSE = "refuse"
     CLIP = "clip"
     DROP = "drop"
+    KEEP = "keep"
 
 
 class ExifOrientation(enum.Enum):
@@ -91,6 +93,7 @@ class Problems:
         self.policy = policy
         self.annotated = 0
         self.furthest = 0.0
+        self._end = "not compared" if policy.odd_boxes is OddBoxes.KEEP else "nothing is written"
         self._counts: Counter[str | Refusal] = Counter()
         self._places: dict[str | Refusal, list[tuple[_When, str]]] = {}
         self._now: _When = (-1, False, 0)
@@ -138,7 +141,7 @@ class Problems:
         """
         if 0 < self.furthest <= 1:
             raise TfodError(
-                "nothing is written: all boxes lie within 0 to 1: they are normalized, not pixels; "
+                f"{self._end}: all boxes lie within 0 to 1: they are normalized, not pixels; "
                 "multiply them by the image's size"
             )
         refused = []
@@ -148,7 +151,7 @@ class Problems:
                 listed = "; ".join(where for _, where in places) + (f"; {left} more" * bool(left))
                 refused.append(f"{why.what}: {self._counts[why]} ({listed}); {why.fix}")
         if refused:
-            raise TfodError("nothing is written: " + ". ".join(refused))
+            raise TfodError(f"{self._end}: " + ". ".join(refused))
 
     def require_records(self, images: int, objects: int) -> None:
         """End here if no image was made, or no object of those that the annotations have.

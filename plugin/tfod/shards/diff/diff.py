@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tfod.check.findings.finding import plural
 from tfod.detection.box_pairs import PIXEL, iou
 from tfod.shards.convert.formats import FORMATS, ReadOptions, format_of_source
+from tfod.shards.create.problems import OddBoxes, Policy
 from tfod.shards.diff.boxes import BoxComparison
 from tfod.shards.diff.matching import Matched, match
 from tfod.shards.diff.result import Box, Diff, Difference, Found
@@ -21,6 +22,7 @@ IMAGES = "images"
 _KEYPOINTS, _SOURCE_ID = "keypoints", "source id"
 _FROM_BOTH = frozenset(("area", _SOURCE_ID))
 """Values that some formats always have: compared where both sides say them."""
+_AS_IT_IS = ReadOptions(policy=Policy(OddBoxes.KEEP))
 _CLOSE = 1e-6
 _NO_VALUES = Values(np.zeros(0, np.int64), np.zeros(0))
 
@@ -31,7 +33,7 @@ class Options:
 
     Attributes:
         formats: names of the formats of A and B; None where the paths say it.
-        read: what the readers are told.
+        read: what the readers are told; by itself boxes are read as they are.
         tolerance: pixels that sides of boxes may be off.
         same_subsets: whether a record in another subset is a difference.
         ignore: names of values that are not compared; ``images`` are their bytes.
@@ -39,7 +41,7 @@ class Options:
     """
 
     formats: tuple[str | None, str | None] = (None, None)
-    read: ReadOptions = field(default_factory=ReadOptions)
+    read: ReadOptions = _AS_IT_IS
     tolerance: float = PIXEL
     same_subsets: bool = False
     ignore: frozenset[str] = frozenset()
