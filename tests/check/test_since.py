@@ -18,6 +18,7 @@ from tests.commands import Run
 from tests.conftest import examples
 from tests.records import encode, image, objects, write_shard
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_good.zip"
 SOUND, INVERTED = (0.1, 0.2, 0.3, 0.4), (0.5, 0.2, 0.3, 0.4)
 _FIGURES = ("shards", "records", "images", "decoded", "boxes", "findings", "by_code", "by_severity")
 
@@ -93,6 +94,19 @@ def test_nothing_has_changed(run: Run, folder: Path, opened: list[str]) -> None:
         report.write_text(json.dumps(after))
     said = run("check", folder, "--since", report).out
     assert f"Since: 3 files as in {report}, 0 checked again" in said.replace("\n  ", " ")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_files_of_tfds_are_compared_with_all_shards(run: Run, folder: Path, is_known: bool) -> None:
+    data = folder.parent / "tfds"
+    assert run("convert", EXAMPLE, data, "--to", "tfds").code == 0
+    if not is_known:
+        features = data / "features.json"
+        features.write_text(features.read_text().replace('"image/filename"', '"image/other"'))
+    report = kept(run, data, "--for", "tfds")
+    before = json.loads(report.read_text())
+    assert before["counts"]["by_code"].get("SET008", 0) == (0 if is_known else 1)
+    alike(report_of(run, data, "--for", "tfds", "--since", report), before)
 
 
 def test_what_has_changed_is_read_and_nothing_else(

@@ -263,6 +263,8 @@ def _carried_over(dataset: Dataset, options: Options, receiver: Receiver) -> Car
     if chosen is None and options.profile is None:
         return CarriedOver(reason="no profile fits the files")
     profile = options.profile or READY[chosen.name if chosen else ""]
+    if profile.name == TFDS.profile:  # whose features.json names keys that no report has
+        return CarriedOver(reason="all files are needed for those of TensorFlow Datasets")
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
     settings = _settings(options, receiver, profile, label_maps)
