@@ -32,12 +32,21 @@ Cost: TypeAlias = "Callable[[np.ndarray, np.ndarray], np.ndarray]"
 
 def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Intersection over union of boxes, of shape (..., 4) each, which are broadcast."""
-    low = np.maximum(first[..., :2], second[..., :2])
-    high = np.minimum(first[..., 2:], second[..., 2:])
-    common = np.clip(high - low, 0, None).prod(axis=-1)
-    areas = ((one[..., 2:] - one[..., :2]).prod(axis=-1) for one in (first, second))
-    union = sum(areas) - common
+    # Column by column, which takes a third of the time of a product over two columns.
+    left, top, right, bottom = np.moveaxis(first, -1, 0)
+    others_left, others_top, others_right, others_bottom = np.moveaxis(second, -1, 0)
+    width = np.minimum(right, others_right) - np.maximum(left, others_left)
+    height = np.minimum(bottom, others_bottom) - np.maximum(top, others_top)
+    common = np.maximum(width, 0) * np.maximum(height, 0)
+    areas = (right - left) * (bottom - top)
+    union = areas + (others_right - others_left) * (others_bottom - others_top) - common
     return np.asarray(np.where(union > 0, common / union, 0))
+
+
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers from each start on, so many of each; int64, one behind the other."""
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.repeat(starts - before, counts) + np.arange(counts.sum()))
 
 
 def pair_best(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -25,7 +25,6 @@ class Suspect:
     Attributes:
         score: from 0 to 1, the most suspicious highest.
         place: its record.
-        category: ``category_id`` of the annotation, -1 without one.
         number, name: of the annotated object, None without one.
         confidence: of the prediction; 1 without one.
         predicted: class of the prediction, '' without one.
@@ -35,7 +34,6 @@ class Suspect:
 
     score: float
     place: Place
-    category: int = -1
     number: int | None = None
     name: str = ""
     confidence: float = 1.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.detection.box_pairs import Pairs, TwoSides, Unpaired
+from tfod.detection.box_pairs import Pairs, TwoSides, Unpaired, ranges
 from tfod.shards.diff.matching import Matched
 from tfod.shards.diff.side import Side
 
@@ -85,7 +85,7 @@ class BoxComparison:
         scale = self.scales(places)[of_pair]
         found = []
         for side, own, names in ((a, rows[0], self._names), (b, rows[1], None)):
-            numbers = _ranges(side.splits[own[is_same]], counts[is_same])
+            numbers = ranges(side.splits[own[is_same]], counts[is_same])
             codes = side.classes[numbers] if names is None else names[side.classes[numbers]]
             boxes = side.boxes[numbers] * scale
             if not in_order:
@@ -118,9 +118,3 @@ class BoxComparison:
             self.differing[place] = PairedBoxes(relabelled, moved, left.rows, left.columns)
         pairs = np.array(same + relabelled + moved, np.int64).reshape(-1, 2)
         return pairs[:, 0] + start, pairs[:, 1] + begin
-
-
-def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The numbers from each start on, so many of each."""
-    ends = np.cumsum(counts)
-    return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfod.check.references.predictions.predictions import Predictions
 from tfod.check.rules.predictions import BadlyLocated, Overlooked, Spurious, Suspect, Swapped
-from tfod.detection.box_pairs import NO_CLASS, iou, pair_best
+from tfod.detection.box_pairs import NO_CLASS, iou, pair_best, ranges
 
 TYPES: tuple[type[Suspect], ...] = (Overlooked, Swapped, BadlyLocated, Spurious)
 CANDIDATES = np.dtype(
@@ -66,8 +66,8 @@ def compare(
     parts = np.cumsum((counts * predicted)[known]) // _MOST_PAIRS
     starts = np.cumsum(counts) - counts
     for rows in np.split(np.flatnonzero(known), np.flatnonzero(np.diff(parts)) + 1):
-        boxes = _ranges(starts[rows], counts[rows])
-        numbers = _ranges(splits[images[rows]], predicted[rows])
+        boxes = ranges(starts[rows], counts[rows])
+        numbers = ranges(splits[images[rows]], predicted[rows])
         scale = np.repeat(sizes[rows], predicted[rows], axis=0)[:, [1, 0, 1, 0]]
         found, (box, other) = _compare(
             (corners[boxes], predictions.boxes[numbers] / scale),
@@ -175,16 +175,9 @@ def _candidates(
     return found
 
 
-def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The numbers from each start on, so many."""
-    ends = np.cumsum(counts)
-    found: np.ndarray = np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
-    return found
-
-
 def _products(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All pairs within each row: places among the ``first`` of all rows and the ``second``."""
     pairs = first * second
-    one, other = divmod(_ranges(np.zeros_like(pairs), pairs), np.repeat(second, pairs))
+    one, other = divmod(ranges(np.zeros_like(pairs), pairs), np.repeat(second, pairs))
     starts = (np.repeat(np.cumsum(side) - side, pairs) for side in (first, second))
     return one + next(starts), other + next(starts)

@@ -12,6 +12,7 @@ from tfod.check.findings.finding import Problem
 from tfod.check.records.boxes import Boxes, BoxProblems
 from tfod.check.records.figures.details import AREAS, BINS, ClassShape, Example, quantile
 from tfod.check.rules.registry import rule
+from tfod.detection.box_pairs import iou
 
 NEAR = 0.9
 """IoU from which two boxes are nearly equal."""
@@ -104,23 +105,24 @@ class NearBoxes:
             if not len(at):
                 break
             one, other = order[at], order[at + step]
-            iou = np.where(rows[one] == rows[other], _iou(corners[one], corners[other]), 0)
-            near = iou >= NEAR
-            found.append((one[near], other[near], iou[near]))
+            with np.errstate(all="ignore"):
+                overlap = iou(corners[one], corners[other])
+            near = (rows[one] == rows[other]) & (overlap >= NEAR)
+            found.append((one[near], other[near], overlap[near]))
         if not found:
             return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-        one, other, iou = map(np.concatenate, zip(*found, strict=True))
-        return np.minimum(one, other), np.maximum(one, other), iou
+        one, other, overlap = map(np.concatenate, zip(*found, strict=True))
+        return np.minimum(one, other), np.maximum(one, other), overlap
 
     def problems(self, same: bool) -> BoxProblems:
         """What is wrong with the second boxes of pairs of one class, or of two."""
-        one, other, iou = self.pairs
+        one, other, overlaps = self.pairs
         wanted = (self.classes[one] == self.classes[other]) == same
         if same:
             corners = self.boxes.corners
             wanted &= (corners[one] != corners[other]).any(axis=1)
         found, at = np.unique(other[wanted], return_index=True)
-        partners, ious = one[wanted][at], iou[wanted][at]
+        partners, overlaps = one[wanted][at], overlaps[wanted][at]
 
         def what(box: int, _: list[float]) -> str:
             place = int(np.searchsorted(found, box))
@@ -128,26 +130,9 @@ class NearBoxes:
             number = partner - int(np.searchsorted(self.boxes.rows, self.boxes.rows[partner]))
             beside = "" if same else f" of class {self.names[self.classes[partner]]!r}"
             text = f"of class {self.names[self.classes[box]]!r} is nearly box {number}{beside}"
-            return f"{text} (IoU {ious[place]:.3f}, nearly equal from {NEAR} on)"
+            return f"{text} (IoU {overlaps[place]:.3f}, nearly equal from {NEAR} on)"
 
         return BoxProblems(self.boxes, found, what)
-
-
-def _iou(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Of pairs of boxes, shape (n,); 0 for a box without area or with NaN."""
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        # Column by column, which takes a third of the time of a product over two columns.
-        (left, top, right, bottom), (others_left, others_top, others_right, others_bottom) = (
-            one.T,
-            other.T,
-        )
-        width = np.minimum(right, others_right) - np.maximum(left, others_left)
-        height = np.minimum(bottom, others_bottom) - np.maximum(top, others_top)
-        shared = np.maximum(width, 0) * np.maximum(height, 0)
-        areas = (right - left) * (bottom - top)
-        areas += (others_right - others_left) * (others_bottom - others_top)
-        found: np.ndarray = np.nan_to_num(shared / (areas - shared))
-    return found
 
 
 @rule(
