@@ -44,10 +44,7 @@ from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_time
 
 if TYPE_CHECKING:
     from tfod.check.engine.inputs import Progress
-    from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.cvat_task.task import Task
-    from tfod.check.references.pipeline.training_config import TrainingConfig
-    from tfod.check.references.predictions.predictions import Predictions
 
 BASELINE = "tfod-baseline.json"
 EXIT_VALID = 0
@@ -211,16 +208,27 @@ def _options(arguments: argparse.Namespace) -> Options:
     Raises:
         TfodError: one of them makes no sense.
     """
-    return replace(
+    options = replace(
         reading_options(arguments),
         task=_task(arguments),
-        annotations=_annotations(arguments.against),
-        predictions=_predictions(arguments.predictions),
-        training_config=_training_config(arguments.pipeline_config),
         with_tensorflow=arguments.engine == "tensorflow",
         max_findings=arguments.max_findings,
         since=read_earlier_report(arguments.since) if arguments.since else None,
     )
+    # Few checks need these, and their modules.
+    if arguments.against is not None:
+        from tfod.check.references.annotations.annotations import load_annotations
+
+        options = replace(options, annotations=load_annotations(arguments.against))
+    if arguments.predictions is not None:
+        from tfod.check.references.predictions.predictions import load_predictions
+
+        options = replace(options, predictions=load_predictions(arguments.predictions))
+    if arguments.pipeline_config is not None:
+        from tfod.check.references.pipeline.training_config import load_training_config
+
+        options = replace(options, training_config=load_training_config(arguments.pipeline_config))
+    return options
 
 
 def reading_options(arguments: argparse.Namespace) -> Options:
@@ -257,34 +265,6 @@ def _baseline(arguments: argparse.Namespace) -> Baseline | None:
     if arguments.baseline is None and not is_updated:
         return None
     return read_baseline(arguments.baseline or BASELINE, is_updated=is_updated)
-
-
-def _annotations(path: str | None) -> Annotations | None:
-    if path is None:
-        return None
-    from tfod.check.references.annotations.annotations import load_annotations  # few checks need it
-
-    return load_annotations(path)
-
-
-def _predictions(path: str | None) -> Predictions | None:
-    if path is None:
-        return None
-    from tfod.check.references.predictions.predictions import (
-        load_predictions,  # few checks need it
-    )
-
-    return load_predictions(path)
-
-
-def _training_config(path: str | None) -> TrainingConfig | None:
-    if path is None:
-        return None
-    from tfod.check.references.pipeline.training_config import (
-        load_training_config,  # few checks need it
-    )
-
-    return load_training_config(path)
 
 
 def _task(arguments: argparse.Namespace) -> Task | None:

@@ -107,29 +107,16 @@ class TwoSides:
         others = self.codes[1][columns]
         return np.asarray((others == self.codes[0][rows, None]) | (others == NO_CLASS))
 
-    def in_place(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Cost of pairing boxes with those of their class in their place."""
-        return self._in_place(rows, columns, True)
-
-    def in_place_of_other_class(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """The same with those of other classes."""
-        return self._in_place(rows, columns, False)
-
-    def _in_place(self, rows: np.ndarray, columns: np.ndarray, is_same: bool) -> np.ndarray:
+    def in_place(self, rows: np.ndarray, columns: np.ndarray, is_same: bool = True) -> np.ndarray:
+        """Cost of pairing boxes with those in their place, of their class or of others."""
         off = self.off(self.first[rows, None], self.second[columns])
         return np.where((off <= 1) & (self.same_class(rows, columns) == is_same), off, np.inf)
 
-    def overlapping(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """The same with those of their class that overlap; the less, the costlier."""
-        return self._overlapping(rows, columns, True, _LEAST_OVERLAP)
-
-    def overlapping_of_other_class(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """The same with those of other classes, of which half or more is common."""
-        return self._overlapping(rows, columns, False, _LEAST_OF_OTHER_CLASS)
-
-    def _overlapping(
-        self, rows: np.ndarray, columns: np.ndarray, is_same: bool, least: float
+    def overlapping(
+        self, rows: np.ndarray, columns: np.ndarray, is_same: bool = True
     ) -> np.ndarray:
+        """The same with those that overlap, of other classes by half; the less, the costlier."""
+        least = _LEAST_OVERLAP if is_same else _LEAST_OF_OTHER_CLASS
         overlap = iou(self.first[rows, None], self.second[columns])
         enough = (overlap >= least) & (self.same_class(rows, columns) == is_same)
         return np.where(enough, 1 - overlap, np.inf)

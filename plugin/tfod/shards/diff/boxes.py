@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -111,9 +112,9 @@ class BoxComparison:
         )
         left = Unpaired(sides)
         same = left.pair_in_place()
-        relabelled = left.pair(sides.in_place_of_other_class)
+        relabelled = left.pair(partial(sides.in_place, is_same=False))
         moved = left.pair(sides.overlapping)
-        relabelled += left.pair(sides.overlapping_of_other_class)
+        relabelled += left.pair(partial(sides.overlapping, is_same=False))
         if relabelled or moved or left.rows or left.columns:
             self.differing[place] = PairedBoxes(relabelled, moved, left.rows, left.columns)
         pairs = np.array(same + relabelled + moved, np.int64).reshape(-1, 2)

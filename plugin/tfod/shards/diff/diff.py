@@ -15,8 +15,16 @@ from tfod.shards.create.problems import OddBoxes, Policy
 from tfod.shards.diff.boxes import BoxComparison
 from tfod.shards.diff.matching import Matched, match
 from tfod.shards.diff.result import Box, Diff, Difference, Found
-from tfod.shards.diff.second_look import CAN_DECODE, pixel_hash, records_again
-from tfod.shards.diff.side import NOT_A_NUMBER, Side, Texts, Values, read_side
+from tfod.shards.diff.side import (
+    CAN_DECODE,
+    NOT_A_NUMBER,
+    Side,
+    Texts,
+    Values,
+    pixel_hash,
+    read_side,
+    records_again,
+)
 
 IMAGES = "images"
 _KEYPOINTS, _SOURCE_ID = "keypoints", "source id"

@@ -13,7 +13,7 @@ from tfod.check.reporters.html.drawing import MOST_DRAWN, Card, make_card
 from tfod.check.reporters.html.page import render_template
 from tfod.check.reporters.html.samples import Sample
 from tfod.shards.diff.result import CHANGES, Diff, Difference
-from tfod.shards.diff.second_look import records_again
+from tfod.shards.diff.side import records_again
 from tfod.version import __version__
 
 COLOURS = {

@@ -1,10 +1,14 @@
-"""One side of a comparison: a dataset in columns, some thirty bytes a box; of images a hash."""
+"""One side of a comparison: a dataset in columns, some thirty bytes a box; of images a hash.
+
+For what is not kept of all, the pixels of images, records are read again.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,12 +20,14 @@ from tfod.detection import keys
 from tfod.detection.columns import bytes_of
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.masks import decode_mask_png, decode_pixels
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
 from tfod.tfrecord.image_names import safe_relative_path
 
+CAN_DECODE = importlib.util.find_spec("PIL") is not None
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
 _DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     **{one.name: (one.default,) for one in keys.OBJECT_ATTRIBUTES},
     "view": ("", "Unspecified"),  # Pascal VOC's, which create_pascal_tf_record.py writes
@@ -270,3 +276,30 @@ def _mask_number(mask: Mask | None) -> float | None:
 def _mixed(data: bytes) -> float:
     """A number that no other bytes have, of which 52 bits say something."""
     return NOT_A_NUMBER * (1 + (int(hash_spans(data, _whole(data))[0]) & (1 << 52) - 1) / (1 << 52))
+
+
+def records_again(
+    read: Callable[[], Dataset], wanted: Collection[int]
+) -> Iterator[tuple[int, Detection]]:
+    """The records of these numbers, as they come; each is valid until the next one."""
+    rows = np.array(sorted(wanted), np.int64)
+    first = 0
+    for batches in read().subsets.values() if len(rows) else ():
+        for batch in batches:
+            places = np.searchsorted(rows, (first, first + len(batch.detections)))
+            for row in rows[slice(*places)].tolist():
+                yield row, batch.detections[row - first]
+            first += len(batch.detections)
+            if first > rows[-1]:
+                return
+
+
+def pixel_hash(one: Detection) -> int | None:
+    """A hash of the pixels of a record's image, however they are encoded; None of a broken one."""
+    try:
+        pixels = decode_pixels(one.encoded or b"", _FORMATS)
+    except ValueError:
+        return None
+    if pixels.ndim == 3 and (pixels == pixels[..., :1]).all():
+        pixels = pixels[..., 0]  # a grey image in colour
+    return hash((pixels.shape, pixels.tobytes()))

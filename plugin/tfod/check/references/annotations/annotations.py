@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.references.image_names import ImageNames
 from tfod.convert.coco import CocoFile, numbers, quoted, read_coco, real_number, scalar, sound_coco
 from tfod.convert.cvat_xml.reader import CvatMeta, CvatTrack, read_cvat_xml, require_fewer
 from tfod.convert.cvat_xml.shapes import CvatShape
 from tfod.convert.documents import is_zip, read_head, root_tag
 from tfod.convert.pascal import VOC_ANNOTATIONS, VocImage, read_voc
 from tfod.errors import TfodError
+from tfod.tfrecord.image_names import ImageNames
 
 _LEADING_SPACE = 1024
 _MOST_BOXES = 5_000_000

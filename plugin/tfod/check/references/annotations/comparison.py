@@ -154,7 +154,7 @@ class _Result:
 def _pair(pairing: _Pairing) -> _Result:
     left = Unpaired(pairing)
     left.pair_in_place()
-    changed = left.pair(pairing.in_place_of_other_class)
+    changed = left.pair(functools.partial(pairing.in_place, is_same=False))
     swapped = left.pair_if_most(pairing.swapped)
     moved = left.pair(pairing.overlapping)
     return _Result(changed, moved, swapped, left.rows, left.columns)

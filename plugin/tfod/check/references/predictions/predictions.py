@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.references.image_names import ImageNames
 from tfod.convert.coco import numbers, real_number, scalar, sound_coco, whole_number
 from tfod.convert.documents import read_json
 from tfod.errors import TfodError
-from tfod.tfrecord.image_names import split_extension
+from tfod.tfrecord.image_names import ImageNames, split_extension
 
 LEAST_SCORE = 0.1
 """Less confident ones are not looked at; most files of results have them down to 0.001."""
