@@ -19,7 +19,6 @@ from tfod.check.findings.baseline import Baseline, baseline_to_json, read_baseli
 from tfod.check.findings.finding import Fingerprint
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
-from tfod.errors import TfodError
 
 from tests.commands import Run
 from tests.conftest import examples
@@ -288,11 +287,10 @@ def test_no_file_is_one_line(run: Run, train: Path) -> None:
     assert "--update-baseline writes one" in run("check", train, "--baseline", "b.json").refused()
 
 
-def test_many_entries_are_looked_up_in_a_time_that_grows_with_them(tmp_path: Path) -> None:
-    """By the number of steps, not by the clock: each entry is read once, each finding looked up."""
+def test_many_entries_none_of_which_occurs(tmp_path: Path) -> None:
     entries: Mapping[Fingerprint, int] = {
         Fingerprint("BOX006", f"{number}.jpg", "", "image/object/bbox", "inverted"): 1
-        for number in range(100_000)
+        for number in range(10_000)
     }
     path = tmp_path / "b.json"
     path.write_text(baseline_to_json(entries))
@@ -301,12 +299,5 @@ def test_many_entries_are_looked_up_in_a_time_that_grows_with_them(tmp_path: Pat
     shard = write_shard(tmp_path, "train", *bad_records(3))
     report = check_sources([shard], options(baseline))
     assert report.baseline is not None
-    assert (report.baseline.known, report.baseline.stale) == (0, 100_000)
+    assert (report.baseline.known, report.baseline.stale) == (0, 10_000)
     assert report.total == check_sources([shard], options(None)).total
-
-
-def test_a_newer_version_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "b.json"
-    path.write_text('{"version": "x", "findings": []}')
-    with pytest.raises(TfodError, match="version 'x'"):
-        read_baseline(str(path), is_updated=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.compare import Duplicate
 from tfod.check.duplicates.near import MOST_BITS, near_duplicates
 from tfod.check.duplicates.row_blocks import LOOK_ROWS
@@ -58,11 +57,9 @@ def test_nearest_of_all(seed: int, differences: list[int]) -> None:
                 assert later in listed
 
 
-def test_linear_where_all_are_alike() -> None:
-    began = time.monotonic()
+def test_many_that_are_all_alike() -> None:
     found = near_duplicates(rows_of(np.full((20_000, 4), 7, "<u8"), np.zeros(20_000)), 10)
     assert found.counts.total() == 19_999 and len(found.listed[Duplicate.NEAR]) == 10
-    assert time.monotonic() - began < 60
 
 
 def test_sixteen_bits_a_pixel_are_not_cut_off() -> None:
@@ -76,7 +73,7 @@ def test_a_damaged_image_is_a_failure_also_when_it_is_measured() -> None:
     assert decode(data[: len(data) // 2]) == decode(data[: len(data) // 2], with_look=True)
 
 
-def test_without_image_hash(monkeypatch: pytest.MonkeyPatch, mutants: str) -> None:
+def test_without_image_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "ImageHash" in missing_hash() and "[stats]" in missing_hash()
     monkeypatch.setitem(sys.modules, "imagehash", None)
@@ -85,9 +82,11 @@ def test_without_image_hash(monkeypatch: pytest.MonkeyPatch, mutants: str) -> No
 
 def test_nothing_is_loaded_that_is_not_needed(mutants: str) -> None:
     one = next(one for one in all_mutants() if one.code == "IMG011")
-    loaded = set(sys.modules)
-    check_sources([one.path(mutants)], Options())
-    assert not {name for name in set(sys.modules) - loaded if name.startswith("imagehash")}
+    script = "import sys; from tfod.check.check import Options, check_sources as check; "
+    script += "check(sys.argv[1:], Options(hints=HINTS)); sys.exit('imagehash' in sys.modules)"
+    for hints in (False, True):
+        command = [sys.executable, "-c", script.replace("HINTS", str(hints)), one.path(mutants)]
+        assert subprocess.run(command, check=False).returncode == hints
 
 
 def test_few_images_are_none_unusual() -> None:
