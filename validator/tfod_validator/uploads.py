@@ -140,7 +140,7 @@ def _read(
         receiver=options.get("receiver") or None,
         profile=options.get("profile") or None,
         decode=options.get("decode", parameters.decode),
-        hints=options.get("hints") == "true",
+        hints={"true": True, "false": False}.get(options.get("hints", "")),
         fail_on=options.get("fail_on") or parameters.fail or (None if is_configured else "error"),
     )
     if not wanted.sources:

@@ -103,7 +103,9 @@ def _options(folder: Path, request: Request, limits: Limits) -> Options:
         severities=selections.severities(),
         by_path=selections if selections.by_path else None,
         configuration=configuration.file,
-        hints=request.hints or configured.get("hints", selections.names("DAT")),
+        hints=configured.get("hints", selections.names("DAT"))
+        if request.hints is None
+        else request.hints,
         task=_task(folder, request),
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,
