@@ -84,7 +84,7 @@ def test_bad_data_are_counted_all_the_same(
 ) -> None:
     (tmp_path / "train.tfrecord").write_bytes(b"not a TFRecord file, but some text")
     assert main(["stats", str(tmp_path)]) == 0
-    assert "tfod check finds" in capsys.readouterr().out
+    assert "tfod check reports" in capsys.readouterr().out
     assert main(["stats", str(tmp_path / "nothing")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

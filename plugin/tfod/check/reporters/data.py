@@ -12,7 +12,7 @@ from tfod.check.findings.finding import plural
 from tfod.check.findings.report import Report
 from tfod.check.records.figures.details import AREAS, RATIOS, Details
 from tfod.check.records.figures.statistics import GRID, Statistics
-from tfod.check.reporters.escaping import columns, shortened_name
+from tfod.check.reporters.escaping import in_columns, shortened_name
 from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.text import group_lines
 from tfod.check.reporters.wording import amounts
@@ -174,21 +174,13 @@ def render_data(report: Report, *, color: bool, width: int = 80) -> str:
     for one in hints:
         lines += ["", *group_lines(one, color, width, _EXAMPLES)]
     if others:
-        lines += ["", f"tfod check finds {plural(others, 'thing')} besides"]
+        lines += ["", f"tfod check reports {plural(others, 'finding')} more"]
     return "\n".join(lines) + "\n"
 
 
 def _lines(table: Table) -> Iterator[str]:
     """A table with its columns below each other."""
-    rows = [(table.title, table.columns), *table.rows]
-    first = max(columns(label) for label, _ in rows) + 2
-    widths = [max(columns(cells[at]) for _, cells in rows) for at in range(len(table.columns))]
-    for number, (label, cells) in enumerate(rows):
-        padded = (
-            " " * (width - columns(cell)) + cell for width, cell in zip(widths, cells, strict=True)
-        )
-        indent = "  " if number else ""
-        start = f"{indent}{label}{' ' * (first - len(indent) - columns(label) + 2)}"
-        yield (start + "  ".join(padded)).rstrip()
+    indented = [(f"  {label}", *cells) for label, cells in table.rows]
+    yield from in_columns([(table.title, *table.columns), *indented])
     if table.rest:
         yield f"  {table.rest}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
 
 _UNSEEN = re.compile(
     "["
@@ -46,6 +47,19 @@ def columns(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table: the first column to the left, the others, which are numbers, to the right.
+
+    Args:
+        rows: texts, which are shown as they are; all of one length.
+    """
+    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        pads = [" " * (width - columns(one)) for one, width in zip(row, widths, strict=True)]
+        cells = (pad + one for pad, one in zip(pads[1:], row[1:], strict=True))
+        yield "  ".join((row[0] + pads[0], *cells)).rstrip()
 
 
 def _cells(character: str) -> int:

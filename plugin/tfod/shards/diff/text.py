@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from tfod.check.findings.finding import plural
-from tfod.check.reporters.escaping import columns, escape_json, visible
+from tfod.check.reporters.escaping import escape_json, in_columns, visible
 from tfod.shards.diff.result import Diff, counted, ordered
 
 _MOST_ROWS = 20
@@ -60,13 +60,7 @@ def _set(table: Sequence[Sequence[str]]) -> Iterator[str]:
         own = 3 if "records" in head else 2
         differing = [row for row in rows if any(row[own:]) or any("→" in one for one in row)]
         rows = differing[:_MOST_ROWS]
-    widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        first, *others = (
-            " " * (width - columns(cell)) + cell if at else cell + " " * (width - columns(cell))
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join((first, *others)).rstrip()
+    yield from in_columns([head, *rows])
     left = len(table) - 1 - len(rows)
     if left:
         yield f"and {plural(left, 'row')} more"
