@@ -97,7 +97,7 @@ def add_parser(commands: Commands) -> None:
     add("-q", "--quiet", action="store_true", help=text)
     text = "print how many findings there are of each rule, in place of the findings"
     add("--statistics", action="store_true", help=text)
-    text = "a JSON report of before: check again only what has changed since"
+    text = "an earlier JSON report: check only the files that have changed since"
     add("--since", metavar="REPORT", help=text)
     text = f"write all findings into the --baseline (default: {BASELINE})"
     add("--update-baseline", action="store_true", help=text)

@@ -76,7 +76,7 @@ def add_configured_options(parser: argparse.ArgumentParser) -> None:
     add("--select", type=_split, action="extend", metavar="CODES", help=text)
     text = "do not check these; of a family and a code the code decides"
     add("--ignore", type=_split, action="extend", metavar="CODES", help=text)
-    text = "severity of a rule or a family: error, warning, info or off; stronger than the others"
+    text = "severity of a rule or a family: error, warning, info or off; stronger than --ignore"
     add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
     add("--fail-on", choices=_LEVELS[:2], help="default: error")
     add("--baseline", metavar="FILE", help="report only what is not in this baseline")

@@ -26,13 +26,13 @@ def add_parser(commands: Commands) -> None:
     add = parser.add_argument
     text = "shards (a shard, a folder, a glob, a zip), or another format that tfod convert reads"
     add("a", metavar="A", help=text)
-    add("b", metavar="B", help="likewise, which A is to become")
+    add("b", metavar="B", help="likewise: what is compared with A")
     text = "the format of A, where the path does not say it: %(choices)s"
     add("--from-a", choices=READABLE, metavar="FORMAT", help=text)
     add("--from-b", choices=READABLE, metavar="FORMAT", help="likewise of B")
     add("--label-map", metavar="FILE|NAME", help="a label map for all records of both")
-    add("--images", metavar="FOLDER", help="where the images of what are no shards are")
-    text = f"pixels that sides of boxes may be off (default: {PIXEL}, which integers are)"
+    add("--images", metavar="FOLDER", help="the images of annotations that are not shards")
+    text = f"pixels that sides of boxes may be off (default: {PIXEL}: a pixel, and rounding)"
     add("--tolerance", type=_pixels, default=PIXEL, metavar="PIXELS", help=text)
     text = "do not compare these: masks, keypoints, captions, names of attributes, or images"
     add("--ignore", action="append", default=[], metavar="NAME", help=text)
