@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline.training_config import TrainingConfig
     from tfod.check.references.predictions.predictions import Predictions
+    from tfod.detection.labels.label_map import LabelMap
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 _OFF_BY_PATH = f"IMG003 is off for the paths of the others; or {_NO_IMAGES}"
@@ -324,23 +325,7 @@ def _check_dataset(
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
     decoding = replace(decoding, with_looks=options.hints).under(policy)
-    config = options.training_config
-    instructions = Instructions(
-        profile=profile,
-        policy=policy,
-        max_findings=options.max_findings,
-        max_record_bytes=options.max_record_bytes,
-        decoding=decoding,
-        with_tensorflow=options.with_tensorflow,
-        hints=options.hints,
-        annotations=options.annotations,
-        predictions=options.predictions,
-        counts_objects=config is not None,
-        image_ids=config.image_ids if config else None,
-        label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
-        known=known,
-        remote_timeout=remote_timeout(),
-    )
+    known_maps = {name: one.label_map for name, one in label_maps.items() if one.label_map}
     plan = Plan(
         inputs_of(
             inventory,
@@ -349,7 +334,7 @@ def _check_dataset(
             options.hash_sources,
             carried.names,
         ),
-        instructions,
+        _instructions(options, profile, policy, decoding, known_maps, known),
         options.part_bytes,
         sum(one.known_size() or 0 for one in inventory.without(carried.names).locations),
         keeps_rows=options.task is not None,
@@ -415,6 +400,33 @@ def _check_dataset(
         settings=settings,
         label_maps=label_maps,
         verdicts=verdicts(profile, collector) if receiver is ANY else (),
+    )
+
+
+def _instructions(
+    options: Options,
+    profile: Profile,
+    policy: Policy,
+    decoding: Decoding,
+    label_maps: Mapping[str, LabelMap],
+    known: KnownFingerprints | None,
+) -> Instructions:
+    config = options.training_config
+    return Instructions(
+        profile=profile,
+        policy=policy,
+        max_findings=options.max_findings,
+        max_record_bytes=options.max_record_bytes,
+        decoding=decoding,
+        with_tensorflow=options.with_tensorflow,
+        hints=options.hints,
+        annotations=options.annotations,
+        predictions=options.predictions,
+        counts_objects=config is not None,
+        image_ids=config.image_ids if config else None,
+        label_maps=label_maps,
+        known=known,
+        remote_timeout=remote_timeout(),
     )
 
 

@@ -25,6 +25,7 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.version import __version__
 
 REPORT_VERSION = 2
+_OF_BASELINE = ("amount", "fingerprint")
 
 
 @dataclass(frozen=True)
@@ -207,11 +208,12 @@ class Report:
                 for one in self.verdicts
             ],
             "configuration": self.configuration,
-            "profile": {"name": self.profile.name, "reason": self.profile.reason},
+            "profile": asdict(self.profile),
             "datasets": [_dataset_to_json(one) for one in self.datasets],
             "sources": [asdict(one) for one in self.sources],
-            "shards": [{"name": one.name, **_figures_of(one)} for one in self.shards],
+            "shards": [{"name": one.name, **_figures(one)} for one in self.shards],
             "counts": {
+                "shards": counts.shards,
                 **_figures(counts),
                 "findings": self.total,
                 "by_code": dict(sorted(counts.by_code.items())),
@@ -233,13 +235,8 @@ class Report:
         }
 
 
-def _figures(counts: Counts) -> dict[str, JsonValue]:
-    names = ("shards", "records", "images", "decoded", "boxes")
-    return {name: getattr(counts, name) for name in names}
-
-
-def _figures_of(shard: ShardSummary) -> dict[str, JsonValue]:
-    return {name: getattr(shard, name) for name in ("records", "images", "decoded", "boxes")}
+def _figures(one: Counts | ShardSummary) -> dict[str, JsonValue]:
+    return {name: getattr(one, name) for name in ("records", "images", "decoded", "boxes")}
 
 
 def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
@@ -247,11 +244,12 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
     return {
         "name": dataset.name,
         "valid": dataset.valid,
-        "profile": {"name": dataset.profile.name, "reason": dataset.profile.reason},
+        "profile": asdict(dataset.profile),
         "label_maps": list(dataset.label_maps),
         "sources": list(dataset.sources),
         "settings": dict(dataset.settings),
         "counts": {
+            "shards": counts.shards,
             **_figures(counts),
             "by_severity": {one.value: counts.by_severity[one] for one in Severity},
         },
@@ -261,18 +259,8 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
 
 def finding_to_json(finding: Finding) -> dict[str, JsonValue]:
     """A finding as the report's JSON has it."""
-    return {
-        "code": finding.code,
-        "severity": finding.severity.value,
-        "message": finding.message,
-        "fix": finding.fix,
-        "shard": finding.shard,
-        "record": finding.record,
-        "offset": finding.offset,
-        "feature": finding.feature,
-        "value": _finite(finding.value),
-        "item": finding.item,
-    }
+    found = {name: one for name, one in vars(finding).items() if name not in _OF_BASELINE}
+    return {**found, "severity": finding.severity.value, "value": _finite(finding.value)}
 
 
 def _finite(value: JsonValue) -> JsonValue:
