@@ -194,6 +194,31 @@ def test_when_everything_is_checked_again(run: Run, folder: Path) -> None:
     assert "none is as in" in said and "changed since: label maps" in said
 
 
+def test_a_report_with_a_baseline_lacks_what_is_known(run: Run, folder: Path) -> None:
+    known = folder.parent / "known.json"
+    run("check", folder, "--baseline", known, "--update-baseline")
+    report = kept(run, folder, "--baseline", known)
+    after = report_of(run, folder, "--since", report)
+    assert "a baseline" in after["since"]["reason"] and not after["valid"]
+    alike(after, report_of(run, folder))
+
+
+def test_the_same_label_maps_beside_other_shards(run: Run, tmp_path: Path) -> None:
+    data, texts = tmp_path / "data", [f"item {{ id: 1 name: '{one}' }}" for one in ("cat", "dog")]
+    for subset, text in zip(("train", "val"), texts, strict=True):
+        write_shard(data / subset, subset, *records_of(subset, 0), label_map=text)
+    report = kept(run, data)
+    for subset, text in zip(("val", "train"), texts, strict=True):
+        (data / subset / "label_map.pbtxt").write_text(text)
+    alike(report_of(run, data, "--since", report), report_of(run, data))
+
+
+def test_no_report_goes_where_the_baseline_does(run: Run, folder: Path) -> None:
+    path = folder.parent / "known.json"
+    found = run("check", folder, "--baseline", path, "--update-baseline", f"--format=json={path}")
+    assert found.code == 2 and "is the baseline" in found.err and not path.exists()
+
+
 def test_another_version_of_tfod(run: Run, folder: Path) -> None:
     report = kept(run, folder)
     document = json.loads(report.read_text())

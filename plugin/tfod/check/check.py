@@ -229,9 +229,16 @@ def _settings(
             "receiver": receiver.name,
             "profile": profile,
             "label maps": sorted(
-                repr((file.label_map and file.label_map.items, file.error))
-                for file in label_maps.values()
+                repr((name, file.label_map and file.label_map.items, file.error))
+                for name, file in label_maps.items()
             ),
+            "a baseline, or what the shards were held against": [
+                one is None
+                for one in (
+                    *(options.baseline, options.task, options.annotations),
+                    *(options.predictions, options.training_config),
+                )
+            ],
             "severities": (options.severities, options.by_path),
             "limits": (
                 *(options.decode, options.with_tensorflow, options.hints),

@@ -173,6 +173,9 @@ def run_check(
     """
     outputs = outputs_of(arguments)
     if options.baseline and options.baseline.is_updated:
+        place = os.path.realpath(options.baseline.name)
+        if any(one.path and os.path.realpath(one.path) == place for one in outputs):
+            raise TfodError(f"{options.baseline.name}: is the baseline; name another --format file")
         outputs.append(Output("baseline", options.baseline.name))
     with (
         _inventory(arguments.sources, options) as inventory,
