@@ -129,6 +129,27 @@ def test_what_has_changed_is_read_and_nothing_else(
     assert after["counts"]["by_code"]["BOX006"] == 4
 
 
+def test_what_two_files_share_goes_with_either(run: Run, folder: Path, opened: list[str]) -> None:
+    """A file that is as it was has a finding about another one, which has changed."""
+
+    def write(number: int, name: str) -> None:
+        path = Path(write_shard(folder, "x", *records_of(name, 0)))
+        path.replace(folder / f"x.tfrecord-0000{number}-of-00002")
+
+    write(0, "x")
+    write(1, "x")
+    report = kept(run, folder)
+    assert json.loads(report.read_text())["counts"]["by_code"]["NAM002"]
+    write_shard(folder, "d", *records_of("d", 0))
+    opened.clear()
+    report_of(run, folder, "--since", report)
+    assert set(opened) == {"d.tfrecord"}
+    write(0, "y")
+    after = report_of(run, folder, "--since", report)
+    alike(after, report_of(run, folder))
+    assert after["since"]["unchanged"] == 0 and "NAM002" not in after["counts"]["by_code"]
+
+
 @examples(15)
 @given(
     changes=st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.integers(0, 3)), max_size=4)

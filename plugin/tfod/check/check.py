@@ -36,7 +36,7 @@ from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
-from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
+from tfod.check.records.decoding import MOST_DECODED, Decoding, can_decode, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.records.figures.image_look import missing_hash
 from tfod.check.rules.labels import LabelMapFile
@@ -241,7 +241,7 @@ def _settings(
             ],
             "severities": (options.severities, options.by_path),
             "limits": (
-                *(options.decode, options.with_tensorflow, options.hints),
+                *(options.decode, options.with_tensorflow, options.hints, can_decode()),
                 *(options.max_record_bytes, options.archive_limits),
             ),
         }
@@ -279,6 +279,8 @@ def _carried_over(dataset: Dataset, options: Options, receiver: Receiver) -> Car
     differences = options.since.differences(names, settings)
     if differences:
         return CarriedOver(reason=f"changed since: {', '.join(differences)}")
+    if options.since.may_be_outdated(names):
+        return CarriedOver(reason="something was found in several files together, one has changed")
     chosen = chosen or ChosenProfile(profile.name, "asked for")
     return CarriedOver(frozenset(names), chosen)
 

@@ -23,10 +23,20 @@ from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import REPORT_VERSION, ChosenProfile, SourceFile
 from tfod.check.profiles.profile import READY
 from tfod.check.records.examined import ShardSummary
+from tfod.check.rules.dataset import KeysOfShards, LabelMaps
+from tfod.check.rules.images import SameImage, SharedImage
+from tfod.check.rules.names import SameName, SameSourceId
+from tfod.check.rules.registry import rules_for
 from tfod.check.sources.search import Inventory, Location, ShardSource
 from tfod.errors import TfodError
 
 _UNUSED_CLASS = "LAB013"
+_TOGETHER = frozenset(
+    one.code
+    for subject in (SameName, SameSourceId, SameImage, SharedImage, KeysOfShards, LabelMaps)
+    for one in rules_for(subject)
+)
+"""Of findings about several files, of which any may be the one that has changed."""
 _NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("sources", "shards", "findings", "datasets"), ()),
     "severities": {},
@@ -142,6 +152,19 @@ class EarlierReport:
         while name not in self.sources and ":" in name:
             name = name.rpartition(":")[0]
         return name
+
+    def may_be_outdated(self, names: Collection[str]) -> bool:
+        """Whether a dataset has other files now, and had findings about several of them together.
+
+        Args:
+            names: of its files that are as they were, one or more.
+        """
+        before = self._dataset_of(next(iter(names)))["sources"]
+        found = self.document["counts"]["by_shard"].items()
+        return set(before) != set(names) and any(
+            self._source_of(shard) in names and not _TOGETHER.isdisjoint(codes)
+            for shard, codes in found
+        )
 
     def findings_of(
         self, names: Iterable[str], label_maps: Iterable[str], used: Iterable[str], most: int

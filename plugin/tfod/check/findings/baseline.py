@@ -19,6 +19,7 @@ being recognised: with a baseline each is put into words, listed or not.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -117,6 +118,8 @@ def read_baseline(path: str, *, is_updated: bool) -> Baseline:
     Raises:
         TfodError: there is none, or the file is not one.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise TfodError(f"{path}: is not a file; a baseline is one that can be read and replaced")
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)

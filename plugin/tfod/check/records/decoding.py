@@ -100,6 +100,11 @@ def read_most_decoded(text: str) -> int | None:
 NOT_DECODED = Decoding(limit="not asked for")
 
 
+def can_decode() -> bool:
+    """Whether Pillow is there."""
+    return importlib.util.find_spec("PIL") is not None
+
+
 def choose_decoding(
     most: int | None,
     inventory: Inventory,
@@ -116,7 +121,7 @@ def choose_decoding(
     """
     if most == 0:
         return NOT_DECODED
-    if importlib.util.find_spec("PIL") is None:
+    if not can_decode():
         return Decoding(limit="Pillow is not installed: pip install Pillow")
     if most is None:
         return Decoding(1, 1, bounded=False)
