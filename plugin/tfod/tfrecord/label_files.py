@@ -111,6 +111,14 @@ class _Candidates:
         return own or self._by_name.get(f"{plain}{METADATA_ENDING}") or self._of_any
 
 
+def name_for_copy(shard: str, path: str) -> str:
+    """What a label map is called beside a copy of its shard, to be found and read as what it is."""
+    name = name_of(path).lower()
+    if name.endswith(METADATA_ENDING):
+        return os.path.splitext(name_of(shard))[0] + METADATA_ENDING
+    return TFDS_LABELS_FILE if name.endswith(TFDS_LABELS_FILE) else LABEL_MAP_FILE
+
+
 def is_named_label_map(path: str) -> bool:
     """Whether a file's name says that it is a label map, as opposed to some protobuf text."""
     name = os.path.basename(path).lower()

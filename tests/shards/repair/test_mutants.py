@@ -33,6 +33,8 @@ _LEFT_OUT = (
     "FID",
     "CFG",
     "DAT",
+    "PRD",
+    "BOX019",
     "TFR012",
     "TFR013",
     "EXA011",

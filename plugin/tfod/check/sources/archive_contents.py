@@ -24,13 +24,17 @@ from tfod.check.sources.label_maps import label_map_file
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.framing import is_record_header
-from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, may_be_label_map
+from tfod.tfrecord.label_files import (
+    LabelMapFinder,
+    is_named_label_map,
+    may_be_label_map,
+    name_for_copy,
+)
 from tfod.tfrecord.shard_names import parse_shard_name, shard_file_names
 from tfod.tfrecord.shard_search import ShardSet, group_shards, looks_like_shard
 from tfod.tfrecord.storage.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)
-_LABEL_MAP_NAME = "label_map.pbtxt"
 _COPY_STEP = 1 << 20
 _HEAD_BYTES = 512  # a tar's first header
 _NESTED_EXTENSIONS = {
@@ -381,8 +385,8 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
             os.makedirs(beside)
             _copy_entry(contents.archive, shard.entry, os.path.join(beside, name))
             if shard.label_map is not None:
-                map_path = os.path.join(beside, _LABEL_MAP_NAME)
-                _copy_entry(contents.archive, shard.label_map, map_path)
+                map_name = name_for_copy(name, shard.label_map.name)
+                _copy_entry(contents.archive, shard.label_map, os.path.join(beside, map_name))
 
 
 def _copy_entry(archive: Archive, entry: Entry, path: str) -> None:
