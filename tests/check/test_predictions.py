@@ -311,6 +311,8 @@ def test_predictions_are_drawn_dashed_worst_first(tmp_path: Path) -> None:
     assert "b.jpg" in first and "c.jpg" in second and "a.jpg" in third
     assert '<g class="bad"><title>object 0: dog</title>' in third
     assert "<title>predicted: cat 0.80</title>" in third and "Dashed: 1 prediction<" in third
+    assert "Look at the 3 likely label errors, worst first." in text
+    assert '<li class="dashed">prediction, with its score</li>' in text
 
 
 def test_a_baseline_knows_them_whatever_their_scores_are(tmp_path: Path, capsys: Any) -> None:

@@ -17,6 +17,8 @@ import pytest
 from PIL import Image
 from tfod.check.findings.finding import Place
 from tfod.check.findings.report import Report
+from tfod.check.records.figures.details import AREAS
+from tfod.check.reporters.html import charts
 from tfod.check.reporters.html.page import render_html
 from tfod.check.reporters.html.samples import Sample
 from tfod.check.reporters.html.thumbnails import Thumbnail, thumbnail
@@ -181,17 +183,38 @@ def test_an_image_is_shown_once_with_all_that_was_found_in_it() -> None:
     ]
     made = page(make_report(findings), sample(IMAGE, codes=("LAB906", "BOX903")))
     assert len(made.all("image")) == 1
-    assert "In the files a.record error A shard of the set is missing b.record is" in made.text
+    assert (
+        "In the files a.record error A shard of the set is missing SET901 b.record is" in made.text
+    )
     # The severest first, and each rule once.
     assert (
-        "Image by image 1.jpg error Box outside the image × 3 box 0 is outside "
-        "warning Class differs from the map by case or spaces x a.record, record 1"
+        "Image by image 1.jpg error Box outside the image BOX903 × 3 box 0 is outside "
+        "warning Class differs from the map by case or spaces LAB906 x a.record, record 1"
     ) in made.text
-    assert "2.jpg error Box outside the image z a.record, record 2" in made.text
+    assert "2.jpg error Box outside the image BOX903 z a.record, record 2" in made.text
     assert made.text.count("1.jpg error") == 1
     targets = {one["href"] for one in made.all("a")}
     assert targets == {"#LAB906", "#BOX903", "#SET901"}
     assert targets <= {f"#{one['id']}" for one in made.all("div") if "id" in one}
+
+
+def test_an_image_of_each_rule_comes_before_the_second_of_one() -> None:
+    codes = ["BOX903"] * 8 + ["SET901"]
+    findings = [found(code, "x", record=n, item=f"{n}.jpg") for n, code in enumerate(codes)]
+    names = re.findall(r"(\d)\.jpg error", page(make_report(findings)).text)
+    assert names == ["0", "8", "1", "2"]  # four are seen at once
+
+
+def test_damaged_records_are_counted_alike_everywhere() -> None:
+    report = make_report([replace(found("BOX903", "x", record=3), code="TFR004")])
+    text = page(report).text
+    assert "1 error in 1 of 1,205 images" in text
+    assert "1 shard, 1,204 of 1,205 records" in text
+
+
+def test_areas_on_an_axis_differ() -> None:
+    labels = [charts._area(number) for number in range(AREAS)]
+    assert len(set(labels)) == AREAS and labels[-3:] == ["50 %", "71 %", "100 %"]
 
 
 def test_a_valid_report_shows_images_with_the_classes_on_their_boxes() -> None:

@@ -75,8 +75,14 @@ def test_html_has_a_line_for_each_subset(dataset: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert main(["stats", str(dataset), "--format", f"html={page}"]) == 0
     text = page.read_text()
-    assert "What the data are like" in text
+    sections = ["What the data are like", "Hints, and what else was found", "What to do next"]
+    places = [text.index(f">{one}</h2>") for one in sections]
+    assert places == sorted(places) and ">4 images, 4 boxes</h1>" in text
+    assert "Valid" not in text
+    # Of what a subset lacks the 0 stands out in the table of classes alone.
+    assert text.count('<td class="n missing">0 (0 %)</td>') == 1
     assert text.count('class="curve c0"') == text.count('class="curve c1"') == 3
+    assert '<text class="end" x="-8" y="6">100 %</text>' in text
 
 
 def test_bad_data_are_counted_all_the_same(

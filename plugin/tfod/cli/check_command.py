@@ -329,7 +329,8 @@ def _rendered(
         from tfod.check.reporters.html.samples import choose_samples
 
         samples = choose_samples(report, inventory, options.profile, arguments.samples)
-        return render_html(report, samples)
+        is_stats = getattr(arguments, "data_first", False)
+        return render_html(report, samples, data_first=is_stats)
     return text(report, output) if output.format == "text" else render_report(output.format, report)
 
 

@@ -26,7 +26,7 @@ def add_parser(commands: Commands) -> None:
     group = parser.add_argument_group("what comes out")
     add_output_options(group, ("text", "json", "html"))
     add_samples(group)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, data_first=True)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,12 +24,16 @@ _HIGH, _FLAT = RATIOS // 2 - 4, RATIOS // 2 + 4  # bins from 1 : 2 and from 2 : 
 
 @dataclass(frozen=True)
 class Table:
-    """Figures by subset: of each row its label and a text for each column."""
+    """Figures by subset: of each row its label and a text for each column.
+
+    ``marks_none`` says that a 0 stands out: of a class that a subset lacks.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[str]]]
     rest: str = ""
+    marks_none: bool = False
 
 
 def subsets_of(report: Report) -> dict[str, Statistics]:
@@ -52,7 +56,8 @@ def tables(report: Report) -> Iterator[Table]:
     names = ["all", *(map(shortened_name, subsets) if len(subsets) > 1 else ())]
     yield Table("Images", names, _rows(_IMAGES, shown))
     classes = "Classes: boxes, and their share"
-    yield _counted(classes, names, shown, lambda one: one.classes, _MOST_CLASSES)
+    counted = _counted(classes, names, shown, lambda one: one.classes, _MOST_CLASSES)
+    yield replace(counted, marks_none=True)
     if report.statistics.details is not None:
         yield Table("Boxes", names, _rows(_BOXES, shown))
     yield _counted("Image sizes, width x height", names, shown, _sizes, _MOST_SIZES)

@@ -50,7 +50,7 @@ def headline(report: Report) -> str:
     whom = _for_whom(report)
     if report.valid:
         ready = f"Ready{whom}" if whom else "Valid"
-        return f"{ready}: {plural(counts.records, 'image')}, {plural(counts.boxes, 'box')}"
+        return f"{ready}: {extent(report)}"
     refused = f"Not ready{whom}: " if whom else ""
     levels = [one for one in SEVEREST_FIRST if one.rank >= report.fail_on.rank]
     amounts = [(one, counts.by_severity.get(one, 0)) for one in levels]
@@ -58,14 +58,36 @@ def headline(report: Report) -> str:
     failing = [one for one in report.findings if one.severity in levels]
     images = {(one.shard, one.record) for one in failing if one.record is not None}
     if images:
-        lost = {(one.shard, one.record) for one in failing if one.code.startswith("TFR")}
         least = "" if len(report.findings) == report.total else "at least "
-        total = max(counts.records + len(lost & images), len(images))
+        total = max(counts.records + _unread(report), len(images))
         return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
     if len(failing) == 1:
         message = _in_short(failing[0])
         return refused + message if refused else message[:1].upper() + message[1:]
     return f"{refused}{numbers}"
+
+
+def extent(report: Report) -> str:
+    """How much data there is: ``12 images, 24 boxes``."""
+    return f"{plural(report.counts.records, 'image')}, {plural(report.counts.boxes, 'box')}"
+
+
+def _unread(report: Report) -> int:
+    """Records that are there but damaged, which are not among those that were read."""
+    fails = report.fail_on.rank
+    return len(
+        {
+            (one.shard, one.record)
+            for one in report.findings
+            if one.code.startswith("TFR") and one.record is not None and one.severity.rank >= fails
+        }
+    )
+
+
+def records_read(report: Report) -> str:
+    """How many records were read: ``11 of 12 records``."""
+    read, unread = report.counts.records, _unread(report)
+    return f"{read:,} of {plural(read + unread, 'record')}" if unread else plural(read, "record")
 
 
 def _in_short(finding: Finding) -> str:

@@ -91,13 +91,15 @@ def sizes(statistics: Statistics) -> list[tuple[str, float]]:
 class Lines:
     """A distribution in each subset, as lines of one chart.
 
-    ``lines`` are the subset's name and its path; ``ticks`` are x and label.
+    ``lines`` are the subset's name and its path; ``ticks`` are x and label; ``highest`` is the
+    share at the top.
     """
 
     title: str
     what: str
     lines: Sequence[tuple[str, str]]
     ticks: Sequence[tuple[float, str]]
+    highest: str = ""
 
 
 def by_subset(subsets: Mapping[str, Statistics]) -> list[Lines]:
@@ -105,7 +107,7 @@ def by_subset(subsets: Mapping[str, Statistics]) -> list[Lines]:
     found = [_lines("Objects in an image", "share of a subset's images", subsets, _objects, str)]
     if all(one.details is not None for one in subsets.values()):
         what = "share of a subset's boxes"
-        found.append(_lines("Box areas", f"parts of the image; {what}", subsets, _areas, _area))
+        found.append(_lines("Box areas", f"of the image; {what}", subsets, _areas, _area))
         found.append(_lines("Box shapes", f"width : height; {what}", subsets, _ratios, _ratio))
     return [one for one in found if one.lines]
 
@@ -123,7 +125,12 @@ def _ratios(one: Statistics) -> np.ndarray:
 
 
 def _area(place: int) -> str:
-    return f"{2.0 ** ((place - AREAS + 1) / 2):.1g}"
+    return _percent(2.0 ** ((place - AREAS + 1) / 2))
+
+
+def _percent(share: float) -> str:
+    """Two digits and no exponent: ``0.078 %``, ``100 %``."""
+    return f"{np.format_float_positional(100 * share, precision=2, fractional=False, trim='-')} %"
 
 
 def _ratio(place: int) -> str:
@@ -153,9 +160,8 @@ def _lines(
         for name, one in shares.items()
     ]  # fmt: skip
     every = max(1, math.ceil((end - start) / 6))
-    return Lines(
-        title, what, lines, [((at - start) * step, label(at)) for at in range(start, end, every)]
-    )
+    ticks = [((at - start) * step, label(at)) for at in range(start, end, every)]
+    return Lines(title, what, lines, ticks, _percent(highest))
 
 
 def _levels(grid: np.ndarray) -> list[tuple[int, list[tuple[int, int]]]]:

@@ -6,6 +6,7 @@ body has no inline styles, so that another page can show it under a strict polic
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,10 +26,13 @@ from tfod.check.reporters.wording import (
     about_dataset,
     besides,
     decoded,
+    extent,
     headline,
     notes,
     page_advice,
+    records_read,
     size,
+    totals,
     unnamed_key,
 )
 from tfod.check.rules.registry import Rule
@@ -69,6 +73,7 @@ def render_html(
     *,
     rules: Mapping[str, Rule] | None = None,
     on_page: bool = False,
+    data_first: bool = False,
 ) -> str:
     """Write a report as an HTML page, to be saved as UTF-8.
 
@@ -77,12 +82,16 @@ def render_html(
         samples: images to show.
         rules: where titles, reasons and fixes come from.
         on_page: whether it was made by the service, whose users have no options of a command line.
+        data_first: whether what the data are like comes first, then the hints, without a verdict.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
     """
     cards = [make_card(one) for one in samples]
-    return _render("report.html", report, group_findings(report, rules), cards, on_page=on_page)
+    groups = group_findings(report, rules)
+    if data_first:
+        groups.sort(key=lambda one: not one.code.startswith("DAT"))
+    return _render("report.html", report, groups, cards, on_page=on_page, data_first=data_first)
 
 
 def render_body(report: Report, samples: Sequence[Sample] = (), links: Sequence[str] = ()) -> str:
@@ -104,7 +113,13 @@ def report_css() -> str:
 
 
 def _render(
-    name: str, report: Report, groups: Sequence[Group], cards: Sequence[Card], *, on_page: bool
+    name: str,
+    report: Report,
+    groups: Sequence[Group],
+    cards: Sequence[Card],
+    *,
+    on_page: bool,
+    data_first: bool = False,
 ) -> str:
     in_files, images, sound = _entries(report.findings, groups, cards)
     statistics = report.statistics
@@ -112,8 +127,11 @@ def _render(
     return render_template(
         name,
         report=report,
-        headline=headline(report),
-        besides=besides(report),
+        data_first=data_first,
+        headline=extent(report) if data_first else headline(report),
+        besides=totals(report) if data_first else besides(report),
+        records_read=records_read(report),
+        legend=_legend(cards),
         about_dataset=about_dataset,
         notes=list(notes(report)),
         decoded=decoded(report),
@@ -189,13 +207,37 @@ def _entries(
             name = next((one.item for one in found if one.item), f"record {record}")
             images.append(_Entry(name, found[0].where, lines, shown.get((shard, record))))
     in_files.sort(key=lambda one: -one.lines[0][0].severity.rank)
-    images.sort(key=lambda one: (-one.lines[0][0].severity.rank, one.card is None))
     sound = [
         _Entry(card.sample.place.item or "", f"{shard}, record {record}", (), card)
         for (shard, record), card in shown.items()
         if (shard, record) not in gathered
     ]
-    return in_files, images, sound
+    return in_files, _rules_in_turn(images), sound
+
+
+def _rules_in_turn(images: Sequence[_Entry]) -> list[_Entry]:
+    """Images of each severity, those with cards first, an image of each rule before the second.
+
+    Of those whose finding is ranked the highest scores come first, whatever their rule.
+    """
+    before = Counter[str]()
+    turns = []
+    for one in images:
+        first = one.lines[0][0]
+        rank = -1.0 if first.score is None else -first.score
+        turns.append((-first.severity.rank, one.card is None, before[first.code], rank))
+        before[first.code] += first.score is None
+    return [images[at] for at in sorted(range(len(images)), key=turns.__getitem__)]
+
+
+def _legend(cards: Sequence[Card]) -> list[tuple[str, str]]:
+    """What the colours of the boxes say, where there are several: class and text."""
+    found = []
+    if any(one.sample.offending for one in cards):
+        found.append(("bad", "box that a finding is about"))
+    if any(one.sample.predicted for one in cards):
+        found.append(("dashed", "prediction, with its score"))
+    return [*found, ("other", "other boxes of the record")] if found else []
 
 
 def _sections(groups: Sequence[Group]) -> list[dict[str, object]]:
