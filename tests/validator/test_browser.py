@@ -223,7 +223,7 @@ def test_options_are_followed(service: Service, open_page: Any) -> None:
     )
     page.get_by_role("button", name="Check", exact=True).click()
     assert verdict_on(page) == "Not ready for CVAT: 1 warning in 1 of 2 images"
-    assert "warnings fail, too" in page.locator(".head").inner_text()
+    assert "Warnings fail, too" in page.locator(".head").inner_text()
     page.get_by_text("What was checked").click()
     assert "Profile cvat" in page.locator("main").inner_text()
 
