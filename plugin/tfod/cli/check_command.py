@@ -23,6 +23,7 @@ from tfod.cli.command_line import (
     Commands,
     add_number,
     add_runner_options,
+    file_name,
     named_profile,
     print_note,
     runner_of,
@@ -98,7 +99,7 @@ def add_parser(commands: Commands) -> None:
     text = "print how many findings there are of each rule, in place of the findings"
     add("--statistics", action="store_true", help=text)
     text = "an earlier JSON report: check only the files that have changed since"
-    add("--since", metavar="REPORT", help=text)
+    add("--since", type=file_name, metavar="REPORT", help=text)
     text = f"write all findings into the --baseline (default: {BASELINE})"
     add("--update-baseline", action="store_true", help=text)
     add_samples(group)
@@ -179,7 +180,7 @@ def run_check(
         outputs.append(Output("baseline", options.baseline.name))
     with (
         _inventory(arguments.sources, options) as inventory,
-        begin_outputs(outputs, _files_read(arguments, inventory)) as write,
+        begin_outputs(outputs, _files_read(arguments, inventory, outputs)) as write,
     ):
         has_bar = options.runner is None and sys.stderr.isatty() and not quiet
         with _progress_bar(inventory) if has_bar else nullcontext() as progress:
@@ -294,8 +295,13 @@ def _task(arguments: argparse.Namespace) -> Task | None:
         return fetch_task(server, targets[0]).task
 
 
-def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator[str]:
-    """Paths of what the check reads, none of which a report may replace."""
+def _files_read(
+    arguments: argparse.Namespace, inventory: Inventory, outputs: Sequence[Output]
+) -> Iterator[str]:
+    """Paths of what the check reads, none of which a report may replace.
+
+    But for the report that ``--since`` names: the next one, as JSON, may take its place.
+    """
     yield from (one.path for one in inventory.locations if not one.remote)
     label_maps = {one.label_map for one in inventory.shards} | {inventory.label_map}
     names = (
@@ -311,7 +317,10 @@ def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator
     paths = (getattr(arguments, name, None) for name in names)
     is_written = getattr(arguments, "update_baseline", False)
     baseline = None if is_written else getattr(arguments, "baseline", None)
-    yield from filter(None, (*label_maps, *paths, baseline))
+    since = getattr(arguments, "since", None)
+    others = [one.path for one in outputs if one.path and one.format != "json"]
+    replaced = [one for one in others if since and os.path.realpath(one) == os.path.realpath(since)]
+    yield from filter(None, (*label_maps, *paths, baseline, *replaced))
 
 
 def _rendered(

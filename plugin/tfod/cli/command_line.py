@@ -34,6 +34,13 @@ def whole_number(least: int = 0, most: int | None = None) -> Callable[[str], int
     return parse
 
 
+def file_name(text: str) -> str:
+    """A type for argparse: a path, which a variable of a script that is not set is not."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file")
+    return text
+
+
 def add_number(
     parser: argparse._ActionsContainer,
     name: str,

@@ -21,7 +21,7 @@ from tfod.check.profiles.policy import Selection, Selections
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import require_rule_names
-from tfod.cli.command_line import Commands, add_label_map, print_line, print_text
+from tfod.cli.command_line import Commands, add_label_map, file_name, print_line, print_text
 from tfod.errors import TfodError
 
 _LEVELS = tuple(one.value for one in reversed(Severity))
@@ -79,7 +79,12 @@ def add_configured_options(parser: argparse.ArgumentParser) -> None:
     text = "severity of a rule or a family: error, warning, info or off; stronger than --ignore"
     add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
     add("--fail-on", choices=_LEVELS[:2], help="default: error")
-    add("--baseline", metavar="FILE", help="report only what is not in this baseline")
+    add(
+        "--baseline",
+        type=file_name,
+        metavar="FILE",
+        help="report only what is not in this baseline",
+    )
     text = "say what the data are like, too: classes, sizes and subsets apart (the rules DAT)"
     add("--hints", action=argparse.BooleanOptionalAction, help=text)
     _add_choice(group)
@@ -89,7 +94,7 @@ def _add_choice(parser: argparse._ActionsContainer) -> None:
     group = parser.add_mutually_exclusive_group()
     text = "the configuration (default: the nearest tfod.toml, or pyproject.toml with [tool.tfod], "
     text += "in this folder or above it)"
-    group.add_argument("--config", metavar="FILE", help=text)
+    group.add_argument("--config", type=file_name, metavar="FILE", help=text)
     group.add_argument("--no-config", action="store_true", help="use no configuration")
 
 
@@ -136,7 +141,10 @@ def configure(arguments: argparse.Namespace) -> tuple[Configuration, Selections]
 
 
 def _split(text: str) -> Sequence[str]:
-    return [one.strip().upper() for one in text.split(",")]
+    codes = [code for one in text.split(",") if (code := one.strip().upper())]
+    if not codes:
+        raise argparse.ArgumentTypeError(f"{text!r} names no rule")
+    return codes
 
 
 def _severity(text: str) -> tuple[str, str]:
