@@ -22,7 +22,7 @@ import pytest
 import requests
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import free_port, require, wait_until
+from tests.commands import free_port, parent_of, require, wait_until
 from tests.image_kinds import plain_image
 from tests.records import encode, image, objects
 from tests.zip_forge import real_zip
@@ -31,6 +31,8 @@ _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
 REMOTE_TIMEOUT = 240
 """Seconds until what does not happen is a failure; on a busy machine all takes its time."""
 _COUNTER = itertools.count()
+_MARK = "SERVICE_OF_TEST"
+"""A variable in the environment of all processes of a service, which also finds orphans."""
 _IN_A_HURRY = {"TFOD_MAX_UPLOADS_PER_MINUTE": "100000", "TFOD_MAX_SIGN_INS_PER_MINUTE": "100000"}
 
 
@@ -39,7 +41,7 @@ class Service:
     """A service that runs.
 
     Attributes:
-        process: the supervisor.
+        process: the first of its processes.
         url: where it listens; empty for one without web processes.
         data: its folder.
         lines: what it has written on standard error so far.
@@ -91,22 +93,38 @@ class Service:
             time.sleep(0.1)
         raise AssertionError(f"{key} has not ended: {found}; {self.lines[-20:]}")
 
-    def children(self, module: str = "") -> list[int]:
-        """Process ids of what the supervisor has started, and of what these have."""
+    def children(self, command: str = "") -> list[int]:
+        """Process ids of what the first process has started, and of what these have."""
         found = []
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
             if pid != self.process.pid and self._is_ours(pid):
-                command = _read(f"/proc/{pid}/cmdline").replace("\0", " ")
-                if module in command and _state_of(pid) != "Z":
+                written = _read(f"/proc/{pid}/cmdline").replace("\0", " ")
+                if command in written and _state_of(pid) != "Z":
                     found.append(pid)
         return found
 
     def _is_ours(self, pid: int) -> bool:
-        return f"TFOD_SERVICE_SETTINGS={self._mark}" in _read(f"/proc/{pid}/environ")
+        return f"{_MARK}={self.data}\0" in _read(f"/proc/{pid}/environ")
 
-    @property
-    def _mark(self) -> str:
-        return f'{{"data": "{self.data}"'
+    def forked(self) -> list[int]:
+        """The web processes and the workers."""
+        return [pid for pid in self.children() if parent_of(pid) == self.process.pid]
+
+    def web(self) -> list[int]:
+        """The web processes: those that listen."""
+        return [pid for pid in self.forked() if self._listens(pid)]
+
+    def workers(self) -> list[int]:
+        """The worker processes."""
+        return [pid for pid in self.forked() if not self._listens(pid)]
+
+    def _listens(self, pid: int) -> bool:
+        port = self.url.rpartition(":")[2]
+        tables = [_read(f"/proc/{pid}/net/{name}").splitlines()[1:] for name in ("tcp", "tcp6")]
+        rows = [line.split() for lines in tables for line in lines]
+        listening = {row[9] for row in rows if port and row[1].endswith(f":{int(port):04X}")}
+        open_sockets = {_target_of(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+        return any(f"socket:[{inode}]" in open_sockets for inode in listening - {"0"})
 
     def memory(self) -> int:
         """Bytes that all its processes hold, shared ones shared out (PSS)."""
@@ -137,6 +155,13 @@ def _read(path: str) -> str:
         return ""
 
 
+def _target_of(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
 def _state_of(pid: int) -> str:
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
 
@@ -151,7 +176,7 @@ def running_service(
         [*command, "--data", str(data), *options],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **_IN_A_HURRY, **(environment or {})},
+        env={**os.environ, **_IN_A_HURRY, **(environment or {}), _MARK: str(data)},
     )
     service = Service(process, "", data)
     reported = threading.Event()

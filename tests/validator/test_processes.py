@@ -25,24 +25,11 @@ from tfod_validator.serve.command import settings_from
 from tfod_validator.serve.processes import listen, locked
 from tfod_validator.settings import Limits, Settings
 
-from tests.commands import parent_of
 from tests.validator.conftest import REMOTE_TIMEOUT, Service
 from tests.validator.heavy import wait_for
 from tests.validator.sockets import answer_on
 
 Start = Callable[..., Service]
-
-
-def web_of(service: Service) -> list[int]:
-    """The processes of gunicorn; the first of them has started the others."""
-    found = service.children("tfod_validator.app")
-    return sorted(found, key=lambda pid: (parent_of(pid) != service.process.pid, pid))
-
-
-def workers_of(service: Service) -> list[int]:
-    """The worker processes."""
-    found = service.children("tfod_validator.jobs.worker")
-    return [pid for pid in found if parent_of(pid) == service.process.pid]
 
 
 class TestRunning:
@@ -62,8 +49,8 @@ class TestRunning:
 
     def test_several_web_processes_share_the_port(self, start_service: Start) -> None:
         running = start_service("--web", "3", "--workers", "0")
-        wait_for(lambda: len(web_of(running)) == 4, running)
-        children = web_of(running)[1:]
+        wait_for(lambda: len(running.web()) == 3, running)
+        children = running.web()
         # A process that is stopped answers nothing: so each of them has to.
         for pid in children:
             others = [one for one in children if one != pid]
@@ -78,8 +65,8 @@ class TestRunning:
     def test_workers_alone(self, start_service: Start) -> None:
         running = start_service("--web", "0", "--workers", "2")
         assert running.lines[0].startswith("tfod: working with 2 workers (data in ")
-        wait_for(lambda: len(workers_of(running)) == 2, running)
-        assert web_of(running) == []
+        wait_for(lambda: len(running.workers()) == 2, running)
+        assert running.web() == []
 
     def test_ipv6(self, start_service: Start) -> None:
         if not socket.has_dualstack_ipv6():
@@ -111,10 +98,10 @@ class TestEnds:
 
     def test_second_ctrl_c_kills(self, start_service: Start) -> None:
         running = start_service()
-        (worker,) = workers_of(running)
+        (worker,) = running.workers()
         os.kill(worker, signal.SIGSTOP)
         running.process.send_signal(signal.SIGINT)
-        wait_for(lambda: not web_of(running), running)
+        wait_for(lambda: not running.web(), running)
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(REMOTE_TIMEOUT) == 130
         wait_for(lambda: not running.children(), running)
@@ -122,7 +109,7 @@ class TestEnds:
 
     def test_children_end_when_the_first_process_is_killed(self, start_service: Start) -> None:
         running = start_service()
-        assert len(web_of(running)) == 2 and workers_of(running)
+        assert running.web() and running.workers()
         running.process.kill()
         running.process.wait()
         wait_for(lambda: not running.children(), running)
@@ -130,26 +117,11 @@ class TestEnds:
 
     def test_killed_processes_are_started_again(self, start_service: Start) -> None:
         running = start_service()
-        (first, web), (worker,) = web_of(running), workers_of(running)
-        os.kill(web, signal.SIGKILL)
-        wait_for(lambda: web not in web_of(running) and len(web_of(running)) == 2, running)
-        assert running.get("/healthz").status_code == 200
-        for pid in (first, worker):
-            os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: web_of(running) and first not in web_of(running), running)
-        wait_for(lambda: workers_of(running) not in ([], [worker]), running)
-        assert running.get("/healthz").status_code == 200  # the port was open all the time
-
-    def test_gives_up_when_a_process_cannot_start(self, tmp_path: Path) -> None:
-        data = tmp_path / "data"
-        data.mkdir()
-        (data / "reports.sqlite3").write_text("this is not a database" * 100)
-        done = TestCannotBegin().serve("--port", "0", "--workers", "0", "--data", str(data))
-        assert done.returncode == 1
-        assert done.stderr.splitlines()[-1] == (
-            "tfod: the web server ended 5 times right after its start (exit status 3); what it "
-            "wrote above says why"
-        )
+        for kind in (running.web, running.workers):
+            (before,) = kind()
+            os.kill(before, signal.SIGKILL)
+            wait_for(lambda kind=kind, before=before: kind() not in ([], [before]), running)
+            assert running.get("/healthz").status_code == 200  # the port was open all the time
 
 
 class TestCannotBegin:
@@ -191,6 +163,11 @@ class TestCannotBegin:
         assert line == (
             f"tfod: {tmp_path}/file: File exists; choose a folder that can be written with --data"
         )
+
+    def test_database_is_none(self, tmp_path: Path) -> None:
+        (tmp_path / "reports.sqlite3").write_text("this is not a database" * 100)
+        line = self.one_line(self.serve("--port", "0", "--data", str(tmp_path)))
+        assert line == "tfod: the database cannot be used: file is not a database"
 
     def test_folder_is_used_by_another(self, tmp_path: Path) -> None:
         settings = Settings(tmp_path)

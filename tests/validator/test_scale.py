@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,17 +90,9 @@ def test_a_killed_worker_s_checks_run_elsewhere(scaled: tuple[Service, Service])
     web, workers = scaled
     keys = upload_many(web, slow_shard(20_000), 6)
     wait_for(lambda: 'tfod_validations{state="running"} 4' in web.get("/metrics").text, web)
-    killed = next(
-        pid for pid in workers.children("tfod_validator.jobs.worker") if is_main(pid, workers)
-    )
+    killed = workers.workers()[0]
     os.kill(killed, signal.SIGKILL)
     all_finish(web, keys)
-
-
-def is_main(pid: int, service: Service) -> bool:
-    """Whether the supervisor has started a process itself."""
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    return int(stat.split()[1]) == service.process.pid
 
 
 def test_the_database_is_away(start_service: Start, postgresql: str) -> None:

@@ -32,7 +32,6 @@ from tests.validator.test_api import problem
 from tests.validator.test_limits import send
 
 Start = Callable[..., Service]
-_WORKER = "tfod_validator.jobs.worker"
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +59,8 @@ def wait_until_read(service: Service, key: str) -> None:
 
 def worker_of(service: Service) -> int:
     """The worker process; its check and the server of forks are children of it."""
-    found = [pid for pid in service.children(_WORKER) if parent_of(pid) == service.process.pid]
-    assert len(found) == 1
-    return found[0]
+    (found,) = service.workers()
+    return found
 
 
 def check_of(service: Service) -> int:

@@ -1,21 +1,15 @@
-"""The Flask application, and gunicorn, which serves it."""
+"""The Flask application."""
 
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import signal
-import sys
 import time
-from typing import Any
 
 from flask import Flask, Response, g, request
-from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped, unused-ignore]
 
 from tfod_validator import api, errors, pages, security
 from tfod_validator.serve import monitoring
-from tfod_validator.serve.processes import DRAIN_SECONDS, GREETING, LISTENER, follow_parent
 from tfod_validator.service import Service
 from tfod_validator.settings import Settings
 
@@ -68,47 +62,3 @@ def _note(response: Response) -> Response:
     }
     _access.info("request", extra={"fields": fields})
     return response
-
-
-class _Gunicorn(BaseApplication):  # type: ignore[misc]
-    """gunicorn with the app and the settings of the service."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        super().__init__()
-
-    def load_config(self) -> None:
-        chosen = {
-            "bind": [f"fd://{os.environ[LISTENER]}"],
-            "workers": self._settings.web,
-            "worker_class": "gthread",
-            "threads": self._settings.threads,
-            "worker_connections": 1000,
-            "keepalive": 75,
-            "graceful_timeout": DRAIN_SECONDS,
-            "limit_request_field_size": 16_380,
-            "secure_scheme_headers": {},  # the app looks at X-Forwarded-* if it is told to
-            "control_socket_disable": True,
-            "logconfig_dict": monitoring.LOGGING,
-            "post_worker_init": _begin_to_serve,
-        }
-        for name, value in chosen.items():
-            self.cfg.set(name, value)
-
-    def load(self) -> Flask:
-        monitoring.reserve_space()
-        return create_app(self._settings)
-
-
-def _begin_to_serve(worker: Any) -> None:
-    """Have a web process know that SIGTERM has come; the first one says where it serves."""
-    worker.wsgi.extensions["tfod"].is_draining = lambda: not worker.alive
-    if worker.age == 1:
-        print(os.environ[GREETING], file=sys.stderr, flush=True)
-
-
-def main() -> None:
-    """Serve until SIGTERM comes, or the process that started this one is gone."""
-    monitoring.configure_logging()
-    follow_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    _Gunicorn(Settings.from_environment()).run()

@@ -55,9 +55,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.database = Database(settings)
-        self.database.create_tables()
         self.folder = DataFolder(settings, self.database, takes_uploads=True)
-        self.folder.is_there()  # makes its mark
         self.arriving = Arriving()
         self.is_draining: Callable[[], bool] = lambda: False
         # Long answers leave threads to others.

@@ -6,16 +6,13 @@ Every setting is an option of ``tfod serve`` and an environment variable: ``--ma
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ENVIRONMENT_PREFIX = "TFOD_"
-_HANDED_DOWN = "TFOD_SERVICE_SETTINGS"
-"""Holds all settings as JSON, from the process that serves to those it starts."""
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable with the folder in which processes share what they count."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _DATA = Path("tfod-data")
 
@@ -110,15 +107,3 @@ class Settings:
         url = self.database_url or f"sqlite:///{self.data / 'reports.sqlite3'}"
         scheme, _, rest = url.partition("://")
         return f"postgresql+psycopg://{rest}" if scheme in ("postgres", "postgresql") else url
-
-    def to_environment(self) -> dict[str, str]:
-        """The variable that hands the settings down to processes of the service."""
-        return {_HANDED_DOWN: json.dumps(asdict(self), default=str)}
-
-    @staticmethod
-    def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-        """What :meth:`to_environment` has handed down."""
-        values = json.loads(environment[_HANDED_DOWN])
-        for name, convert in (("data", Path), ("tokens", tuple), ("hosts", tuple)):
-            values[name] = convert(values[name])
-        return Settings(**values | {"limits": Limits(**values["limits"])})

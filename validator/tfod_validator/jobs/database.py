@@ -162,12 +162,16 @@ class Database:
             return connection.scalar(query)
 
     def create_tables(self) -> None:
-        """Create what is missing; several processes may do so at the same time."""
+        """Create what is missing; several services may do so at the same time."""
         with self._writing() as connection:
             if not self._is_sqlite:
                 # An advisory lock, since CREATE TABLE IF NOT EXISTS is not atomic in PostgreSQL.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364910)"))
             _Table.metadata.create_all(connection)
+
+    def close(self) -> None:
+        """Close all connections; the next call opens one again."""
+        self._engine.dispose()
 
     def ping(self) -> bool:
         """Ask the database for an answer."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from queue import Empty, SimpleQueue
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -25,7 +22,6 @@ from tfod_validator.jobs.database import Database, Validation
 from tfod_validator.jobs.request import Result, failed
 from tfod_validator.jobs.sandbox import RetryError, StoppedError, prepare, run_in_sandbox
 from tfod_validator.serve import monitoring
-from tfod_validator.serve.processes import DRAIN_SECONDS, follow_parent
 from tfod_validator.settings import ENVIRONMENT_PREFIX, Settings
 
 LEASE_SECONDS = 10.0
@@ -37,28 +33,6 @@ _CLEAN_EVERY = 60.0
 _FORGOTTEN_AFTER = 3600.0
 _TRIES = 30
 _log = logging.getLogger("tfod.worker")
-
-
-def main() -> None:
-    """Work until SIGTERM comes, or the process that started this one is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stop: SimpleQueue[None] = SimpleQueue()  # unlike an event it takes what a signal puts into it
-    signal.signal(signal.SIGTERM, lambda *_: stop.put(None))
-    monitoring.configure_logging()
-    monitoring.reserve_space()
-    settings = Settings.from_environment()
-    for name in [one for one in os.environ if one.startswith(ENVIRONMENT_PREFIX)]:
-        del os.environ[name]
-    known = replace(settings, tokens=(), secret_key="", database_url="")
-    os.environ.update(known.to_environment())
-    worker = Worker(settings)
-
-    def give_up() -> None:
-        worker.give_up()
-        stop.put(None)
-
-    follow_parent(give_up)
-    worker.run(stop)
 
 
 class Worker:
@@ -73,16 +47,32 @@ class Worker:
         self._stopping = threading.Event()
         self._given_up = threading.Event()
         self._busy: set[str] = set()
+        self._threads = [threading.Thread(target=self._work_always) for _ in range(settings.checks)]
 
-    def run(self, stop: SimpleQueue[None]) -> None:
-        """Work until something is put into the queue; checks may then go on for a while."""
-        self._database.create_tables()
+    def start(self) -> None:
+        """Work until :meth:`stop` is called."""
+        for name in [one for one in os.environ if one.startswith(ENVIRONMENT_PREFIX)]:
+            del os.environ[name]  # those of the checks get this environment
         prepare()
-        threads = [threading.Thread(target=self._work_always) for _ in range(self._settings.checks)]
-        for one in threads:
+        threading.Thread(target=self._report_always, daemon=True).start()
+        for one in self._threads:
             one.start()
+
+    def stop(self, seconds: float) -> None:
+        """Let checks go on for so long, and release those that have not ended then."""
+        self._stopping.set()
+        end = time.monotonic() + seconds
+        for one in self._threads:
+            one.join(max(0.0, end - time.monotonic()))
+        self._given_up.set()
+        for one in self._threads:
+            one.join()
+        with suppress(SQLAlchemyError):  # it is forgotten later anyway
+            self._database.forget_worker(self._name)
+
+    def _report_always(self) -> None:
         cleaned = -_CLEAN_EVERY
-        while True:
+        while not self._stopping.is_set():
             try:
                 if not self._folder.is_there():
                     self._database.forget_worker(self._name)
@@ -93,23 +83,7 @@ class Worker:
                         self._folder.clean()
             except Exception:  # the database may be away for a while
                 _log.exception("the worker cannot report")
-            with suppress(Empty):
-                stop.get(timeout=_REPORT_EVERY)
-                break
-        self._stopping.set()
-        end = time.monotonic() + DRAIN_SECONDS
-        for one in threads:
-            one.join(max(0.0, end - time.monotonic()))
-        self._given_up.set()
-        for one in threads:
-            one.join()
-        with suppress(SQLAlchemyError):  # it is forgotten later anyway
-            self._database.forget_worker(self._name)
-
-    def give_up(self) -> None:
-        """Release what runs, at once."""
-        self._stopping.set()
-        self._given_up.set()
+            self._stopping.wait(_REPORT_EVERY)
 
     def _work_always(self) -> None:
         while not self._stopping.is_set():

@@ -22,6 +22,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from tfod_validator.settings import METRICS_FOLDER
+
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -31,8 +33,6 @@ LOGGING: dict[str, Any] = {
     "loggers": {"gunicorn.error": {"level": "ERROR", "propagate": True, "handlers": []}},
 }
 """The configuration of the standard library's ``logging``."""
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable with the folder of the files, which prometheus-client reads when it is imported."""
 _METHODS = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"))
 _log = logging.getLogger("tfod")
 

@@ -1,66 +1,48 @@
-"""The processes of the service: gunicorn, which serves the app, and workers, which run checks.
+"""What the first process prepares: the port, the data folder, the database. gunicorn does the rest.
 
-The process that a user starts opens the port, starts the others, and starts again what dies. The
-others end when it does, however it ends: their standard input is a pipe of it.
+It forks the other processes, and starts again what dies; they end when it does, however it ends.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import os
 import resource
 import shutil
-import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from tfod.errors import TfodError
 
-from tfod_validator.serve.monitoring import METRICS_FOLDER, configure_logging
-from tfod_validator.settings import Settings
+from tfod_validator.jobs.data_folder import DataFolder
+from tfod_validator.jobs.database import Database
+from tfod_validator.settings import METRICS_FOLDER, Settings
 
-LISTENER = "TFOD_LISTENER_FD"
-"""The variable with the descriptor of the socket that listens."""
-GREETING = "TFOD_GREETING"
-"""The variable with what the first web process says when it is ready."""
-DRAIN_SECONDS = 25
-"""Requests and checks that run may take so long to end after SIGTERM."""
-_KILL_AFTER = DRAIN_SECONDS + 5.0
-_EXIT_OK, _EXIT_FAILED, _EXIT_KILLED = 0, 1, 130
-_LOOK_EVERY = 0.2
-_QUICK_SECONDS = 10.0
-_MOST_QUICK_ENDS = 5
-_FIRST_PAUSE = 0.25
 _MOST_FILES = 16_384
-_DEFAULTS = {
-    "OPENBLAS_NUM_THREADS": "1",  # a check is one thread; idle ones cost memory
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Seconds between attempts to reach the database at the start."""
+_ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "2",  # or each of many threads keeps memory of its own
     "PYTHONSAFEPATH": "1",  # nothing is imported from the folder that the user is in
 }
-# As a command, since the processes of checks would import a main module that has a name.
-_COMMAND = "from {module} import main; main()"
-_log = logging.getLogger("tfod.processes")
 
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT comes.
 
     Returns:
-        The exit status: 0 after a signal, 1 when a process dies again and again at its start, 130
-        when a second Ctrl-C came and the processes were killed.
+        The exit status: 0 after a signal, 1 when a process cannot start, 130 when a second Ctrl-C
+        came and the processes were killed.
 
     Raises:
         TfodError: the port is taken, the data folder cannot be written, or belongs to another
-            service that runs.
+            service that runs, or the database does not answer.
     """
     with ExitStack() as stack:
         listener = listen(settings.host, settings.port) if settings.web else socket.socket()
@@ -70,113 +52,37 @@ def run(settings: Settings) -> int:
             for path in (*settings.incoming.iterdir(), *settings.metrics.iterdir()):
                 shutil.rmtree(path, ignore_errors=True)
         metrics = TemporaryDirectory(dir=settings.metrics, ignore_cleanup_errors=True)
-        environment = {**_DEFAULTS, **os.environ, **settings.to_environment()}
-        environment[METRICS_FOLDER] = stack.enter_context(metrics)
-        environment[LISTENER] = str(listener.fileno())
-        children = [
-            _Child("worker", "tfod_validator.jobs.worker", environment)
-            for _ in range(settings.workers)
-        ]
-        place = f"data in {_shown(settings.data)}; Ctrl-C ends it"
-        if settings.web:
-            environment[GREETING] = f"tfod: serving on {_address_of(listener)} ({place})"
-            web = _Child("web server", "tfod_validator.app", environment, [listener.fileno()])
-            children.append(web)
-        else:
-            greeting = f"tfod: working with {settings.workers} workers ({place})"
-            print(greeting, file=sys.stderr, flush=True)
-        configure_logging()
+        os.environ[METRICS_FOLDER] = stack.enter_context(metrics)
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        os.umask(0o077)
         _allow_many_files()
-        return _supervise(children, listener)
+        # Imported here, since prometheus-client looks for its folder when it is imported.
+        from tfod_validator.serve import monitoring, server
+
+        monitoring.configure_logging()
+        _prepare_database(settings)
+        does = f"working with {settings.workers} workers"
+        if settings.web:
+            does = f"serving on {_address_of(listener)}"
+        greeting = f"tfod: {does} (data in {_shown(settings.data)}; Ctrl-C ends it)"
+        return server.serve(settings, listener.detach() if settings.web else None, greeting)
 
 
-def follow_parent(end: Callable[[], None]) -> None:
-    """Call a function when the process that started this one is gone."""
-
-    def wait() -> None:
-        os.read(0, 1)
-        end()
-
-    threading.Thread(target=wait, daemon=True, name="parent").start()
-
-
-class _DiesAtOnceError(Exception):
-    """A process ends again and again right after its start."""
-
-
-class _Child:
-    """A process, and the next one when it dies."""
-
-    process: subprocess.Popen[bytes] | None = None
-
-    def __init__(
-        self, role: str, module: str, environment: Mapping[str, str], fds: Sequence[int] = ()
-    ) -> None:
-        self._role, self._module, self._environment, self._fds = role, module, environment, fds
-        self._started = self._due = 0.0
-        self._quick_ends = 0
-
-    def keep_running(self) -> None:
-        """Start the process, unless it runs, or has ended a moment ago."""
-        if self.process is not None and self.process.poll() is not None:
-            self._note_end(self.process)
-        if self.process is None and time.monotonic() >= self._due:
-            self._started = time.monotonic()
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND.format(module=self._module)],
-                stdin=subprocess.PIPE,  # ends when this process does
-                pass_fds=self._fds,
-                env=self._environment,
-                umask=0o077,
-                start_new_session=True,  # Ctrl-C is for this process alone
-            )
-
-    def _note_end(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        process.stdin.close()
-        code, self.process = process.returncode, None
-        how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
-        if time.monotonic() - self._started >= _QUICK_SECONDS:
-            self._quick_ends = 0
-        elif code != -signal.SIGKILL:  # which is not its own fault
-            self._quick_ends += 1
-        if self._quick_ends == _MOST_QUICK_ENDS:
-            raise _DiesAtOnceError(
-                f"the {self._role} ended {_MOST_QUICK_ENDS} times right after its start ({how}); "
-                "what it wrote above says why"
-            )
-        self._due = time.monotonic() + _FIRST_PAUSE * 2**self._quick_ends
-        fields = {"role": self._role, "pid": process.pid, "how": how}
-        _log.warning("a process has ended and is started again", extra={"fields": fields})
-
-
-def _supervise(children: Sequence[_Child], listener: socket.socket) -> int:
-    """Keep the processes running until a signal comes; return the exit status."""
-    signals: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: signals.append(number))
-    status = _EXIT_OK
-    try:
-        while not signals:
-            for child in children:
-                child.keep_running()
-            time.sleep(_LOOK_EVERY)
-    except _DiesAtOnceError as error:
-        print(f"tfod: {error}", file=sys.stderr)
-        status = _EXIT_FAILED
-    listener.close()  # gunicorn closes its own: new clients are refused
-    running = [child.process for child in children if child.process is not None]
-    for process in running:
-        process.terminate()
-    end = time.monotonic() + _KILL_AFTER
-    while any(process.poll() is None for process in running):
-        is_second = signals.count(signal.SIGINT) > 1
-        if is_second or time.monotonic() > end:
-            status = _EXIT_KILLED if is_second else status
-            for process in running:
-                process.kill()
-        time.sleep(_LOOK_EVERY / 4)
-    return status
+def _prepare_database(settings: Settings) -> None:
+    """Create the tables and the folder's mark, as soon as the database answers."""
+    database = Database(settings)
+    for pause in (*_PAUSES, 0.0):
+        try:
+            database.create_tables()
+            DataFolder(settings, database, takes_uploads=settings.web > 0).is_there()
+            database.close()  # processes that are forked have connections of their own
+            return
+        except SQLAlchemyError as error:
+            if not pause or not isinstance(error, OperationalError):
+                why = str(error.__cause__ or error).splitlines()[0]
+                raise TfodError(f"the database cannot be used: {why}") from None
+            time.sleep(pause)
 
 
 def _allow_many_files() -> None:
@@ -210,14 +116,15 @@ def locked(settings: Settings) -> Iterator[bool]:
 
     SQLite is for one machine, and a second service on the same folder is most often a mistake.
     With PostgreSQL several services may share the folder of uploads. Yields whether the folder is
-    this service's alone. The system lets go of the lock when this process ends, however it ends.
+    this service's alone. The system lets go of the lock when this process ends, however it ends;
+    processes that it has forked do not hold it.
     """
     if settings.database_url:
         yield False
         return
     with (settings.data / "lock").open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TfodError(
                 f"{settings.data}: another tfod serve uses this folder; stop it, or choose another "
