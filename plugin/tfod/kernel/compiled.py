@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from tfod.kernel.result import (
+    LONGEST_RECORD,
+    Bytes,
     Columns,
     FoundRecords,
     KeyColumn,
@@ -17,6 +19,7 @@ from tfod.kernel.result import (
     Problem,
     ProblemCode,
     WalkEnd,
+    as_array,
 )
 
 _ABI = 3
@@ -76,19 +79,20 @@ def _counted(count: int) -> int:
     return count
 
 
-def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> FoundRecords:
-    """Find the records from the start of a buffer on; see :func:`tfod.kernel.find_records`."""
+def find_records(buffer: Bytes, *, longest: int = LONGEST_RECORD) -> FoundRecords:
+    """As :func:`tfod.kernel.reference.find_records`."""
+    data = as_array(buffer)
     starts, lengths = [], []
     position, room = 0, 1024
     end = ctypes.c_int32(WalkEnd.FULL)
     at = _size()
     while end.value == WalkEnd.FULL:
-        room = min((len(buffer) - position) // 16 + 1, room)
+        room = min((len(data) - position) // 16 + 1, room)
         first, length = np.empty(room, np.int64), np.empty(room, np.int64)
-        rest = buffer[position:]
+        rest = data[position:]
         count = _counted(
             _library.tfod_find_records(
-                _at(rest), len(rest), longest, verify, _at(first), _at(length), room,
+                _at(rest), len(rest), longest, True, _at(first), _at(length), room,
                 ctypes.byref(at), ctypes.byref(end),
             )
         )  # fmt: skip
@@ -101,11 +105,12 @@ def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> Found
     )
 
 
-def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Columns:
-    """Parse records to columns; see :func:`tfod.kernel.parse_examples`."""
+def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Columns:
+    """As :func:`tfod.kernel.reference.parse_examples`."""
+    data = as_array(buffer)
     starts, lengths = np.ascontiguousarray(starts, "<i8"), np.ascontiguousarray(lengths, "<i8")
     sizes = (ctypes.c_uint64 * 3)()
-    address, size = _at(buffer), len(buffer)
+    address, size = _at(data), len(data)
     handle = _library.tfod_parse(address, size, _at(starts), _at(lengths), len(starts), sizes)
     if not handle:
         _counted(_DEFECT)
@@ -118,8 +123,8 @@ def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) 
     heads = columns * _COLUMN
     return Columns(
         len(starts),
-        list(_columns(buffer, block, block[:heads])),
-        list(_problems(buffer, block[heads : heads + problems * _PROBLEM])),
+        list(_columns(data, block, block[:heads])),
+        list(_problems(data, block[heads : heads + problems * _PROBLEM])),
     )
 
 
@@ -149,20 +154,21 @@ def _problems(buffer: np.ndarray, words: np.ndarray) -> Iterator[Problem]:
         yield Problem(row, ProblemCode(code), name)
 
 
-def _addressed(buffer: np.ndarray, spans: np.ndarray) -> tuple[int, int, int, int]:
-    return _at(buffer), len(buffer), _at(spans), len(spans)
+def _addressed(buffer: Bytes, spans: np.ndarray) -> tuple[int, int, int, int]:
+    data = as_array(buffer)
+    return _at(data), len(data), _at(spans), len(spans)
 
 
-def hash_spans(buffer: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """64 bits of each span; see :func:`tfod.kernel.hash_spans`."""
+def hash_spans(buffer: Bytes, spans: np.ndarray) -> np.ndarray:
+    """As :func:`tfod.kernel.reference.hash_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     found = np.empty(len(spans), np.uint64)
     _counted(_library.tfod_hash_spans(*_addressed(buffer, spans), _at(found)))
     return found
 
 
-def code_spans(buffer: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Code byte strings as a dictionary; see :func:`tfod.kernel.code_spans`."""
+def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`tfod.kernel.reference.code_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     codes, firsts = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
     addressed = _addressed(buffer, spans)
@@ -170,8 +176,8 @@ def code_spans(buffer: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.nd
     return codes, firsts[:count].copy()
 
 
-def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> bytes:
-    """The bytes of the spans, joined; see :func:`tfod.kernel.gather_spans`."""
+def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> bytes:
+    """As :func:`tfod.kernel.reference.gather_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     addressed = _addressed(buffer, spans)
     byte = separator[0] if separator else -1
@@ -180,8 +186,8 @@ def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> byt
     return found.tobytes()
 
 
-def copy_spans(buffer: np.ndarray, spans: np.ndarray, out: np.ndarray) -> None:
-    """Write the bytes of the spans; see :func:`tfod.kernel.copy_spans`."""
+def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
+    """As :func:`tfod.kernel.reference.copy_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     addressed = _addressed(buffer, spans)
     needed = _counted(_library.tfod_gather_spans(*addressed, -1, _at(out), len(out)))

@@ -15,17 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfod.kernel import reference
-from tfod.kernel.reference import code_spans, copy_spans, find_records, gather_spans, hash_spans
-from tfod.kernel.result import Columns, KeyColumn, ListKind
-
-__all__ = [
-    "code_spans",
-    "copy_spans",
-    "find_records",
-    "gather_spans",
-    "hash_spans",
-    "parse_examples",
-]
+from tfod.kernel.result import Bytes, Columns, KeyColumn, ListKind, as_array
 
 _FEW_ROWS = 16  # fewer are not worth it, unless they have few strings each
 _FEW_STRINGS, _LONGEST_KEY, _LONGEST_VARINT = 8, 256, 10
@@ -33,11 +23,11 @@ _FIRST, _SECOND = 0x0A, 0x12  # tags of the fields 1 and 2, each a length and so
 _KIND_OF_TAG = {0x0A: ListKind.BYTES, 0x12: ListKind.FLOAT, 0x1A: ListKind.INT64}
 
 
-def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Columns:
-    """Parse records to columns; see :func:`tfod.kernel.parse_examples`."""
+def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Columns:
+    """As :func:`tfod.kernel.reference.parse_examples`."""
     if len(starts) < _FEW_ROWS or not len(buffer):
         return reference.parse_examples(buffer, starts, lengths)
-    batch = _Batch(buffer, starts, lengths)
+    batch = _Batch(as_array(buffer), starts, lengths)
     batch.read()
     rest = np.flatnonzero(batch.odd)
     others = reference.parse_examples(buffer, starts[rest], lengths[rest])

@@ -5,9 +5,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+LONGEST_RECORD = (1 << 62) - 1
+"""In place of a limit."""
+Bytes: TypeAlias = "bytes | bytearray | memoryview | np.ndarray"
+
+
+def as_array(buffer: Bytes) -> np.ndarray:
+    """The same as uint8 of shape (n,), not copied."""
+    return np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8)
 
 
 class WalkEnd(enum.IntEnum):
