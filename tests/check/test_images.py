@@ -20,7 +20,8 @@ from tfod.check.rules.images import (
     SharedImage,
 )
 from tfod.check.rules.registry import problems_of
-from tfod.detection.images.image import ImageHeader, read_image_header
+from tfod.detection.images.image import read_image_header
+from tfod.detection.images.image_header import ImageHeader
 from tfod.errors import TfodError
 
 from tests.image_kinds import bmp, exif_block, exif_jpeg, image_of, png, saved, with_segment

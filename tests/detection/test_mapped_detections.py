@@ -29,6 +29,7 @@ from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import find_labels
 from tfod.tfrecord.shard_names import FileName, file_names, parse_file_name
+from tfod.tfrecord.storage.urls import folder_of
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode, image, objects
@@ -349,12 +350,12 @@ class TestLabelsFile:
 
     def test_where_it_lies(self, tmp_path: Path) -> None:
         shard = str(tmp_path / "train" / "a.tfrecord")
-        assert find_labels(shard) is None
+        assert find_labels(folder_of(shard)) is None
         (tmp_path / "labels.txt").write_text("a\n")
-        assert find_labels(shard) == str(tmp_path / "labels.txt")
+        assert find_labels(folder_of(shard)) == str(tmp_path / "labels.txt")
         (tmp_path / "train").mkdir()
         (tmp_path / "train" / "labels.txt").write_text("a\n")
-        assert find_labels(shard) == str(tmp_path / "train" / "labels.txt")
+        assert find_labels(folder_of(shard)) == str(tmp_path / "train" / "labels.txt")
 
     def test_what_is_written_is_read_back(self, tmp_path: Path) -> None:
         items = (LabelMapItem(0, "étoile"), LabelMapItem(3, "a:b"), LabelMapItem(4, " x "))

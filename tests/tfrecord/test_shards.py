@@ -198,7 +198,7 @@ def test_extensions() -> None:
 
 def test_every_image_has_its_own_id() -> None:
     ids = IdMaker()
-    made = [ids.make(path, "r") for path in ("1.jpg", "1.png", "1.jpg", "1.jpg", "1~2.jpg", "")]
+    made = [ids.make(path, "r")[0] for path in ("1.jpg", "1.png", "1.jpg", "1.jpg", "1~2.jpg", "")]
     assert made == ["1", "1.png", "1~2", "1~3", "1~2.jpg", "r"]
     assert is_id_of("1", "1.jpg") and is_id_of("1.png", "1.png") and is_id_of("1~3", "1.jpg")
     assert is_id_of("a", "/some/where/a.jpg")

@@ -238,7 +238,7 @@ class TfDetectionApiBase(ReadDataset):
         item, first_length = self._images.get(of_image, (None, length))
         self._report.other_images += first_length != length
         if item is None:
-            item_id = shard.ids.make(path, "" if path else _name_without_a_name(found, row))
+            item_id, _ = shard.ids.make(path, "" if path else _name_without_a_name(found, row))
             records = found.examples.records
             span = ByteSpan(shard.identity, records.base + start, length)
             head = bytes(records.buffer[start : min(end, start + 16)])

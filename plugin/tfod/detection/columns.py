@@ -6,16 +6,19 @@ import functools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.images.image import ImageHeader, read_image_header
-from tfod.example.columns import Column, ExampleBatch, texts_of
+from tfod.detection.images.image import read_image_header
+from tfod.detection.images.image_header import ImageHeader
+from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans, gather_spans
 
+T = TypeVar("T")
 OD_API = FieldMapping()
 _USUAL_KEYS = {
     **OD_API.by_name,
@@ -123,11 +126,15 @@ class DetectionColumns:
                 self._decoded(row, column.key, value)
                 for row, value in zip(rows.tolist(), bytes_of(column.buffer, spans), strict=True)
             ]
-        if len(texts) == len(self):
-            return list(texts)
-        found: list[str | None] = [None] * len(self)
-        for row, text in zip(rows.tolist(), texts, strict=True):
-            found[row] = text
+        return self._by_row(rows, texts)
+
+    def _by_row(self, rows: np.ndarray, values: Sequence[T]) -> list[T | None]:
+        """A list over all records: None for those that are not among the rows."""
+        if len(rows) == len(self):
+            return list(values)
+        found: list[T | None] = [None] * len(self)
+        for row, value in zip(rows.tolist(), values, strict=True):
+            found[row] = value
         return found
 
     def _decoded(self, row: int, key: str, value: bytes) -> str:
@@ -162,13 +169,7 @@ class DetectionColumns:
 
     def _integers(self, key: str) -> list[int | None]:
         rows, values = single_values(self.column(key, Kind.INT64))
-        if len(rows) == len(self):
-            found: list[int | None] = values.tolist()
-            return found
-        found = [None] * len(self)
-        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-            found[row] = value
-        return found
+        return self._by_row(rows, values.tolist())
 
     @cached_property
     def encoded(self) -> np.ndarray:
@@ -324,11 +325,6 @@ def _are_equal(one: Column, other: Column) -> bool:
         and np.array_equal(one.values[:, 1], other.values[:, 1])
         and gather_spans(one.buffer, one.values) == gather_spans(other.buffer, other.values)
     )
-
-
-def bytes_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
-    """Byte strings, copied."""
-    return [bytes(buffer[start : start + length]) for start, length in spans.tolist()]
 
 
 def _lenient(value: bytes) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.columns import OD_API, DetectionColumns, bytes_of, single_values
+from tfod.detection.columns import OD_API, DetectionColumns, single_values
 from tfod.detection.field_mapping import field_mapping_by_boxes
 from tfod.detection.schema import FeatureDescription, FeatureSpec, Value, to_source
-from tfod.example.columns import Column, ExampleBatch
+from tfod.example.columns import Column, ExampleBatch, bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 from tfod.tfrecord.reader import read_record_batches

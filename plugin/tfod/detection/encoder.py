@@ -126,6 +126,17 @@ class LabelProfile(str, enum.Enum):
     IMAGE_LABEL = "image_label"
 
 
+_KEYS_OF_LABELLED = {
+    LabelProfile.IMAGE_CLASSIFICATION: (
+        *(("height", "height"), ("width", "width"), ("depth", "channels")),
+        *(("label", "label"), ("image_raw", "image"), ("filename", "filename")),
+    ),
+    LabelProfile.IMAGE_LABEL: tuple(
+        (key, key) for key in ("width", "height", "channels", "label", "image", "filename")
+    ),
+}
+
+
 def encode_labelled_image(
     profile: LabelProfile, encoded: bytes, filename: str, size: tuple[int, int], label: int
 ) -> bytes:
@@ -141,34 +152,14 @@ def encode_labelled_image(
         size: height and width in pixels.
         label: its class, counted from 0; -1 for none.
     """
-    height, width = (int64_feature([side]) for side in size)
-    channels = int64_feature([image_channels(encoded)])
-    number, image = int64_feature([label]), bytes_feature([encoded])
-    name = bytes_feature([filename.encode()])
-    if profile is LabelProfile.IMAGE_LABEL:
-        return encode_example(
-            {
-                "width": width,
-                "height": height,
-                "channels": channels,
-                "label": number,
-                "image": image,
-                "filename": name,
-            }
-        )
-    return encode_example(
-        {
-            "height": height,
-            "width": width,
-            "depth": channels,
-            "label": number,
-            "image_raw": image,
-            "filename": name,
-        }
-    )
-
-
-def image_channels(encoded: bytes) -> int:
-    """Channels of an image by its header: what TensorFlow decodes it to; 3 where none says."""
     header = read_image_header(encoded, 0, len(encoded))
-    return header.channels if header else 3
+    features = {
+        "height": int64_feature([size[0]]),
+        "width": int64_feature([size[1]]),
+        # What TensorFlow decodes an image to of which the header says nothing is colour.
+        "channels": int64_feature([header.channels if header else 3]),
+        "label": int64_feature([label]),
+        "image": bytes_feature([encoded]),
+        "filename": bytes_feature([filename.encode()]),
+    }
+    return encode_example({key: features[what] for key, what in _KEYS_OF_LABELLED[profile]})

@@ -79,6 +79,15 @@ def _many(kind: Kind, meaning: str) -> FeatureSpec:
     return FeatureSpec(kind, None, None, meaning)
 
 
+def _attributes(*names: str) -> FeatureDescription:
+    """Those of the API, in its order."""
+    return {
+        one.key: _many(one.kinds[0], f"{one.name} of each object")
+        for one in keys.OBJECT_ATTRIBUTES
+        if one.name in names
+    }
+
+
 _ENCODED = _one(Kind.BYTES, "the image file's bytes, JPEG or PNG")
 _FORMAT = _one(Kind.BYTES, "jpeg or png")
 _FILENAME = _one(Kind.BYTES, "the image's file name")
@@ -111,11 +120,7 @@ TF_DETECTION_API: FeatureDescription = {
     keys.HEIGHT: _one(Kind.INT64, "pixels", 1),
     keys.WIDTH: _one(Kind.INT64, "pixels", 1),
     **_OBJECTS,
-    **{
-        attribute.key: _many(attribute.kinds[0], f"{attribute.name} of each object")
-        for attribute in keys.OBJECT_ATTRIBUTES
-        if attribute.name in ("difficult", "is_crowd", "group_of", "area", "weight")
-    },
+    **_attributes("difficult", "is_crowd", "group_of", "area", "weight"),
 }
 """Ready to train: what the OD API's decoder reads, with its defaults, image required.
 
@@ -129,11 +134,7 @@ TF_VISION: FeatureDescription = {
     keys.HEIGHT: _one(Kind.INT64, "pixels", -1),
     keys.WIDTH: _one(Kind.INT64, "pixels", -1),
     **{key: spec for key, spec in _OBJECTS.items() if key != keys.CLASS_TEXT},
-    **{
-        attribute.key: _many(attribute.kinds[0], f"{attribute.name} of each object")
-        for attribute in keys.OBJECT_ATTRIBUTES
-        if attribute.name in ("area", "is_crowd")
-    },
+    **_attributes("area", "is_crowd"),
     keys.MASK: _many(Kind.BYTES, "mask of each object, a PNG of 0 and 1"),
 }
 """What TF-Vision parses, MediaPipe Model Maker too; -1 is the size of the decoded image.
@@ -156,11 +157,7 @@ OPEN_IMAGES: FeatureDescription = {
     keys.FILENAME: _FILENAME,
     keys.SOURCE_ID: _one(Kind.BYTES, "id of the image in Open Images, hexadecimal"),
     **_OBJECTS,
-    **{
-        attribute.key: _many(Kind.INT64, f"{attribute.name} of each object")
-        for attribute in keys.OBJECT_ATTRIBUTES
-        if attribute.name in ("group_of", "occluded", "truncated", "depiction")
-    },
+    **_attributes("group_of", "occluded", "truncated", "depiction"),
     keys.IMAGE_CLASS_TEXT: _many(Kind.BYTES, "classes of the whole image, by name"),
     keys.IMAGE_CLASS_LABEL: _many(Kind.INT64, "classes of the whole image, by id"),
 }

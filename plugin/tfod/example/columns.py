@@ -7,7 +7,6 @@ batch's buffer.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfod.errors import RecordError
+from tfod.example.spelling import Form, spelling_of
 from tfod.example.wire import Kind
 from tfod.kernel import ListKind, Problem, ProblemCode, gather_spans, parse_examples
 from tfod.tfrecord.framing import HEADER_BYTES
@@ -115,10 +115,7 @@ class Column:
 
     def byte_strings(self) -> list[bytes]:
         """All values of byte strings, copied."""
-        buffer = self.buffer
-        ends = (self.values[:, 0] + self.values[:, 1]).tolist()
-        starts = self.values[:, 0].tolist()
-        return [bytes(buffer[a:b]) for a, b in zip(starts, ends, strict=True)]
+        return bytes_of(self.buffer, self.values)
 
     def compacted(self, hollow: bool) -> Column:
         """The same with a buffer of its own, which holds the byte strings alone.
@@ -201,15 +198,6 @@ def _arrow(pyarrow: Any, kind: Any, length: int, *buffers: Any, children: Any = 
     """An array of Arrow on buffers of ours; ``pyarrow.array`` would load pandas, if it is there."""
     wrapped = [None if one is None else pyarrow.py_buffer(one) for one in buffers]
     return pyarrow.Array.from_buffers(kind, length, wrapped, children=list(children))
-
-
-class Form(enum.Enum):
-    """What is to be said of a record's form."""
-
-    NOT_AN_EXAMPLE = "it cannot be read as a tf.train.Example"
-    SEQUENCE_EXAMPLE = "it is a tf.train.SequenceExample"
-    READ_OTHERWISE = "TensorFlow refuses it, or reads other values than protobuf"
-    REPEATED_KEY = "a key comes more than once: the last one counts"
 
 
 @dataclass(frozen=True)
@@ -397,24 +385,22 @@ def _form(
             form.append(FormProblem(row, Form.REPEATED_KEY, "comes more than once", key))
         elif row not in unusual and row not in refused:
             unusual.add(row)
-            from tfod.example.spelling import Spelling, spelling_of  # few shards are spelled oddly
-
             start = int(records.starts[row])
-            spelling, reason = spelling_of(records.buffer, start, start + int(records.lengths[row]))
-            if spelling is Spelling.WRONG_TYPE:
-                refused[row] = FormProblem(row, Form.NOT_AN_EXAMPLE, reason)
-            elif spelling is Spelling.OTHERWISE:
-                form.append(FormProblem(row, Form.READ_OTHERWISE, reason))
+            found = spelling_of(records.buffer, start, start + int(records.lengths[row]))
+            if found is not None and found[0] is Form.NOT_AN_EXAMPLE:
+                refused[row] = FormProblem(row, *found)
+            elif found is not None:
+                form.append(FormProblem(row, *found))
     return refused, [one for one in form if one.row not in refused]
 
 
-def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
-    """Byte strings as texts; None where one of them is not UTF-8.
+def bytes_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
+    """Byte strings, copied; ``spans`` are start and length of each, int64 of shape (n, 2)."""
+    return [bytes(buffer[start : start + length]) for start, length in spans.tolist()]
 
-    Args:
-        buffer: holds them.
-        spans: start and length of each, int64 of shape (n, 2).
-    """
+
+def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
+    """The same as texts; None where one of them is not UTF-8."""
     if not len(spans):
         return []
     joined = gather_spans(buffer, spans, b"\0")
@@ -424,5 +410,4 @@ def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
         return None
     if len(texts) == len(spans):
         return texts
-    starts, ends = spans[:, 0].tolist(), spans.sum(axis=1).tolist()  # some hold zero bytes
-    return [bytes(buffer[a:b]).decode() for a, b in zip(starts, ends, strict=True)]
+    return [one.decode() for one in bytes_of(buffer, spans)]  # some hold zero bytes

@@ -21,73 +21,73 @@ _LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 _PACKED_OR_SINGLE = {1: (_LENGTH,), 2: (_LENGTH, _FIXED32), 3: (_LENGTH, _VARINT)}
 
 
-class Spelling(enum.Enum):
-    """What the spelling of a record means for its readers."""
+class Form(enum.Enum):
+    """What is to be said of a record's form."""
 
-    HARMLESS = "every reader passes over what is unusual"
-    OTHERWISE = "TensorFlow refuses the record, or reads other values than protobuf"
-    WRONG_TYPE = "a field is of another wire type: protobuf takes it for unknown"
+    NOT_AN_EXAMPLE = "it cannot be read as a tf.train.Example"
+    SEQUENCE_EXAMPLE = "it is a tf.train.SequenceExample"
+    READ_OTHERWISE = "TensorFlow refuses it, or reads other values than protobuf"
+    REPEATED_KEY = "a key comes more than once: the last one counts"
 
 
-def spelling_of(buffer: Buffer, start: int, end: int) -> tuple[Spelling, str]:
-    """What is unusual about a record that protobuf reads, worst first; and a reason in words."""
+def spelling_of(buffer: Buffer, start: int, end: int) -> tuple[Form, str] | None:
+    """What is unusual about a record that protobuf reads, and a reason in words; the worst.
+
+    A field of another wire type is unknown to protobuf: that is not an Example. None where every
+    reader passes over what is unusual.
+    """
     found = list(_oddities(buffer, start, end))
-    for spelling in (Spelling.WRONG_TYPE, Spelling.OTHERWISE):
-        for one, reason in found:
-            if one is spelling:
-                return spelling, reason
-    return Spelling.HARMLESS, ""
+    worst = (one for one in found if one[0] is Form.NOT_AN_EXAMPLE)
+    return next(worst, found[0] if found else None)
 
 
-def _oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spelling, str]]:
+def _oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Form, str]]:
     for number, wire, first, last in fields_of(buffer, start, end):
         if number == 1 and wire == _LENGTH:
             for inner, inner_wire, begin, stop in fields_of(buffer, first, last):
                 if (inner, inner_wire) == (1, _LENGTH):
                     yield from _entry_oddities(buffer, begin, stop)
                 elif inner == 1:
-                    yield Spelling.WRONG_TYPE, "a feature is not a map entry"
+                    yield Form.NOT_AN_EXAMPLE, "a feature is not a map entry"
                 else:
-                    yield Spelling.OTHERWISE, "its features hold something else than map entries"
+                    yield Form.READ_OTHERWISE, "its features hold something else than map entries"
         elif number == 1:
-            yield Spelling.WRONG_TYPE, "its features are not a message"
+            yield Form.NOT_AN_EXAMPLE, "its features are not a message"
         elif wire == _GROUP:
-            yield Spelling.OTHERWISE, "it has a group"
+            yield Form.READ_OTHERWISE, "it has a group"
 
 
-def _entry_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spelling, str]]:
+def _entry_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Form, str]]:
     fields = list(fields_of(buffer, start, end))
     if any(number in (1, 2) and wire != _LENGTH for number, wire, _, _ in fields):
-        yield Spelling.WRONG_TYPE, "a map entry is not a key and a feature"
+        yield Form.NOT_AN_EXAMPLE, "a map entry is not a key and a feature"
     elif sorted(number for number, _, _, _ in fields) != [1, 2]:
-        yield Spelling.OTHERWISE, "a map entry is not one key and one feature"
+        yield Form.READ_OTHERWISE, "a map entry is not one key and one feature"
     for number, wire, first, last in fields:
         if (number, wire) == (2, _LENGTH):
             yield from _feature_oddities(buffer, first, last)
 
 
-def _feature_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spelling, str]]:
+def _feature_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Form, str]]:
     lists = 0
     for number, wire, first, last in fields_of(buffer, start, end):
         if number not in _LISTS:
-            yield Spelling.OTHERWISE, "a feature is of no known kind"
+            yield Form.READ_OTHERWISE, "a feature is of no known kind"
         elif wire != _LENGTH:
-            yield Spelling.WRONG_TYPE, "a list is not a message"
+            yield Form.NOT_AN_EXAMPLE, "a list is not a message"
         else:
             lists += 1
             yield from _list_oddities(buffer, number, first, last)
     if lists > 1:
-        yield Spelling.OTHERWISE, "a feature has several lists"
+        yield Form.READ_OTHERWISE, "a feature has several lists"
 
 
-def _list_oddities(
-    buffer: Buffer, kind: int, start: int, end: int
-) -> Iterator[tuple[Spelling, str]]:
+def _list_oddities(buffer: Buffer, kind: int, start: int, end: int) -> Iterator[tuple[Form, str]]:
     fields = list(fields_of(buffer, start, end))
     if any(number == 1 and wire not in _PACKED_OR_SINGLE[kind] for number, wire, _, _ in fields):
-        yield Spelling.WRONG_TYPE, f"a {_LISTS[kind]} holds something else"
+        yield Form.NOT_AN_EXAMPLE, f"a {_LISTS[kind]} holds something else"
     elif any(number != 1 for number, _, _, _ in fields):
-        yield Spelling.OTHERWISE, f"a {_LISTS[kind]} holds something else"
+        yield Form.READ_OTHERWISE, f"a {_LISTS[kind]} holds something else"
     packed = sum(wire == _LENGTH for _, wire, _, _ in fields)
     if kind != 1 and packed and len(fields) > 1:
-        yield Spelling.OTHERWISE, f"a {_LISTS[kind]} is packed in several parts"
+        yield Form.READ_OTHERWISE, f"a {_LISTS[kind]} is packed in several parts"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.label_files import LabelMapFinder, labels_for_folder
+from tfod.tfrecord.label_files import LabelMapFinder, find_labels
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, shard_compression
 from tfod.tfrecord.shard_search import ShardSet
 from tfod.tfrecord.storage.open import open_shard
@@ -78,7 +78,7 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
         LabelMapError: they have several that differ.
     """
     finder = LabelMapFinder()
-    labels_for = functools.cache(labels_for_folder)
+    labels_for = functools.cache(find_labels)
     found: dict[str, None] = {}
     for path in paths:
         label_map, candidates = finder.find(path)

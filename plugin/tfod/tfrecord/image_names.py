@@ -55,12 +55,11 @@ class IdMaker:
     _paths: set[str] = field(default_factory=set)
     _counts: dict[str, int] = field(default_factory=dict)  # the last number behind each root
 
-    def make(self, path: str, fallback: str) -> str:
-        """Make the id for a safe relative path, or from the fallback where that is empty."""
-        return self.make_with_extension(path, fallback)[0]
+    def make(self, path: str, fallback: str) -> tuple[str, str]:
+        """Make the id for a safe relative path, or from the fallback where that is empty.
 
-    def make_with_extension(self, path: str, fallback: str) -> tuple[str, str]:
-        """The same, and the extension that the path has."""
+        Returns also the extension that the path has.
+        """
         root, extension = split_extension(path)
         root = root or fallback
         new_path = path not in self._paths

@@ -125,17 +125,12 @@ def is_named_label_map(path: str) -> bool:
     return "label" in name or name.endswith(METADATA_ENDING)
 
 
-def find_labels(shard: str) -> str | None:
-    """The ``labels.txt`` that goes with a shard: beside it, or one folder up; None without one.
+def find_labels(folder: str) -> str | None:
+    """The ``labels.txt`` that goes with the shards in a folder: in it, or one up; None without one.
 
     Raises:
-        ShardError: the shard is in a zip that is damaged.
+        ShardError: they are in a zip that is damaged.
     """
-    return labels_for_folder(folder_of(shard))
-
-
-def labels_for_folder(folder: str) -> str | None:
-    """The same for all shards in a folder, which may be a URL; raises as :func:`find_labels`."""
     for where in dict.fromkeys((folder, folder_of(folder))):
         if is_url(where):
             for url in _remote_files(where):

@@ -237,16 +237,16 @@ def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -
     server, url = web
     server.status = 500
     assert find_label_map(f"{url}/d/a.record") == (None, [])
-    assert find_labels(f"{url}/d/a.record") is None
+    assert find_labels(folder_of(f"{url}/d/a.record")) is None
 
 
 def test_labels_of_classes_beside_shards_and_above_are_found(bucket: Bucket) -> None:
     shard = bucket.put("train/a.tfrecord", b"")
-    assert find_labels(shard) is None
+    assert find_labels(folder_of(shard)) is None
     above = bucket.put("labels.txt", b"0:cat\n")
-    assert find_labels(shard) == above
+    assert find_labels(folder_of(shard)) == above
     beside = bucket.put("train/labels.txt", b"0:dog\n")
-    assert find_labels(shard) == beside
+    assert find_labels(folder_of(shard)) == beside
     assert load_classes(beside)[0].find_id(0) is not None
 
 

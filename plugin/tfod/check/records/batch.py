@@ -19,13 +19,13 @@ from tfod.check.rules.boxes import ListLengths, MaskValues, OddMask
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule
 from tfod.detection import keys
-from tfod.detection.columns import bytes_of, single_values, usual_keys
+from tfod.detection.columns import single_values, usual_keys
 from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.images.masks import decode_pixels, png_sizes
 from tfod.detection.problems import READ_KINDS, READ_ONCE
 from tfod.detection.schema import FeatureDescription, FeatureSpec
-from tfod.example.columns import Column, ExampleBatch
+from tfod.example.columns import Column, ExampleBatch, bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
 

@@ -13,7 +13,7 @@ from tfod.check.records.decoding import Decoding
 from tfod.check.records.figures.image_look import ImageLook
 from tfod.check.records.image_bytes import DecodeFailure, decode, looks_like
 from tfod.detection.detections import Detections
-from tfod.detection.images.image import ImageHeader
+from tfod.detection.images.image_header import ImageHeader
 from tfod.kernel import hash_spans
 
 

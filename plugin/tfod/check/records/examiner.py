@@ -35,7 +35,7 @@ from tfod.check.rules.names import LargeNumber, NameFacts, NotANumber
 from tfod.check.rules.registry import Rule, problems_of, rules_for
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
-from tfod.detection.images.image import ImageHeader
+from tfod.detection.images.image_header import ImageHeader
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.source_ids import odd_source_ids
 from tfod.example.columns import ExampleBatch

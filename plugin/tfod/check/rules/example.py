@@ -12,7 +12,8 @@ from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.problems import DetectionProblem, Wrong
 from tfod.detection.schema import FeatureDescription, FeatureSpec
-from tfod.example.columns import Column, ExampleBatch, Form, FormProblem
+from tfod.example.columns import Column, ExampleBatch, FormProblem
+from tfod.example.spelling import Form
 
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
 _PARSER = "tensorflow/core/util/example_proto_fast_parsing.cc"

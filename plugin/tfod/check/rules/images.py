@@ -17,7 +17,8 @@ from tfod.check.records.image_bytes import DecodeFailure
 from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
-from tfod.detection.images.image import FORMAT_OF_EXTENSION, ImageHeader
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
+from tfod.detection.images.image_header import ImageHeader
 
 
 class ImageFacts(NamedTuple):

@@ -96,7 +96,7 @@ class Writer(abc.ABC):
                 path += _extension(images, row)  # readers look for images by their extensions
             if path.startswith(".") or "/." in path:  # readers pass over hidden files
                 path = _HIDDEN.sub("_.", path)
-            stem, extension = ids.make_with_extension(path, "image")
+            stem, extension = ids.make(path, "image")
             names.append(stem + (extension or _extension(images, row)))
         return names
 

@@ -23,7 +23,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.images.image import EXTENSION_OF_FORMAT, image_size, sniff_format
 from tfod.detection.images.masks import run_lengths
 from tfod.errors import TfodError
-from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 
 _DEFAULT_SUBSET = "default"
 _TRUTH = {"true": True, "false": False}
@@ -98,8 +98,7 @@ def _add(
     encoded = bytes(detection.encoded or b"")
     size = _size(detection, encoded, record.where)
     filename = safe_relative_path(detection.filename or "")
-    item_id = file.ids.make(filename, f"image_{file.images:06d}")
-    extension = split_extension(filename)[1]
+    item_id, extension = file.ids.make(filename, f"image_{file.images:06d}")
     if not extension:
         extension = EXTENSION_OF_FORMAT.get(sniff_format(encoded[:16]) or "", ".jpg")
     image = item_id + extension

@@ -23,6 +23,7 @@ from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import LABELS_FILE, LabelMapFinder, find_labels
+from tfod.tfrecord.storage.urls import folder_of
 
 # What follows from the image, or from the label: channels, size, a vector of zeros and a one.
 _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
@@ -44,7 +45,7 @@ class ImageClassificationBase(CountedShardsBase):
     def _find_label_map(
         self, shard: str, finder: LabelMapFinder
     ) -> tuple[str | None, Sequence[str]]:
-        labels = find_labels(shard)
+        labels = find_labels(folder_of(shard))
         return (labels, ()) if labels else super()._find_label_map(shard, finder)
 
     def _detections(self, examples: ExampleBatch) -> Detections:

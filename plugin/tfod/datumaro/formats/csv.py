@@ -139,7 +139,7 @@ class TfDetectionCsvBase(ReadDataset):
         ids: IdMaker,
     ) -> Any:
         path = safe_relative_path(image.filename)
-        item_id = ids.make(path, f"image_{len(self._items):06d}")
+        item_id, _ = ids.make(path, f"image_{len(self._items):06d}")
         on_disk = folders.find(path) if path else None
         media = self._media(image, path, on_disk)
         labels = [self._classes.resolve(scope, box.class_name, None) for box in image.boxes]

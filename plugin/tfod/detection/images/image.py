@@ -23,16 +23,6 @@ from tfod.detection.images.image_header import (
 )
 from tfod.tfrecord.image_names import split_extension
 
-__all__ = [
-    "DEFAULT_EXTENSION",
-    "EXTENSION_OF_FORMAT",
-    "FORMAT_OF_EXTENSION",
-    "ImageHeader",
-    "image_size",
-    "read_image_header",
-    "sniff_format",
-]
-
 _SIGNATURES = (
     (b"\xff\xd8\xff", "jpeg", jpeg_header),
     (b"\x89PNG\r\n\x1a\n", "png", png_header),

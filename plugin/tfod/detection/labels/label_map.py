@@ -29,7 +29,7 @@ from google.protobuf import (
 
 from tfod.detection.labels.cache_metadata import parse_metadata
 from tfod.errors import LabelMapError, ShardError
-from tfod.tfrecord.framing import HEADER_BYTES, masked_crc32c
+from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.label_files import METADATA_ENDING, TFDS_LABELS_FILE
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
@@ -108,13 +108,10 @@ class LabelMap:
     @functools.cached_property
     def _by_text(self) -> dict[str, LabelMapItem]:
         found: dict[str, LabelMapItem] = {}
-        for texts in (
-            ((item.name, item) for item in self.items),
-            ((item.display_name, item) for item in self.items),
-        ):
-            for text, item in texts:
-                if text:
-                    found.setdefault(text, item)
+        for field in ("name", "display_name"):
+            for item in self.items:
+                found.setdefault(getattr(item, field), item)
+        found.pop("", None)
         return found
 
     @functools.cached_property
@@ -125,9 +122,8 @@ class LabelMap:
     def _ids_by_text(self) -> dict[str, set[int]]:
         found: dict[str, set[int]] = {}
         for item in self.items:
-            for text in (item.name, item.display_name):
-                if text:
-                    found.setdefault(text, set()).add(item.id)
+            for text in filter(None, (item.name, item.display_name)):
+                found.setdefault(text, set()).add(item.id)
         return found
 
     @functools.cached_property
@@ -258,23 +254,33 @@ def _what_is_wrong(text: str, source: str, error: Exception) -> str:
 def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read a label map from a file or a URL. Returns and raises as :func:`parse_label_map`."""
     name = os.fspath(path)
+    data = read_text_file(name, LONGEST_LABEL_MAP)
+    _require_no_shard(data, name)
+    if len(data) > LONGEST_LABEL_MAP:
+        most = LONGEST_LABEL_MAP >> 20
+        raise LabelMapError(f"{name} is too long for a label map (above {most} MiB)")
+    return decode_label_map(data, name)
+
+
+def read_text_file(name: str, most: int) -> bytes:
+    """The bytes of a file, an entry of a zip or a URL; of a longer one some more than so many.
+
+    Raises:
+        LabelMapError: it cannot be read.
+    """
     try:
         # A device would never end.
         if os.path.exists(name) and not os.path.isfile(name):
             raise LabelMapError(f"{name} cannot be read: it is not a regular file")
         with open_shard(name) as (stream, _):
             data = bytearray()
-            while len(data) <= LONGEST_LABEL_MAP and (more := stream.read(_STEP)):
+            while len(data) <= most and (more := stream.read(_STEP)):
                 data += more
     except OSError as error:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
     except ShardError as error:
         raise LabelMapError(str(error)) from None
-    _require_no_shard(data, name)
-    if len(data) > LONGEST_LABEL_MAP:
-        most = LONGEST_LABEL_MAP >> 20
-        raise LabelMapError(f"{name} is too long for a label map (above {most} MiB)")
-    return decode_label_map(bytes(data), name)
+    return bytes(data)
 
 
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
@@ -302,9 +308,8 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
     return LabelMap(tuple(LabelMapItem(number, one) for number, one in enumerate(names))), []
 
 
-def _require_no_shard(data: bytes | bytearray, name: str) -> None:
-    head = bytes(data[:HEADER_BYTES])
-    if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == int.from_bytes(head[8:], "little"):
+def _require_no_shard(data: bytes, name: str) -> None:
+    if is_record_header(data):
         raise LabelMapError(f"{name} is a shard, not a label map; are the two paths exchanged?")
 
 
@@ -382,9 +387,7 @@ def _message_class() -> Any:
         if type_name:
             added.type_name = scope.get(type_name, f".tfod.{type_name}")
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file) if not hasattr(pool, "AddSerializedFile") else pool.AddSerializedFile(
-        file.SerializeToString()
-    )
+    pool.AddSerializedFile(file.SerializeToString())
     descriptor = pool.FindMessageTypeByName("tfod.StringIntLabelMap")
     if hasattr(message_factory, "GetMessageClass"):
         return message_factory.GetMessageClass(descriptor)

@@ -10,10 +10,15 @@ import os
 import re
 from collections.abc import Iterable
 
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
-from tfod.errors import LabelMapError, ShardError
+from tfod.detection.labels.label_map import (
+    LabelMap,
+    LabelMapItem,
+    load_label_map,
+    read_label_map,
+    read_text_file,
+)
+from tfod.errors import LabelMapError
 from tfod.tfrecord.label_files import may_be_label_map
-from tfod.tfrecord.storage.open import open_shard, shard_size
 
 _LONGEST = 16 << 20
 _NUMBERED = re.compile(r"(\d{1,9}):(.*)\Z")
@@ -29,18 +34,11 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
         LabelMapError: it cannot be read, is no text, or has no name.
     """
     name = os.fspath(path)
+    data = read_text_file(name, _LONGEST)
+    if len(data) > _LONGEST:
+        raise LabelMapError(f"{name} is too long for names of classes")
     try:
-        # A device would never end.
-        if os.path.exists(name) and not os.path.isfile(name):
-            raise LabelMapError(f"{name} cannot be read: it is not a regular file")
-        if shard_size(name) > _LONGEST:
-            raise LabelMapError(f"{name} is too long for names of classes")
-        with open_shard(name) as (stream, _):
-            text = stream.read().decode("utf-8-sig")
-    except OSError as error:
-        raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
-    except ShardError as error:
-        raise LabelMapError(str(error)) from None
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise LabelMapError(
             f"{name} has no names of classes (byte {error.start} is not UTF-8); save it as UTF-8"

@@ -17,6 +17,7 @@ from tfod.shards.convert.formats import ReadOptions
 from tfod.shards.inputs import missing_shards, several_label_maps, sound_examples
 from tfod.tfrecord.label_files import LabelMapFinder, find_labels
 from tfod.tfrecord.shard_search import ShardSet, find_all_shards
+from tfod.tfrecord.storage.urls import folder_of
 
 
 def read_shards(source: str, options: ReadOptions) -> Dataset:
@@ -41,7 +42,7 @@ def read_shards(source: str, options: ReadOptions) -> Dataset:
         found, candidates = (label_map, ()) if label_map is not None else finder.find(path)
         if candidates:
             notes.append(several_label_maps(path, candidates))
-        found = found or (None if candidates else find_labels(path))
+        found = found or (None if candidates else find_labels(folder_of(path)))
         if found is not None and found not in maps:
             read = read_classes if label_map is None else load_classes
             maps[found], liberties = read(found)

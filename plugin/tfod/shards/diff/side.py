@@ -17,11 +17,11 @@ import numpy as np
 from tfod.convert.dataset import Classes, Dataset, Images
 from tfod.convert.writers.writer import Mask, masks_of
 from tfod.detection import keys
-from tfod.detection.columns import bytes_of
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.masks import decode_mask_png, decode_pixels
 from tfod.detection.labels.label_map import LabelMap
+from tfod.example.columns import bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
 from tfod.tfrecord.image_names import safe_relative_path

@@ -23,8 +23,9 @@ from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.shard_walk import WalkedShard
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.source_ids import SourceIdNumbers
-from tfod.example.columns import ExampleBatch, Form
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.example.spelling import Form
 from tfod.shards.repair import box_fixes, class_fixes, record_fixes
 from tfod.shards.repair.changes import Change, Changes
 from tfod.shards.repair.record import EditedRecord

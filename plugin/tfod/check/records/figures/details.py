@@ -15,7 +15,7 @@ import numpy as np
 
 from tfod.check.findings.finding import JsonValue, Place
 from tfod.check.records.boxes import Boxes
-from tfod.detection.images.image import ImageHeader
+from tfod.detection.images.image_header import ImageHeader
 
 AREAS = 49
 """Bins of a box's area as a part of its image's: of half an octave each, the last for all of it."""
