@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.check.reports import RULES
 from tests.commands import Run
 from tests.files import write_file
 from tests.records import encode, frame, image, objects
@@ -24,6 +25,12 @@ def shard() -> bytes:
 def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
     """Write a file into the test's folder; its path."""
     return lambda name, content: str(write_file(tmp_path / name, content))
+
+
+@pytest.fixture
+def made_up_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reports say what the rules of :mod:`tests.check.reports` say."""
+    monkeypatch.setattr("tfod.check.reporters.groups.all_rules", lambda: RULES)
 
 
 @pytest.fixture

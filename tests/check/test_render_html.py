@@ -27,13 +27,14 @@ from tfod.check.rules import registry
 
 from tests.check.reports import (
     HOSTILE,
-    RULES,
     found,
     hostile_report,
     make_report,
     some_statistics,
 )
 from tests.image_kinds import plain_image
+
+pytestmark = pytest.mark.usefixtures("made_up_rules")
 
 NO_BOXES = np.zeros((0, 4), np.float32)
 VOID = {"meta", "link", "img", "br"}
@@ -72,7 +73,7 @@ class Page(HTMLParser):
 
 
 def page(report: Report, *samples: Sample) -> Page:
-    return Page(render_html(report, samples, rules=RULES))
+    return Page(render_html(report, samples))
 
 
 IMAGE = plain_image((640, 320), 0)
@@ -146,7 +147,7 @@ def test_the_page_loads_and_runs_nothing() -> None:
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:"))
-    assert "url(" not in render_html(hostile_report(), rules=RULES)
+    assert "url(" not in render_html(hostile_report())
 
 
 def test_everything_from_the_shard_is_text() -> None:
@@ -161,7 +162,7 @@ def test_everything_from_the_shard_is_text() -> None:
         )
         for place, text in zip(places, HOSTILE, strict=True)
     ]
-    html = render_html(hostile_report(), samples, rules=RULES)
+    html = render_html(hostile_report(), samples)
     assert all(character == "\n" or character.isprintable() for character in html)
     text = Page(html).text
     for hostile in (

@@ -15,8 +15,10 @@ from jsonschema import Draft4Validator
 from tfod.check.findings.report import Report
 from tfod.check.reporters.sarif import render_sarif
 
-from tests.check.reports import INFO, RULES, found, hostile_report, make_report
+from tests.check.reports import INFO, found, hostile_report, make_report
 from tests.commands import require
+
+pytestmark = pytest.mark.usefixtures("made_up_rules")
 
 
 @cache
@@ -35,7 +37,7 @@ def validator() -> Draft4Validator:
 
 def sarif(report: Report) -> dict[str, Any]:
     """The run of a document that fits the schema."""
-    document = json.loads(render_sarif(report, rules=RULES))
+    document = json.loads(render_sarif(report))
     validator().validate(document)
     (run,) = document["runs"]
     return run
@@ -144,7 +146,7 @@ def test_a_report_of_nothing() -> None:
 
 
 def test_hostile_texts_are_text() -> None:
-    assert "\\u202e" in render_sarif(hostile_report(), rules=RULES)
+    assert "\\u202e" in render_sarif(hostile_report())
     assert len(sarif(hostile_report())["results"]) == 8
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 _MOST_SHARDS = 99_999  # as many as five digits can say
 # What workers read, whose working directory is another one.
 _FOLDERS = (
-    *("data_dir", "image_dir", "input_images_directory", "panoptic_masks_dir"),
+    *("data_dir", "image_dir", "images_directory", "panoptic_masks_dir"),
     *("train_image_dir", "val_image_dir", "test_image_dir"),
 )
 # The sets of the OD API's script, and how many files it writes for each; and Model Garden's.
@@ -65,13 +67,14 @@ def add_parser(commands: Commands) -> None:
     _add(pascal, "data_dir", "the devkit, one of its years, or a folder of annotations", True)
     _add(pascal, "output_path", "the shard to write: pascal.record", True)
     _add(pascal, "year", "VOC2007, VOC2012 or merged (default: VOC2007, else the folder itself)")
-    _add(pascal, "set", "train, val, or another list (default: train, without lists everything)")
+    _add(pascal, "set", "train, val, or another list (default: train, without lists everything)",
+         dest="image_set")  # fmt: skip
     _add(pascal, "annotations_dir", "folder of the XML files in the year's (default: Annotations, "
          "annotations or annots, else the folder itself)")  # fmt: skip
     _add(pascal, "image_dir", "folder of the images (default: JPEGImages or images, else "
          "beside their XML)")  # fmt: skip
     _add_flag(pascal, "ignore_difficult_instances", "leave out difficult objects")
-    _add_common(pascal, _pascal, "1")
+    _add_common(pascal, _by_names("pascal", "create_pascal"), "1")
 
     coco = formats.add_parser(
         "coco",
@@ -108,19 +111,25 @@ def add_parser(commands: Commands) -> None:
     _add(kitti, "data_dir", "holds training/label_2 and the images", True)
     _add(kitti, "output_path", "what _train.tfrecord and _val.tfrecord are put behind", True)
     _add(kitti, "classes_to_use", "with commas, in lower case; dontcare takes out what overlaps "
-         "such a region", default="car,pedestrian,dontcare")  # fmt: skip
+         "such a region", default="car,pedestrian,dontcare", type=_classes)  # fmt: skip
     _add(kitti, "validation_set_size", "images of lower numbers are the validation set",
          default=500, type=whole_number())  # fmt: skip
-    _add_common(kitti, _kitti, "1")
+    _add_common(kitti, _by_names("kitti", "create_kitti"), "1")
 
     oid = formats.add_parser(
         "open_images", help="from Open Images' CSVs", description="As create_oid_tf_record.py."
     )
-    _add(oid, "input_box_annotations_csv", "the CSV of the boxes", True)
-    _add(oid, "input_image_label_annotations_csv", "the CSV of the images' classes")
-    _add(oid, "input_images_directory", "the folder of the images", True)
-    _add(oid, "output_tf_record_path_prefix", "what shards' numbers are put behind", True)
-    _add_common(oid, _open_images, "100", option="input_label_map")
+    for name, parameter, text, is_required in (
+        ("input_box_annotations_csv", "box_annotations_csv", "the CSV of the boxes", True),
+        ("input_image_label_annotations_csv", "image_label_annotations_csv",
+         "the CSV of the images' classes", False),
+        ("input_images_directory", "images_directory", "the folder of the images", True),
+        ("output_tf_record_path_prefix", "output_path_prefix",
+         "what shards' numbers are put behind", True),
+    ):  # fmt: skip
+        _add(oid, name, text, is_required, dest=parameter)
+    create_open_images = _by_names("open_images", "create_open_images")
+    _add_common(oid, create_open_images, "100", option="input_label_map")
 
     csv = formats.add_parser(
         "csv",
@@ -132,7 +141,7 @@ def add_parser(commands: Commands) -> None:
     _add(csv, "output_path", "the shard to write: train.record", True)
     _add_flag(csv, "include_unlisted_images", "also write images that no row names, without "
               "objects")  # fmt: skip
-    _add_common(csv, _csv, "1")
+    _add_common(csv, _by_names("csv", "create_from_csv"), "1")
 
 
 def _add(
@@ -142,7 +151,7 @@ def _add(
     if "default" in options:
         text += " (default: %(default)s)"
     spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-    options = {"dest": name, **options}
+    options = {"dest": name, "metavar": None if "choices" in options else name.upper(), **options}
     parser.add_argument(*spellings, help=text, required=required, **options)
 
 
@@ -150,6 +159,10 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     """Add a flag as absl has them: ``--name``, ``--name=true``, ``--name=false``."""
     _add(parser, name, text, nargs="?", const=True, type=_truth, metavar="true|false")
     parser.set_defaults(**{name: False})
+
+
+def _classes(text: str) -> list[str]:
+    return [one.strip().lower() for one in text.split(",")]
 
 
 def _truth(text: str) -> bool:
@@ -237,21 +250,16 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _pascal(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.pascal import YEARS, create_pascal
+def _by_names(module: str, name: str) -> Callable[[argparse.Namespace, Options], Created]:
+    """What creates shards of the options that its parameters are called like."""
 
-    if given.year is not None and given.year not in YEARS:
-        raise TfodError(f"--year must be one of {', '.join(YEARS)}, not {given.year!r}")
-    return create_pascal(
-        given.data_dir,
-        given.output_path,
-        options,
-        year=given.year,
-        image_set=given.set,
-        annotations_dir=given.annotations_dir,
-        image_dir=given.image_dir,
-        ignore_difficult_instances=given.ignore_difficult_instances,
-    )
+    def create(given: argparse.Namespace, options: Options) -> Created:
+        function = getattr(importlib.import_module(f"tfod.shards.create.{module}"), name)
+        names = inspect.signature(function).parameters.keys() & vars(given).keys()
+        created: Created = function(options=options, **{one: getattr(given, one) for one in names})
+        return created
+
+    return create
 
 
 def _coco(given: argparse.Namespace, options: Options) -> Created:
@@ -325,40 +333,4 @@ def _model_garden_set(given: argparse.Namespace) -> CocoSet:
         else None,
         num_shards=_MODEL_GARDEN_SHARDS,
         extension=".tfrecord",
-    )
-
-
-def _kitti(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.kitti import create_kitti
-
-    return create_kitti(
-        given.data_dir,
-        given.output_path,
-        options,
-        classes_to_use=[one.strip().lower() for one in given.classes_to_use.split(",")],
-        validation_set_size=given.validation_set_size,
-    )
-
-
-def _open_images(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.open_images import create_open_images
-
-    return create_open_images(
-        given.input_images_directory,
-        given.input_box_annotations_csv,
-        given.output_tf_record_path_prefix,
-        options,
-        image_label_annotations_csv=given.input_image_label_annotations_csv,
-    )
-
-
-def _csv(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.csv import create_from_csv
-
-    return create_from_csv(
-        given.csv_input,
-        given.image_dir,
-        given.output_path,
-        options,
-        include_unlisted_images=given.include_unlisted_images,
     )

@@ -210,6 +210,7 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _split(options: argparse.Namespace) -> int:
+    from tfod.check.reporters.escaping import in_columns
     from tfod.shards.split.split import parse_parts, split
 
     sources, parts = _sources_and_parts([*options.sources, *options.more])
@@ -224,7 +225,7 @@ def _split(options: argparse.Namespace) -> int:
     rows = [("", *done.parts), ("records", *map(str, done.records))]
     boxes = done.boxes.T.tolist()
     rows += [(name, *map(str, row)) for name, row in zip(done.classes, boxes, strict=True)]
-    print_line(_table(rows))
+    print_line("\n".join(in_columns(rows)))
     if done.equal_images:
         equal = f"{plural(done.equal_images, 'record')} with the image of another one"
         print_line(f"{equal}, kept in the same subset")
@@ -251,18 +252,6 @@ def _index(options: argparse.Namespace) -> int:
     written = write_indexes(sources, options.output, overwrite=options.overwrite)
     _print_subsets(written)
     return 0
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
 
 
 def _print_subsets(records: Mapping[str, int]) -> None:

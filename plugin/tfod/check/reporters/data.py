@@ -17,7 +17,7 @@ from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.text import group_lines
 from tfod.check.reporters.wording import amounts
 
-_MOST_CLASSES, _MOST_SIZES, _MOST_SUBSETS, _EXAMPLES = 20, 5, 6, 3
+_MOST_CLASSES, _MOST_SIZES, _MOST_SUBSETS = 20, 5, 6
 _MEDIUM, _LARGE = AREAS - 1 - 12, AREAS - 1 - 6  # bins from 2**-6 and 2**-3 of the image on
 _HIGH, _FLAT = RATIOS // 2 - 4, RATIOS // 2 + 4  # bins from 1 : 2 and from 2 : 1 on
 
@@ -164,7 +164,7 @@ _BOXES: Mapping[str, Callable[[Statistics], str]] = {
 }
 
 
-def render_data(report: Report, *, color: bool, width: int = 80) -> str:
+def render_data(report: Report, *, color: bool) -> str:
     """Write what the data are like, and the hints, as text for a terminal."""
     hints = [one for one in group_findings(report) if one.code.startswith("DAT")]
     others = sum(n for code, n in report.counts.by_code.items() if not code.startswith("DAT"))
@@ -177,7 +177,7 @@ def render_data(report: Report, *, color: bool, width: int = 80) -> str:
         lines += ["", f"Shown: the {_MOST_SUBSETS} largest of {number} subsets; JSON has more"]
     lines += ["", plural(sum(one.total for one in hints), "hint")]
     for one in hints:
-        lines += ["", *group_lines(one, color, width, _EXAMPLES)]
+        lines += ["", *group_lines(one, color)]
     if others:
         lines += ["", f"tfod check reports {plural(others, 'finding')} more"]
     return "\n".join(lines) + "\n"

@@ -18,6 +18,8 @@ _UNSEEN = re.compile(
     "]"
 )
 """Joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji are written with them."""
+WIDTH = 80
+"""Columns of a text for a terminal; only a word or a name that is longer goes beyond."""
 _LONGEST_NAME = 40
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tfod.check.findings.finding import Severity, plural
 from tfod.check.findings.report import Report
@@ -12,7 +12,6 @@ from tfod.check.reporters.file_findings import file_findings
 from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.json_and_junit import dump_json
 from tfod.check.reporters.wording import SEVEREST_FIRST
-from tfod.check.rules.registry import Rule
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _MOST_SHOWN = 10
@@ -20,16 +19,16 @@ _MOST_SHOWN = 10
 _IN_GITLAB = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
 
 
-def render_github(report: Report, *, rules: Mapping[str, Rule] | None = None) -> str:
+def render_github(report: Report) -> str:
     """Write findings as workflow commands: as many as GitHub shows, of all rules that fired.
 
     Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions.
     """
-    return "".join(f"{line}\n" for line in _commands(report, rules))
+    return "".join(f"{line}\n" for line in _commands(report))
 
 
-def _commands(report: Report, rules: Mapping[str, Rule] | None) -> Iterator[str]:
-    findings = file_findings(report, group_findings(report, rules))
+def _commands(report: Report) -> Iterator[str]:
+    findings = file_findings(report, group_findings(report))
     shown = 0
     for severity in SEVEREST_FIRST:
         for one in [one for one in findings if one.finding.severity is severity][:_MOST_SHOWN]:
@@ -56,7 +55,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def render_gitlab(report: Report, *, rules: Mapping[str, Rule] | None = None) -> str:
+def render_gitlab(report: Report) -> str:
     """Write findings as a report of code quality, to be saved as UTF-8.
 
     Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format.
@@ -70,6 +69,6 @@ def render_gitlab(report: Report, *, rules: Mapping[str, Rule] | None = None) ->
                 "severity": _IN_GITLAB[one.finding.severity],
                 "location": {"path": visible(one.path), "lines": {"begin": 1}},
             }
-            for one in file_findings(report, group_findings(report, rules))
+            for one in file_findings(report, group_findings(report))
         ]
     )

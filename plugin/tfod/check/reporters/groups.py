@@ -79,9 +79,9 @@ class Group:
         return f"{count:,}{what}" + (f" in {plural(places, noun)}" if places else "")
 
 
-def group_findings(report: Report, rules: Mapping[str, Rule] | None = None) -> list[Group]:
-    """The groups of a report; titles, reasons and fixes are those of ``rules``, or of all rules."""
-    known = all_rules() if rules is None else rules
+def group_findings(report: Report) -> list[Group]:
+    """The groups of a report."""
+    known = all_rules()
     listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
     for finding in report.findings:
         listed.setdefault(finding.code, []).append(finding)

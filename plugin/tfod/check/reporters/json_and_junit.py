@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tfod.check.findings.finding import Finding, plural
@@ -19,7 +19,6 @@ from tfod.check.findings.report import Report, SourceFile
 from tfod.check.reporters.escaping import escape_json, visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.wording import decoded, place_parts
-from tfod.check.rules.registry import Rule
 
 _NUMBERS = re.compile(r"\[\n\s*(\d+(?:,\n\s*\d+)*)\n\s*\]")
 """A list of counts over many lines. A line break is never part of a JSON string."""
@@ -45,9 +44,9 @@ def dump_json(document: object) -> str:
     return escape_json(text) + "\n"
 
 
-def render_junit(report: Report, *, rules: Mapping[str, Rule] | None = None) -> str:
+def render_junit(report: Report) -> str:
     """Write a report as JUnit XML, to be saved as UTF-8."""
-    groups = group_findings(report, rules)
+    groups = group_findings(report)
     sources = {one.name: one for one in report.sources}
     root = Element("testsuites", name="tfod check", time=f"{report.duration:.3f}")
     for name, counts in _suites(report, groups).items():

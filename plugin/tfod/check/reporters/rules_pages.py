@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
+from tfod.check.reporters.escaping import WIDTH
 from tfod.check.rules.registry import FAMILIES, Rule
 from tfod.check.rules.repairs import REPAIRS
 
-WIDTH = 80
 _REPAIR = "tfod repair:"
 _NOTE = "<!-- Written by `make docs` from what the rules declare; edit the rules. -->"
 

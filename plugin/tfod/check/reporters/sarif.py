@@ -8,20 +8,15 @@ beyond it: https://docs.github.com/code-security/reference/code-scanning/sarif-f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from tfod.check.findings.finding import Severity, plural
 from tfod.check.findings.report import Report, finding_to_json
-from tfod.check.reporters.file_findings import (
-    RULES_PAGES,
-    FileFinding,
-    file_findings,
-)
+from tfod.check.reporters.file_findings import RULES_PAGES, FileFinding, file_findings
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.json_and_junit import dump_json
-from tfod.check.rules.registry import Rule
 from tfod.tfrecord.storage.urls import is_url
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -31,12 +26,12 @@ _IN_URLS = "/:%?#[]@!$&'()*+,;="
 _SAID_ELSEWHERE = ("code", "severity", "message")
 
 
-def render_sarif(report: Report, *, rules: Mapping[str, Rule] | None = None) -> str:
+def render_sarif(report: Report) -> str:
     """Write a report as SARIF, to be saved as UTF-8: the rules that fired, the listed findings.
 
     A result's record, byte, feature and value are its properties.
     """
-    groups = group_findings(report, rules)
+    groups = group_findings(report)
     run = {
         "tool": {
             "driver": {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
-from tfod.check.reporters.escaping import columns, visible
+from tfod.check.reporters.escaping import WIDTH, columns, visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.next_steps import next_steps
 from tfod.check.reporters.wording import (
@@ -18,8 +18,8 @@ from tfod.check.reporters.wording import (
     totals,
     verdict,
 )
-from tfod.check.rules.registry import Rule
 
+_EXAMPLES = 3  # findings that are shown of each rule; the others are counted
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _RED, _YELLOW, _CYAN, _GREEN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;36m", "\x1b[1;32m"
 _COLORS = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.INFO: _CYAN}
@@ -29,9 +29,6 @@ def render_text(
     report: Report,
     *,
     color: bool,
-    width: int = 80,
-    examples: int = 3,
-    rules: Mapping[str, Rule] | None = None,
     receivers: bool = False,
     quiet: bool = False,
     statistics: bool = False,
@@ -41,27 +38,24 @@ def render_text(
     Args:
         report: the report.
         color: whether to colour it with ANSI sequences; those of shards are never passed on.
-        width: columns; only a word or a name that is longer goes beyond.
-        examples: findings that are shown of each rule; the others are counted.
         receivers: whether to list what each receiver makes of the shards.
-        rules: where titles and fixes come from; all rules by default.
         quiet: whether to write the findings alone, and of what is valid nothing.
         statistics: whether to count the findings of each rule in place of writing them.
     """
     if quiet and report.valid:
         return ""
-    groups = group_findings(report, rules)
-    lines = [] if quiet else [*_head(report, color, width)]
-    lines += _receivers(report, width) if receivers and not quiet else ()
+    groups = group_findings(report)
+    lines = [] if quiet else [*_head(report, color)]
+    lines += _receivers(report) if receivers and not quiet else ()
     if statistics:
         lines += ["", *_statistics(groups, color)] if groups else ()
     else:
         for group in groups:
-            lines += ["", *group_lines(group, color, width, examples)]
+            lines += ["", *group_lines(group, color)]
     if not quiet and not statistics:
         for step in next_steps(report):
             if step.command:
-                text = _wrap(["Next:", *step.text.split(" ")], width, 0, 2)
+                text = _wrap(["Next:", *step.text.split(" ")], 0, 2)
                 lines += ["", *text, f"  {step.command}"]
         if groups:
             hint = f"More about a rule: tfod rules {groups[0].code}"
@@ -69,7 +63,7 @@ def render_text(
     return "\n".join(lines[1:] if quiet else lines) + "\n"
 
 
-def _head(report: Report, color: bool, width: int) -> Iterator[str]:
+def _head(report: Report, color: bool) -> Iterator[str]:
     """The verdict and the amounts, in all and of each dataset."""
     profile = report.profile
     reason = f" ({profile.reason})" if profile.reason else ""
@@ -82,7 +76,7 @@ def _head(report: Report, color: bool, width: int) -> Iterator[str]:
     ]
     if report.configuration is not None:
         head.append(f"Configuration: {visible(report.configuration)}")
-    lines = [line for one in head for line in _wrap(one.split(" "), width, 0, 2)]
+    lines = [line for one in head for line in _wrap(one.split(" "), 0, 2)]
     if color:
         lines[0] = _paint(lines[0], verdict(report), _GREEN if report.valid else _RED)
     yield from lines
@@ -91,7 +85,7 @@ def _head(report: Report, color: bool, width: int) -> Iterator[str]:
     for one in report.datasets if len(report.datasets) > 1 else ():
         word = "VALID" if one.valid else "INVALID"
         words = [word, f"{visible(one.name)}:", *about_dataset(one).split(" ")]
-        first, *others = _wrap(words, width, 2, 4)
+        first, *others = _wrap(words, 2, 4)
         yield _paint(first, word, _GREEN if one.valid else _RED) if color else first
         yield from others
 
@@ -104,30 +98,30 @@ def _statistics(groups: Sequence[Group], color: bool) -> Iterator[str]:
         yield _paint(line, one.code, _COLORS[one.severity]) if color else line
 
 
-def group_lines(group: Group, color: bool, width: int, examples: int) -> Iterator[str]:
+def group_lines(group: Group, color: bool) -> Iterator[str]:
     """The findings of a rule below its title, some of them as examples."""
-    heading = list(_wrap(group.heading.split(" "), width, 0, 2))
-    fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], width, 2, 4) if group.fix else ())
+    heading = list(_wrap(group.heading.split(" "), 0, 2))
+    fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], 2, 4) if group.fix else ())
     if color:
         mark = f"{group.code} {group.severity.value}"
         heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
         fix[:1] = [_paint(line, "Fix:", _BOLD) for line in fix[:1]]
-    yield from (*heading, *_examples(group, width, examples), *fix)
+    yield from (*heading, *_examples(group), *fix)
 
 
-def _receivers(report: Report, width: int) -> Iterator[str]:
+def _receivers(report: Report) -> Iterator[str]:
     """A line for each receiver: what it makes of the shards, and why."""
     yield "Receivers:"
     longest = max(len(one.receiver.name) for one in report.verdicts)
     for one in report.verdicts:
         why = f": {'; '.join(one.reasons)}" if one.reasons else ""
         words = [f"{one.receiver.name:<{longest}} ", *f"{one.verdict.value}{why}".split(" ")]
-        yield from _wrap(words, width, 2, longest + 4)
+        yield from _wrap(words, 2, longest + 4)
 
 
-def _examples(group: Group, width: int, most: int) -> Iterator[str]:
+def _examples(group: Group) -> Iterator[str]:
     """Examples of a rule's findings: where, and below it what. The same words are said once."""
-    shown = group.examples(most)
+    shown = group.examples(_EXAMPLES)
     by_words: dict[tuple[str, str], list[Finding]] = {}
     for finding in shown:
         by_words.setdefault((visible(finding.message), finding.fix), []).append(finding)
@@ -136,17 +130,17 @@ def _examples(group: Group, width: int, most: int) -> Iterator[str]:
             place = list(place_parts(finding))
             if place and finding is findings[-1]:
                 place[-1] += ":"
-            yield from _wrap(place, width, 2, 6)
+            yield from _wrap(place, 2, 6)
         indent = 4 if place else 2  # nothing to be below of
-        yield from _wrap(message.split(" "), width, indent, indent + 2)
+        yield from _wrap(message.split(" "), indent, indent + 2)
         if fix and fix != group.fix:
-            yield from _wrap(["Fix", "here:", *visible(fix).split(" ")], width, 4, 6)
+            yield from _wrap(["Fix", "here:", *visible(fix).split(" ")], 4, 6)
     rest = group.rest(shown)
     if rest:
         yield f"  {rest}"
 
 
-def _wrap(words: Iterable[str], width: int, indent: int, hanging: int) -> Iterator[str]:
+def _wrap(words: Iterable[str], indent: int, hanging: int) -> Iterator[str]:
     """Set words in lines. No word is broken; one that is too long gets a line of its own.
 
     ``textwrap`` counts characters, of which some take two cells of a terminal and some none.
@@ -155,7 +149,7 @@ def _wrap(words: Iterable[str], width: int, indent: int, hanging: int) -> Iterat
     used = indent - 1
     for word in words:
         size = columns(word)
-        if line and used + 1 + size > width:
+        if line and used + 1 + size > WIDTH:
             yield " " * indent + " ".join(line)
             line, indent, used = [], hanging, hanging - 1
         line.append(word)

@@ -213,6 +213,8 @@ def _place(path: str, one: VocObject) -> str:
 
 def _years(data_dir: str, year: str | None, annotations_dir: str | None) -> list[_Year]:
     """The folders that hold annotations and images, one a year."""
+    if year is not None and year not in YEARS:
+        raise TfodError(f"--year must be one of {', '.join(YEARS)}, not {year!r}")
     if not os.path.isdir(data_dir):
         raise TfodError(f"{data_dir} is not a folder; name that of the dataset")
     if year is None:

@@ -7,7 +7,7 @@ body has no inline styles, so that another page can show it under a strict polic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -35,7 +35,6 @@ from tfod.check.reporters.wording import (
     totals,
     unnamed_key,
 )
-from tfod.check.rules.registry import Rule
 from tfod.check.rules.repairs import REPAIRS
 from tfod.errors import TfodError, how_to_install
 
@@ -71,7 +70,6 @@ def render_html(
     report: Report,
     samples: Sequence[Sample] = (),
     *,
-    rules: Mapping[str, Rule] | None = None,
     on_page: bool = False,
     data_first: bool = False,
 ) -> str:
@@ -80,7 +78,6 @@ def render_html(
     Args:
         report: the report.
         samples: images to show.
-        rules: where titles, reasons and fixes come from.
         on_page: whether it was made by the service, whose users have no options of a command line.
         data_first: whether what the data are like comes first, then the hints, without a verdict.
 
@@ -88,7 +85,7 @@ def render_html(
         TfodError: jinja2, or Pillow for the images, is not installed.
     """
     cards = [make_card(one) for one in samples]
-    groups = group_findings(report, rules)
+    groups = group_findings(report)
     if data_first:
         groups.sort(key=lambda one: not one.code.startswith("DAT"))
     return _render("report.html", report, groups, cards, on_page=on_page, data_first=data_first)
