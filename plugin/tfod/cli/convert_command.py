@@ -7,7 +7,7 @@ import argparse
 from tfod.check.findings.finding import plural
 from tfod.cli.command_line import Commands, add_number, print_line, print_note
 from tfod.cli.create_command import add_policy, policy_of
-from tfod.shards.convert.formats import READABLE, WRITABLE, ReadOptions
+from tfod.shards.convert.formats import FORMATS, ReadOptions
 
 
 def add_parser(commands: Commands) -> None:
@@ -22,8 +22,8 @@ def add_parser(commands: Commands) -> None:
     add("source", metavar="A", help="shards, or a dataset of another format: a folder or a file")
     add("target", metavar="B", help="the folder or file to write, which must not be there")
     text = "the format of A or B, where the path does not say it: %(choices)s"
-    add("--from", dest="source_format", choices=READABLE, metavar="FORMAT", help=text)
-    add("--to", dest="target_format", choices=WRITABLE, metavar="FORMAT", help=text)
+    add("--from", dest="source_format", choices=FORMATS, metavar="FORMAT", help=text)
+    add("--to", dest="target_format", choices=FORMATS, metavar="FORMAT", help=text)
     text = "a label map for all records; what is found in A otherwise"
     add("--label-map", metavar="FILE|NAME", help=text)
     text = "the folder of images: of shards where to write them, else where they are"

@@ -12,7 +12,7 @@ from tfod.cli.command_line import Commands, add_number
 from tfod.cli.create_command import add_image_policy, policy_of
 from tfod.cli.outputs import Output, add_output_options, begin_outputs, outputs_of
 from tfod.detection.box_pairs import PIXEL
-from tfod.shards.convert.formats import READABLE, ReadOptions
+from tfod.shards.convert.formats import FORMATS, ReadOptions
 
 
 def add_parser(commands: Commands) -> None:
@@ -28,8 +28,8 @@ def add_parser(commands: Commands) -> None:
     add("a", metavar="A", help=text)
     add("b", metavar="B", help="likewise: what is compared with A")
     text = "the format of A, where the path does not say it: %(choices)s"
-    add("--from-a", choices=READABLE, metavar="FORMAT", help=text)
-    add("--from-b", choices=READABLE, metavar="FORMAT", help="likewise of B")
+    add("--from-a", choices=FORMATS, metavar="FORMAT", help=text)
+    add("--from-b", choices=FORMATS, metavar="FORMAT", help="likewise of B")
     add("--label-map", metavar="FILE|NAME", help="a label map for all records of both")
     add("--images", metavar="FOLDER", help="the images of annotations that are not shards")
     text = f"pixels that sides of boxes may be off (default: {PIXEL}: a pixel, and rounding)"

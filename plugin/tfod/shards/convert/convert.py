@@ -64,21 +64,21 @@ def convert(source: str, target: str, options: Options) -> Converted:
         )
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")
-    read, writer = FORMATS[source_format].read, FORMATS[target_format].writer
-    assert read is not None
+    read = FORMATS[source_format].read
     if target_format == SHARDS:
         from tfod.shards.convert.write_shards import write_shards
 
         return write_shards(
             lambda: read(source, options.read), target, options.num_shards, options.leave_out_images
         )
-    assert writer is not None
     # Of another source it is where the images are.
     images = options.read.images if source_format == SHARDS else None
     ending = FORMATS[target_format].ending
     is_file = bool(ending) and target.lower().endswith(ending)
     dataset = read(source, options.read)
-    return _write(dataset, writer(), target, images, options.leave_out_images, is_file)
+    return _write(
+        dataset, FORMATS[target_format].writer(), target, images, options.leave_out_images, is_file
+    )
 
 
 def _write(

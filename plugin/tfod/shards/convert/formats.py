@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,43 +38,44 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Format:
-    """One format.
+    """One format, by the names ``module:function`` of what reads and writes it.
 
     Attributes:
-        title: what people call it.
-        is_at: whether a path that is there holds it; several formats may say so.
-        read: reads a dataset from a path; None where it is only written.
-        writer: the class that writes it; None where it is only read. Shards are written otherwise.
+        looks: whether a path that is there holds it; several formats may say so.
+        reads: reads a dataset from a path, as :class:`ReadOptions` have it.
+        writes: the class that writes it; '' where shards are written, which goes otherwise.
         ending: of the file that stands for a dataset of one subset; '' where it is a folder.
         has_ids: whether it has ids of classes and of images, not only names.
     """
 
-    title: str
-    is_at: Callable[[str], bool]
-    read: Callable[[str, ReadOptions], Dataset] | None = None
-    writer: Callable[[], type[Writer]] | None = None
+    looks: str
+    reads: str
+    writes: str = ""
     ending: str = ""
     has_ids: bool = False
 
+    def is_at(self, path: str) -> bool:
+        """Whether a path that is there holds it."""
+        return bool(self.looks and _loaded(self.looks)(path))
 
-def _loaded(module: str, name: str) -> Any:
-    """What a module has under a name: of a command that reads one format only its own is loaded."""
-    return getattr(importlib.import_module(f"tfod.{module}"), name)
+    def read(self, path: str, options: ReadOptions) -> Dataset:
+        """Read a dataset; what its reader raises."""
+        dataset: Dataset = _loaded(self.reads)(path, options)
+        return dataset
 
-
-def _reads(module: str, name: str) -> Callable[[str, ReadOptions], Dataset]:
-    return lambda path, options: _loaded(module, name)(path, options)
-
-
-def _looks(module: str, name: str) -> Callable[[str], bool]:
-    return lambda path: bool(_loaded(module, name)(path))
-
-
-def _writes(module: str, name: str) -> Callable[[], type[Writer]]:
-    return lambda: _loaded(module, name)
+    def writer(self) -> type[Writer]:
+        """The class that writes it."""
+        writer: type[Writer] = _loaded(self.writes)
+        return writer
 
 
-def _has_shards(path: str) -> bool:
+def _loaded(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(f"tfod.{module}"), function)
+
+
+def has_shards(path: str) -> bool:
+    """Whether a path holds shards."""
     try:
         # Of a file that is named everybody else takes for granted that it is a shard.
         is_other = os.path.isfile(path) and not path.lower().endswith(".zip")
@@ -85,49 +85,29 @@ def _has_shards(path: str) -> bool:
 
 
 SHARDS = "shards"
-_READERS, _WRITERS = "shards.convert", "convert.writers"
+_READ, _WRITE = "shards.convert.read_", "convert.writers."
+_READ_SHARDS = f"{_READ}shards:read_shards"
 FORMATS: dict[str, Format] = {
-    SHARDS: Format(
-        "TFRecord shards",
-        _has_shards,
-        _reads(f"{_READERS}.read_shards", "read_shards"),
-        has_ids=True,
-    ),
+    SHARDS: Format("shards.convert.formats:has_shards", _READ_SHARDS, has_ids=True),
     "coco": Format(
-        "COCO",
-        _looks(f"{_READERS}.read_planned", "coco_files"),
-        _reads(f"{_READERS}.read_planned", "read_coco_folder"),
-        _writes(f"{_WRITERS}.coco", "CocoWriter"),
+        f"{_READ}planned:coco_files",
+        f"{_READ}planned:read_coco_folder",
+        f"{_WRITE}coco:CocoWriter",
         ".json",
         has_ids=True,
     ),
     "voc": Format(
-        "Pascal VOC",
-        _looks(f"{_READERS}.read_planned", "is_voc"),
-        _reads(f"{_READERS}.read_planned", "read_voc_folder"),
-        _writes(f"{_WRITERS}.voc", "VocWriter"),
+        f"{_READ}planned:is_voc", f"{_READ}planned:read_voc_folder", f"{_WRITE}voc:VocWriter"
     ),
-    "yolo": Format(
-        "YOLO",
-        _looks(f"{_READERS}.read_yolo", "find_yolo"),
-        _reads(f"{_READERS}.read_yolo", "read_yolo"),
-        _writes(f"{_WRITERS}.yolo", "YoloWriter"),
-    ),
+    "yolo": Format(f"{_READ}yolo:find_yolo", f"{_READ}yolo:read_yolo", f"{_WRITE}yolo:YoloWriter"),
     "cvat_xml": Format(
-        "CVAT for images 1.1",
-        _looks(f"{_READERS}.read_cvat_xml", "is_cvat_xml"),
-        _reads(f"{_READERS}.read_cvat_xml", "read_cvat"),
-        _writes(f"{_WRITERS}.cvat_xml", "CvatXmlWriter"),
+        f"{_READ}cvat_xml:is_cvat_xml",
+        f"{_READ}cvat_xml:read_cvat",
+        f"{_WRITE}cvat_xml:CvatXmlWriter",
         ".xml",
     ),
-    # Its shards are recognized as such, by their keys.
-    "tfds": Format(
-        "TensorFlow Datasets",
-        lambda _: False,
-        _reads(f"{_READERS}.read_shards", "read_shards"),
-        _writes(f"{_WRITERS}.tfds", "TfdsWriter"),
-        has_ids=True,
-    ),
+    # TensorFlow Datasets', whose shards are recognized as such, by their keys.
+    "tfds": Format("", _READ_SHARDS, f"{_WRITE}tfds:TfdsWriter", has_ids=True),
 }
 """By the names that ``--from`` and ``--to`` take."""
 
@@ -142,13 +122,13 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
         return named
     if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
         return SHARDS
-    found = [name for name, one in FORMATS.items() if one.read and one.is_at(path)]
+    found = [name for name, one in FORMATS.items() if one.is_at(path)]
     if len(found) == 1:
         return found[0]
     if not found and not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
     what = f"could be {' or '.join(found)}" if found else "is of no format that is recognized"
-    raise TfodError(f"{path} {what}; say which with {option}: {', '.join(READABLE)}")
+    raise TfodError(f"{path} {what}; say which with {option}: {', '.join(FORMATS)}")
 
 
 def format_of_target(path: str, named: str | None, source: str) -> str:
@@ -164,9 +144,5 @@ def format_of_target(path: str, named: str | None, source: str) -> str:
             return name
     if parse_shard_name(path) is not None or source != SHARDS:
         return SHARDS
-    names = ", ".join(WRITABLE)
+    names = ", ".join(FORMATS)
     raise TfodError(f"{path} does not say which format to write; say it with --to: {names}")
-
-
-READABLE = tuple(name for name, one in FORMATS.items() if one.read)
-WRITABLE = tuple(name for name, one in FORMATS.items() if one.writer or name == SHARDS)

@@ -14,7 +14,7 @@ from tfod.shards.convert.formats import FORMATS, ReadOptions, format_of_source
 from tfod.shards.create.problems import OddBoxes, Policy
 from tfod.shards.diff.boxes import BoxComparison
 from tfod.shards.diff.matching import Matched, match
-from tfod.shards.diff.result import Box, Diff, Difference, Found
+from tfod.shards.diff.result import Box, Diff, Difference
 from tfod.shards.diff.side import (
     CAN_DECODE,
     NOT_A_NUMBER,
@@ -71,17 +71,18 @@ def diff(a: str, b: str, options: Options) -> Diff:
     sides = []
     for path, named, letter in zip((a, b), options.formats, "ab", strict=True):
         name = format_of_source(path, named, f"--from-{letter}")
-        read = FORMATS[name].read
-        assert read is not None
-        sides.append(read_side(path, name, functools.partial(read, path, options.read), texts))
+        read = functools.partial(FORMATS[name].read, path, options.read)
+        sides.append(read_side(path, name, read, texts))
     return _Comparison(sides[0], sides[1], list(texts), options).run()
 
 
 class _Comparison:
     def __init__(self, a: Side, b: Side, texts: list[str], options: Options) -> None:
         self._a, self._b, self._texts, self._options = a, b, texts, options
-        self._found = Found(options.max_differences)
-        self._notes = [f"{side.path}: {note}" for side in (a, b) for note in side.notes]
+        self._found = Diff(
+            a, b, texts, options.tolerance, options.same_subsets, options.max_differences
+        )
+        self._found.notes.extend(f"{one.path}: {note}" for one in (a, b) for note in one.notes)
         self._has_ids = all(FORMATS[one.format].has_ids for one in (a, b))
         self._matched: Matched = match(a, b)
 
@@ -102,20 +103,7 @@ class _Comparison:
             infinite if one.rows[0] is None else one.rows[0],
             infinite if one.rows[1] is None else one.rows[1],
         ))  # fmt: skip
-        ignored = () if self._options.same_subsets else ("record_moved",)
-        return Diff(
-            a=self._a,
-            b=self._b,
-            tolerance=self._options.tolerance,
-            is_equal=not any(count for name, count in found.counts.items() if name not in ignored),
-            counts=found.counts,
-            values=+found.values,
-            subsets=found.subsets,
-            classes=found.classes,
-            listed=found.listed,
-            notes=self._notes,
-            texts=self._texts,
-        )
+        return found
 
     # What a difference is about
 
@@ -246,13 +234,15 @@ class _Comparison:
         differs = (images[0] != images[1]) & (IMAGES not in self._options.ignore)
         for side, others in ((self._a, self._b), (self._b, self._a)):
             if not side.images.any() and others.images.any() and differs.any():
-                self._notes.append(f"{side.path} has no images; they are not compared")
+                self._found.notes.append(f"{side.path} has no images; they are not compared")
                 differs = np.zeros(len(first), bool)
         self._each("image_added", np.flatnonzero(differs & (images[0] == 0)))
         self._each("image_removed", np.flatnonzero(differs & (images[1] == 0)))
         changed = np.flatnonzero(differs & (images[0] != 0) & (images[1] != 0))
         if len(changed) and not CAN_DECODE:
-            self._notes.append("Pillow is not installed, so pixels of images are not compared")
+            self._found.notes.append(
+                "Pillow is not installed, so pixels of images are not compared"
+            )
         wanted = changed if CAN_DECODE else changed[:0]
         pixels = [
             {row: pixel_hash(one) for row, one in records_again(side.read, rows[wanted].tolist())}
@@ -284,7 +274,8 @@ class _Comparison:
         places = _inverse(first, len(a.names)), _inverse(second, len(b.names))
         for name in self._names(*values):
             differing = _differing(name, values, places)
-            self._found.values[name] += len(differing)
+            if len(differing):
+                self._found.values[name] += len(differing)
             self._each("value_changed", differing, lambda *_, name=name: (name,))
 
     def _names(self, one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:

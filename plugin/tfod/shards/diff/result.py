@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -88,32 +88,49 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Diff:
-    """What a comparison found.
+    """What a comparison has found, which it adds while it runs.
 
     Attributes:
         a, b: the sides.
+        texts: what the numbers of the sides mean.
         tolerance: pixels that sides of boxes may be off.
-        is_equal: whether nothing differs that was asked for.
+        same_subsets: whether a record in another subset is a difference.
+        most: of each change so many are listed.
         counts: of each change.
         values: of each name of ``value_changed``, how many objects and images.
         subsets, classes: by name figures: ``records_a``, ``records_b``, ``boxes_a``, ``boxes_b``,
             and changes.
-        listed: differences, at most so many of each change as were asked for.
+        listed: the first differences of each change.
         notes: what was not compared, as sentences.
-        texts: what the numbers of the sides mean.
     """
 
     a: Side
     b: Side
-    tolerance: float
-    is_equal: bool
-    counts: Mapping[str, int]
-    values: Mapping[str, int]
-    subsets: Mapping[str, Mapping[str, int]]
-    classes: Mapping[str, Mapping[str, int]]
-    listed: Sequence[Difference]
-    notes: Sequence[str]
     texts: Sequence[str]
+    tolerance: float
+    same_subsets: bool
+    most: int
+    counts: Counter[str] = field(default_factory=Counter)
+    values: Counter[str] = field(default_factory=Counter)
+    subsets: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    classes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    listed: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, one: Difference) -> None:
+        """Count a difference, and list it if there is room."""
+        self.counts[one.change] += 1
+        if one.image or one.subset:
+            self.subsets[one.subset][one.change] += 1
+        for name in {box.name for box in (one.before, one.after) if box}:
+            self.classes[name][one.change] += 1
+        if self.counts[one.change] <= self.most:
+            self.listed.append(one)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs that was asked for."""
+        return all(one == "record_moved" and not self.same_subsets for one in self.counts)
 
     def boxes_of(self, side: int, row: int | None) -> Iterator[tuple[np.ndarray, str]]:
         """The boxes of a record of a side, 0 for A, and their classes; none of None."""
@@ -151,12 +168,12 @@ class Diff:
             "equal": self.is_equal,
             **sides,
             "tolerance": self.tolerance,
-            "counts": {change: self.counts.get(change, 0) for change in CHANGES},
-            "values": dict(self.values),
-            "subsets": {name: dict(found) for name, found in self.subsets.items()},
-            "classes": {name: dict(found) for name, found in self.classes.items()},
+            "counts": {change: self.counts[change] for change in CHANGES},
+            "values": self.values,
+            "subsets": self.subsets,
+            "classes": self.classes,
             "differences": [one.to_json() for one in self.listed],
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
 
 
@@ -186,27 +203,3 @@ def _table(
             (name, *counts, *(f"{found[one]:,}" if found.get(one) else "" for one in changes))
         )
     return rows
-
-
-class Found:
-    """Differences while they are found: all are counted, the first of each change are listed."""
-
-    def __init__(self, most: int) -> None:
-        self.counts = Counter[str]()
-        self.values = Counter[str]()
-        self.subsets = defaultdict[str, Counter[str]](Counter)
-        self.classes = defaultdict[str, Counter[str]](Counter)
-        self.listed: list[Difference] = []
-        self._most = most
-        self._listed = Counter[str]()
-
-    def add(self, one: Difference) -> None:
-        """Count a difference, and list it if there is room."""
-        self.counts[one.change] += 1
-        if one.image or one.subset:
-            self.subsets[one.subset][one.change] += 1
-        for name in {box.name for box in (one.before, one.after) if box}:
-            self.classes[name][one.change] += 1
-        if self._listed[one.change] < self._most:
-            self._listed[one.change] += 1
-            self.listed.append(one)

@@ -81,7 +81,8 @@ def _name(sample: Sample, number: int) -> str:
 class Mark:
     """A box as an SVG path, with a tooltip, and a ring ``x, y`` if it is hard to see.
 
-    ``dashed`` is that of a prediction.
+    ``tag`` is its class as it is written into the image, at ``tag_x`` and ``tag_y``, where the text
+    ends if ``tag_ends`` says so; empty for none. ``dashed`` is that of a prediction.
     """
 
     path: str
@@ -89,20 +90,11 @@ class Mark:
     offending: bool
     colour: str
     ring: tuple[float, float] | None
-    dashed: bool = False
-
-
-@dataclass(frozen=True)
-class Tag:
-    """A class written into an image; ``end`` says that the text ends at ``x``."""
-
-    text: str
-    x: float
-    y: float
-    end: bool
-    offending: bool
-    colour: str
-    dashed: bool = False
+    dashed: bool
+    tag: str = ""
+    tag_x: float = 0
+    tag_y: float = 0
+    tag_ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,8 +105,8 @@ class Card:
         uri: its thumbnail.
         view_box: with a margin around the image if boxes are outside.
         width, height: of the SVG at most, rem.
-        marks: boxes, the offending ones last, on top of the others.
-        tags: the classes of the boxes, unless they are too many; ``letter`` is their height.
+        marks: boxes, the offending ones last, on top of the others; with their classes, unless
+            they are too many. ``letter`` is the height of these.
         undrawn: boxes that are too many, or not finite.
         link: where a larger image is; empty for none.
         masks: ``data:`` URI of an image of the masks; empty for none.
@@ -128,7 +120,6 @@ class Card:
     width: float
     height: float
     marks: Sequence[Mark]
-    tags: Sequence[Tag]
     letter: float
     undrawn: int
     link: str
@@ -154,9 +145,9 @@ def make_card(
             or predictions, only those of the offending ones are.
         tallest: height of the image at most, rem.
     """
-    small = thumbnail(sample)
+    uri, aspect = thumbnail(sample)
     boxes, drawn = drawn_boxes(sample)
-    height = UNIT / small.aspect
+    height = UNIT / aspect
     scale = (UNIT, height, UNIT, height)
     predicted = np.clip(
         np.reshape([box for _, box in sample.predicted], (-1, 4)), -REACH, 1 + REACH
@@ -166,7 +157,7 @@ def make_card(
     wide = right - left
     width = tallest * wide / (bottom - top)
     letter = _LETTER * wide / min(_USUAL_WIDTH, width)
-    marks, tags = [], []
+    marks = []
 
     def add(
         box: np.ndarray, title: str, name: str, *, bad: bool, colour: str = "", dashed: bool = False
@@ -175,15 +166,15 @@ def make_card(
         is_tiny = bad and max(x2 - x1, y2 - y1) < _TINY * UNIT
         path = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
         ring = ((x1 + x2) / 2, (y1 + y2) / 2) if is_tiny else None
-        marks.append(Mark(path, title, bad, colour, ring, dashed))
-        if name:
-            # Above the box's corner, or within it where there is no room; of a prediction below.
-            end = x1 > left + 0.7 * wide
-            x = min(x2, right - letter / 2) if end else max(x1, left + letter / 2)
-            y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
-            if dashed:
-                y = y2 - 0.35 * letter if y2 + 1.3 * letter > bottom else y2 + 1.1 * letter
-            tags.append(Tag(shortened_name(name), x, y, end, bad, colour, dashed))
+        # The class above the box's corner, or within it where there is no room; of a prediction
+        # below.
+        end = x1 > left + 0.7 * wide
+        x = min(x2, right - letter / 2) if end else max(x1, left + letter / 2)
+        y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
+        if dashed:
+            y = y2 - 0.35 * letter if y2 + 1.3 * letter > bottom else y2 + 1.1 * letter
+        tag = shortened_name(name)
+        marks.append(Mark(path, title, bad, colour, ring, dashed, tag, x, y, end))
 
     for number in drawn:
         name, bad = _name(sample, number), number in sample.offending
@@ -194,13 +185,12 @@ def make_card(
         add(box, f"predicted: {name}", name, bad=False, dashed=True)
     return Card(
         sample=sample,
-        uri=small.uri,
+        uri=uri,
         view_box=f"{left:.0f} {top:.0f} {wide:.0f} {bottom - top:.0f}",
         image_height=height,
         width=width,
         height=tallest,
         marks=marks,
-        tags=tags,
         letter=letter,
         undrawn=len(boxes) - len(drawn),
         link=link,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -13,8 +13,8 @@ import numpy as np
 from tfod.check.findings.finding import Finding, Place
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY, Profile
-from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory, Location
+from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection.boxes import normalized
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.images.image import image_size
@@ -152,10 +152,11 @@ def _batches_of(
     if location is not None and location not in inventory.archives:
         yield from _batches_of_file(location, wanted)
         return
-    archive = next((one for one in inventory.archives if shard.startswith(one.name)), None)
-    for name, batches in _shards_of(archive) if archive else ():
-        if name == shard:
-            yield from batches
+    archives = [one for one in inventory.archives if shard.startswith(one.name)]
+    for one in walk_shards(Inventory((), archives), None):
+        if one.name == shard:
+            with one.open() as stream:
+                yield from _batches(stream, shard)
             return
 
 
@@ -188,34 +189,19 @@ def _sound(
     inventory: Inventory, field_mapping_of: Callable[[str], FieldMapping]
 ) -> Iterator[Sample]:
     """Images with boxes from the beginning of each shard."""
-    for location in inventory.locations:
-        try:
-            if location in inventory.archives:
-                for shard, batches in _shards_of(location):
-                    yield from _sound_of_shard(batches, field_mapping_of(shard))
-            else:
-                with location.open() as stream:
-                    batches = _batches(stream, location.name)
-                    yield from _sound_of_shard(batches, field_mapping_of(location.name))
-        except (OSError, TfodError):
-            continue
+    with suppress(OSError, TfodError):  # what is gone meanwhile ends it
+        for shard in walk_shards(inventory, None):
+            yield from _sound_of_shard(shard, field_mapping_of(shard.name))
 
 
-def _sound_of_shard(
-    batches: Iterator[RecordBatch], field_mapping: FieldMapping
-) -> Iterator[Sample]:
-    examples = (one for batch in batches for one in Example.rows_of(ExampleBatch.of(batch)))
-    for example in islice(examples, _FIRST_RECORDS):
-        sample = read_sample(example, field_mapping)
-        if sample.image and len(sample.boxes):
-            yield sample
-
-
-def _shards_of(archive: Location) -> Iterator[tuple[str, Iterator[RecordBatch]]]:
-    """The shards of a zip, and their records."""
-    with Archives() as archives:
-        for shard, unpacked in archives.open(archive.path, archive.name).opened():
-            yield shard.name, _batches(unpacked, shard.name)
+def _sound_of_shard(shard: WalkedShard, field_mapping: FieldMapping) -> Iterator[Sample]:
+    with suppress(OSError, TfodError), shard.open() as stream:
+        batches = map(ExampleBatch.of, _batches(stream, shard.name))
+        examples = (one for batch in batches for one in Example.rows_of(batch))
+        for example in islice(examples, _FIRST_RECORDS):
+            sample = read_sample(example, field_mapping)
+            if sample.image and len(sample.boxes):
+                yield sample
 
 
 def _batches(

@@ -27,18 +27,6 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
 _MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """A small image: ``data:`` URI of a JPEG, or of an SVG placeholder where it is not decoded.
-
-    ``aspect`` is width by height at which to show it, neither extremely wide nor tall.
-    """
-
-    uri: str
-    aspect: float
-    decoded: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Shrunk:
     """A decoded image, made small, 8-bit RGB, and its own width and height in pixels."""
@@ -48,11 +36,15 @@ class Shrunk:
     height: int
 
 
-def thumbnail(sample: Sample) -> Thumbnail:
+def thumbnail(sample: Sample) -> tuple[str, float]:
     """Make an image small; one that is missing, broken or a bomb becomes a placeholder.
 
     The pixels are shown as they are stored, as TensorFlow sees them: EXIF orientation is not
     applied.
+
+    Returns:
+        A ``data:`` URI of a JPEG, or of an SVG placeholder; and the width by height at which to
+        show it, neither extremely wide nor tall.
 
     Raises:
         TfodError: Pillow is not installed.
@@ -60,10 +52,11 @@ def thumbnail(sample: Sample) -> Thumbnail:
     small = shrunk(sample, WIDEST)
     aspect = shown_aspect(sample, small)
     if small is None:
-        return _placeholder(aspect, why_no_image(sample))
+        svg = _placeholder(aspect, why_no_image(sample))
+        return data_uri("image/svg+xml", svg.encode()), aspect
     file = io.BytesIO()
     small.image.save(file, "JPEG", quality=JPEG_QUALITY)
-    return Thumbnail(data_uri("image/jpeg", file.getvalue()), aspect, True)
+    return data_uri("image/jpeg", file.getvalue()), aspect
 
 
 def shown_aspect(sample: Sample, small: Shrunk | None) -> float:
@@ -140,16 +133,15 @@ def _on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(white, layer).convert("RGB")
 
 
-def _placeholder(aspect: float, why: str) -> Thumbnail:
+def _placeholder(aspect: float, why: str) -> str:
     width, height = round(320 * min(aspect, 1)), round(320 / max(aspect, 1))
     size = max(9, min(18, width // 14))
-    svg = (
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
         '<rect width="100%" height="100%" fill="#8a8f98"/>'
         f'<text x="50%" y="92%" fill="#fff" font-family="sans-serif" font-size="{size}" '
         f'text-anchor="middle" dominant-baseline="middle">{why}</text></svg>'
     )
-    return Thumbnail(data_uri("image/svg+xml", svg.encode()), aspect, False)
 
 
 def data_uri(kind: str, content: bytes) -> str:
