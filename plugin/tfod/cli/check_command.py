@@ -164,14 +164,7 @@ def run_check(
     *,
     quiet: bool = False,
 ) -> Report:
-    """Check the sources, and write the report to all outputs.
-
-    Args:
-        arguments: with those of :func:`add_reading_options`, and the outputs.
-        options: of the check.
-        text: writes a report as text.
-        quiet: whether to leave out the progress bar.
-    """
+    """Check the sources, and write the report to all outputs; ``text`` writes it as text."""
     outputs = outputs_of(arguments)
     if options.baseline and options.baseline.is_updated:
         place = os.path.realpath(options.baseline.name)
@@ -192,11 +185,7 @@ def run_check(
 
 
 def _inventory(sources: Sequence[str], options: Options) -> AbstractContextManager[Inventory]:
-    """What is to be checked: without sources the shards that the configuration names.
-
-    Raises:
-        TfodError: there is neither.
-    """
+    """What is to be checked: without sources the shards that the configuration names."""
     if not sources:
         if options.training_config is None:
             raise TfodError("name what is to be checked: shards, a folder or a zip")
@@ -207,11 +196,6 @@ def _inventory(sources: Sequence[str], options: Options) -> AbstractContextManag
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    """The options of the check.
-
-    Raises:
-        TfodError: one of them makes no sense.
-    """
     options = replace(
         reading_options(arguments),
         task=_task(arguments),
@@ -236,11 +220,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def reading_options(arguments: argparse.Namespace) -> Options:
-    """What :func:`add_reading_options` has added, as options of a check.
-
-    Raises:
-        TfodError: one of them makes no sense.
-    """
+    """What :func:`add_reading_options` has added; TfodError where it makes no sense."""
     set_remote_timeout(arguments.remote_timeout)
     configuration, selections = configure(arguments)
     return Options(
@@ -272,11 +252,7 @@ def _baseline(arguments: argparse.Namespace) -> Baseline | None:
 
 
 def _task(arguments: argparse.Namespace) -> Task | None:
-    """What is known of the CVAT task: live from its server, or from files.
-
-    Raises:
-        TfodError: it cannot be had, or both are asked for.
-    """
+    """What is known of the CVAT task: live from its server, or from files."""
     described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
     numbers = {kind: getattr(arguments, f"cvat_{kind}") for kind in KINDS}
     targets = [Target(kind, number) for kind, number in numbers.items() if number is not None]
@@ -345,7 +321,6 @@ def _rendered(
 
 @contextmanager
 def _progress_bar(inventory: Inventory) -> Iterator[Progress | None]:
-    """A bar on standard error if tqdm is there."""
     try:
         from tqdm import tqdm
     except ImportError:

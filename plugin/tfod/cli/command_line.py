@@ -107,8 +107,7 @@ def add_receiver(parser: argparse.ArgumentParser) -> None:
 def runner_of(arguments: argparse.Namespace) -> Runner | None:
     """The runner that a command is to use; None when the work is to be done by this process.
 
-    Raises:
-        TfodError: the runner is unknown, Beam is not installed, or ``--jobs`` is given too.
+    Raises TfodError where it is unknown, Beam is not installed, or ``--jobs`` is given too.
     """
     if arguments.runner is None:
         return None
@@ -125,11 +124,7 @@ def runner_of(arguments: argparse.Namespace) -> Runner | None:
 
 
 def named_profile(name_or_path: str | None) -> Profile | None:
-    """What ``--profile`` names, if anything.
-
-    Raises:
-        TfodError: there is no such profile, or the file does not hold one.
-    """
+    """What ``--profile`` names, if anything; TfodError where that is no profile."""
     if name_or_path is None:
         return None
     from tfod.check.profiles.file import load_profile
@@ -166,9 +161,7 @@ def print_note(text: str) -> None:
 def begin_file(path: str, *, overwrite: bool) -> AtomicFile:
     """Begin a file that appears when all of it is written; its own name comes with that.
 
-    Raises:
-        TfodError: it exists and ``overwrite`` is False, it is not a file, or its folder cannot be
-            written.
+    TfodError where it exists and ``overwrite`` is False, is not a file, or cannot be written.
     """
     from tfod.tfrecord.storage.publishing import AtomicFile
 
@@ -181,13 +174,7 @@ def begin_file(path: str, *, overwrite: bool) -> AtomicFile:
 
 @contextmanager
 def whole_file(path: str, *, overwrite: bool) -> Iterator[AtomicFile]:
-    """A file that appears when all of it is written, or not at all.
-
-    It is begun at once, so that an error comes first and not after the work.
-
-    Raises:
-        TfodError: as :func:`begin_file`.
-    """
+    """A file as :func:`begin_file` begins it, at once, so that an error comes before the work."""
     file = begin_file(path, overwrite=overwrite)
     try:
         yield file

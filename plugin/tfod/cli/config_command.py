@@ -107,9 +107,7 @@ def _chosen(arguments: argparse.Namespace) -> Configuration:
 
 
 def configure(arguments: argparse.Namespace) -> tuple[Configuration, Selections]:
-    """Read the configuration, and fill in the options that were not typed.
-
-    An option with a key has the default None.
+    """Read the configuration, and fill in the options that were not typed, whose default is None.
 
     Returns:
         The configuration, and what it and the command line say of rules.

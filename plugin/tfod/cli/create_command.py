@@ -178,7 +178,6 @@ def _add_common(
     option: str = "label_map_path",
     maps: str = "the one beside the shards, else one that fits",
 ) -> None:
-    """Add what all formats have."""
     _add(parser, option, f"a label map, or a name that tfod ships (default: {maps})",
          metavar="FILE|NAME", dest="label_map")  # fmt: skip
     _add(parser, "num_shards", f"files, never more than images (default: {num_shards})",

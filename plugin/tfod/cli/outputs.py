@@ -73,11 +73,7 @@ def add_output_options(parser: argparse._ActionsContainer, formats: Sequence[str
 
 
 def outputs_of(arguments: argparse.Namespace) -> list[Output]:
-    """The outputs that were asked for.
-
-    Raises:
-        TfodError: two of them would go to the same place.
-    """
+    """The outputs that were asked for; TfodError where two would go to the same place."""
     outputs: list[Output] = arguments.outputs or [arguments.default_output]
     if arguments.output is not None:
         if len(outputs) > 1 or outputs[0].path is not None:
@@ -102,16 +98,12 @@ def begin_outputs(
 ) -> Iterator[Callable[[Render], None]]:
     """Begin all outputs before the work, so that one which cannot be written shows first.
 
-    Args:
-        outputs: where the result goes.
-        sources: paths of files that are read, none of which may be written.
-
     Yields:
         What takes the function that renders the result, and writes all outputs: files first,
         whole and together, then devices and standard output.
 
     Raises:
-        TfodError: an output cannot be written, or is one of the sources.
+        TfodError: an output cannot be written, or is one of the sources, paths that are read.
     """
     read = [one for one in sources if os.path.exists(one)]
     files: dict[str, AtomicFile] = {}

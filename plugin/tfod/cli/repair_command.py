@@ -88,11 +88,7 @@ def _columns(text: str, *, in_pixels: bool) -> ColumnOrder:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; return its exit code.
-
-    Raises:
-        TfodError: the repair could not run.
-    """
+    """Run the command; return its exit code."""
     options = _options(arguments)
     output = None if arguments.dry_run else arguments.output
     with _report(arguments) as (write, close):

@@ -27,11 +27,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code.
-
-    Raises:
-        TfodError: there is no such rule or family.
-    """
+    """Run the command; return its exit code."""
     if options.write is not None:
         if options.name is not None:
             raise TfodError("--write writes the pages of all rules; leave out the code")

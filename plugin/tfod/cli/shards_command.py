@@ -234,7 +234,6 @@ def _split(options: argparse.Namespace) -> int:
 
 
 def _sources_and_parts(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What is to be split, and behind it ``train=0.8 val=0.2``."""
     first = len(arguments)
     while first and "=" in arguments[first - 1] and not os.path.exists(arguments[first - 1]):
         first -= 1

@@ -71,11 +71,7 @@ def _numbers(text: str) -> frozenset[int]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code.
-
-    Raises:
-        TfodError: there is nothing to show, or the sheet cannot be written.
-    """
+    """Run the command; return its exit code."""
     ending = os.path.splitext(options.output)[1].lower()
     if ending not in _ENDINGS:
         raise TfodError(f"-o {options.output}: a sheet ends in .png or .html")

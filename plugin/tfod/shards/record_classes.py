@@ -184,7 +184,6 @@ class RecordReader:
 
 
 def _decode(value: bytes) -> str:
-    """A text as a Detection has it."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -182,7 +182,6 @@ def _copy(
     names_of: Callable[[ShardSet, int], list[str]],
     numbers: SourceIdNumbers | None,
 ) -> int:
-    """Write a subset; return how many records it has."""
     writer = out.add_subset(one.subset, layout, functools.partial(names_of, one))
     if shuffle is None:
         for path in one.paths:

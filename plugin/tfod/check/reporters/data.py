@@ -137,7 +137,6 @@ def _share(counts: np.ndarray, part: slice) -> str:
 
 
 def _of(name: str, part: slice) -> Callable[[Statistics], str]:
-    """A share of the boxes by one of the details."""
     return lambda one: _share(getattr(one.details or Details(), name), part)
 
 
@@ -184,7 +183,6 @@ def render_data(report: Report, *, color: bool) -> str:
 
 
 def _lines(table: Table) -> Iterator[str]:
-    """A table with its columns below each other."""
     indented = [(f"  {label}", *cells) for label, cells in table.rows]
     yield from in_columns([(table.title, *table.columns), *indented])
     if table.rest:

@@ -35,12 +35,9 @@ def render_text(
 ) -> str:
     """Write a report as text.
 
-    Args:
-        report: the report.
-        color: whether to colour it with ANSI sequences; those of shards are never passed on.
-        receivers: whether to list what each receiver makes of the shards.
-        quiet: whether to write the findings alone, and of what is valid nothing.
-        statistics: whether to count the findings of each rule in place of writing them.
+    ANSI sequences of shards are never passed on. ``receivers`` lists what each makes of the shards,
+    ``quiet`` leaves the findings alone, and of what is valid nothing; ``statistics`` counts the
+    findings of each rule in their place.
     """
     if quiet and report.valid:
         return ""
@@ -64,7 +61,6 @@ def render_text(
 
 
 def _head(report: Report, color: bool) -> Iterator[str]:
-    """The verdict and the amounts, in all and of each dataset."""
     profile = report.profile
     reason = f" ({profile.reason})" if profile.reason else ""
     head = [
@@ -110,7 +106,6 @@ def group_lines(group: Group, color: bool) -> Iterator[str]:
 
 
 def _receivers(report: Report) -> Iterator[str]:
-    """A line for each receiver: what it makes of the shards, and why."""
     yield "Receivers:"
     longest = max(len(one.receiver.name) for one in report.verdicts)
     for one in report.verdicts:

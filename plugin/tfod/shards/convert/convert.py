@@ -89,7 +89,6 @@ def _write(
     leave_out_images: bool,
     is_file: bool,
 ) -> Converted:
-    """Write into a hidden folder beside the target, which then gets its name."""
     with _Staged() as staged:
         folder = staged.add(target)
         images = staged.add(image_folder) if image_folder and not leave_out_images else None

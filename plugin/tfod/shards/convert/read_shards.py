@@ -23,9 +23,7 @@ from tfod.tfrecord.storage.urls import folder_of
 def read_shards(source: str, options: ReadOptions) -> Dataset:
     """Read shards of the OD API's keys, or of those of a profile that tfod has.
 
-    Args:
-        source: as :func:`~tfod.tfrecord.shard_search.find_all_shards` takes it.
-        options: the label map for all shards, in place of those beside them.
+    A label map of the options is for all shards, in place of those beside them.
 
     Raises:
         ShardsNotFoundError: there is no shard.

@@ -203,7 +203,6 @@ def _make(
 def _object(
     layout: _Layout, where: str, parts: list[str], problems: Problems
 ) -> tuple[str, PixelBox]:
-    """The class and the normalized corners that a line says."""
     try:
         numbers = [float(one) for one in parts]
     except ValueError:

@@ -25,11 +25,8 @@ def write_shards(
 ) -> Converted:
     """Write shards, each subset as ``<subset>.tfrecord``, or the only one under its own name.
 
-    Args:
-        read: begins to read the dataset; twice where only its objects name the classes.
-        target: a folder, or a path that ends as a shard's.
-        num_shards: of each subset.
-        leave_out_images: write records without images.
+    ``read`` begins to read the dataset; twice where only its objects name the classes. ``target``
+    is a folder, or a path that ends as a shard's.
 
     Raises:
         TfodError: as :func:`~tfod.shards.create.output.write_sets`, or the target is one shard and

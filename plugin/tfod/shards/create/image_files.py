@@ -163,7 +163,6 @@ def frame_of(
 
 
 def _agrees(annotated: AnnotatedSize, size: Size) -> bool:
-    """Whether an annotation gives this size, or a part of it."""
     pairs = zip(annotated, size, strict=True)
     return any(annotated) and all(one in (None, own) for one, own in pairs)
 

@@ -175,7 +175,6 @@ def _count_unused_labels(folder: str, images: Sequence[str], problems: Problems)
 
 
 def _label_file(path: str) -> str:
-    """Name of the label file of an image."""
     return f"{_image_number(path):0{_DIGITS}d}{_LABELS}"
 
 
@@ -188,7 +187,6 @@ def _image_number(path: str) -> int:
 
 
 def _read_labels(path: str) -> list[_Object]:
-    """The objects of a label file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             lines = file.read().splitlines()

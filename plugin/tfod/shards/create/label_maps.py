@@ -23,11 +23,7 @@ class ChosenLabelMap:
     notes: tuple[str, ...] = ()
 
     def id_of(self, text: str, where: str) -> int:
-        """The id of a class.
-
-        Raises:
-            TfodError: the map lacks it.
-        """
+        """The id of a class; raises TfodError where the map lacks it."""
         item = self.label_map.find(text)
         if item is None:
             from tfod.check.rules.near_names import names_near_map
@@ -45,11 +41,7 @@ class ChosenLabelMap:
 def choose_label_map(
     named: str | None, path: str, make: Callable[[], ChosenLabelMap]
 ) -> ChosenLabelMap:
-    """The label map that was named, else the one beside a shard to be written, else a made one.
-
-    Raises:
-        LabelMapError: it cannot be read.
-    """
+    """The label map that was named, else the one beside a shard to be written, else a made one."""
     if named is not None:
         return named_label_map(named)
     beside = os.path.join(os.path.dirname(path), LABEL_MAP_FILE)
@@ -60,11 +52,7 @@ def choose_label_map(
 
 
 def named_label_map(named: str) -> ChosenLabelMap:
-    """A label map by its file, or by a name that tfod ships.
-
-    Raises:
-        LabelMapError: it cannot be read.
-    """
+    """A label map by its file, or by a name that tfod ships; raises LabelMapError."""
     label_map, notes = load_label_map(named)
     return ChosenLabelMap(label_map, named, tuple(notes))
 

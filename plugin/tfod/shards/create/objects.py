@@ -33,11 +33,8 @@ def sound_boxes(
 ) -> tuple[np.ndarray, list[int]]:
     """Find the boxes that can be written, by one policy, whatever format they are from.
 
-    Args:
-        boxes: xmin, ymin, xmax, ymax of each, in the pixels of ``size``.
-        size: of the image; 1, 1 for normalized boxes.
-        places: where each box is written, for messages.
-        problems: counts those that are odd.
+    Boxes are xmin, ymin, xmax, ymax in the pixels of ``size``, which is 1, 1 for normalized ones;
+    messages say by ``places`` where each is written.
 
     Returns:
         Those boxes, float64 of shape (n, 4), clipped to the image unless the policy keeps them, in
@@ -94,15 +91,10 @@ def _has_area(boxes: np.ndarray) -> np.ndarray:
 
 
 def normalized(boxes: np.ndarray, size: Size, orientation: int = UPRIGHT) -> np.ndarray:
-    """Boxes divided by their image's size, in the frame of its stored pixels.
+    """Boxes divided by their image's size, in the frame of its stored pixels; float32, (n, 4).
 
-    Args:
-        boxes: xmin, ymin, xmax, ymax of each, float64 of shape (n, 4), in the pixels of ``size``.
-        size: of the image as it was annotated.
-        orientation: EXIF's, that was applied to the image when it was annotated.
-
-    Returns:
-        float32 of shape (n, 4).
+    They come as xmin, ymin, xmax, ymax, float64 of shape (n, 4), in the pixels of ``size``, the
+    image's when it was annotated; ``orientation`` is EXIF's that was applied then.
     """
     height, width = size
     found = boxes_turned_back(boxes / (width, height, width, height), orientation)
@@ -126,19 +118,9 @@ def detection_of(
 ) -> Detection:
     """The record of an image, with its objects as far as their boxes can be written.
 
-    Args:
-        image: the image.
-        filename: what ``image/filename`` says.
-        chosen: the label map.
-        problems: counts what does not fit.
-        where: the annotation, for messages.
-        names: the class of each object.
-        boxes: xmin, ymin, xmax, ymax of each, in pixels or normalized.
-        places: where each is written, for messages.
-        attributes: more values of each by name.
-        annotated: the image's size by the annotation.
-        is_normalized: whether boxes are parts of the image.
-        fields: more fields of the Detection.
+    Boxes are xmin, ymin, xmax, ymax, in pixels of the ``annotated`` size, or normalized. For
+    messages ``where`` is the annotation, and ``places`` are where each object is written.
+    ``attributes`` are more values of each object by name, ``fields`` more of the Detection.
 
     Raises:
         TfodError: the label map lacks a class.

@@ -279,12 +279,8 @@ def make_record(
 ) -> tuple[bytes, int] | None:
     """A record, encoded, and how many objects it has; None where the item is left out.
 
-    Args:
-        make: makes it.
-        item: of what.
-        problems: are added to.
-        number: the source id of an image whose own does not stay.
-        largest: which ones stay, see :class:`Options`.
+    ``number`` is the source id of an image whose own does not stay, as ``largest`` of
+    :class:`Options` says.
 
     Raises:
         TfodError: whatever ``make`` raises, or a text is none.

@@ -102,11 +102,7 @@ def plan_pascal(
     image_dir: str | None = None,
     ignore_difficult_instances: bool = False,
 ) -> Plan:
-    """Find the files, and say what is to be written; arguments as of :func:`create_pascal`.
-
-    Raises:
-        TfodError: something is missing.
-    """
+    """Find the files, and say what is to be written; arguments as of :func:`create_pascal`."""
     years = _years(data_dir, year, annotations_dir)
     files = [(one, path) for one in years for path in _annotation_files(one, image_set)]
     folders = [one.annotations for one in years]

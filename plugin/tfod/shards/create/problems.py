@@ -99,21 +99,17 @@ class Problems:
         self._now: _When = (-1, False, 0)
 
     def begin(self, item: int, is_made: bool = False) -> None:
-        """Set what the following belongs to, where several processes count at once.
+        """Set which record, from 0, the following is of, where several processes count at once.
 
-        Args:
-            item: which record, counted from 0.
-            is_made: whether it is made now; else it is read before that, by another process.
+        Another process may have read it before it ``is_made``.
         """
         self._now = (item, is_made, 0)
 
     def add(self, what: str | Refusal, where: str) -> None:
-        """Count one more of something.
+        """Count one more of something, at a file and, where there is one, a line.
 
-        Args:
-            what: a plural without its number, such as "objects without <bndbox>, left out"; with a
-                refusal nothing may be written.
-            where: file and, where there is one, line.
+        ``what`` is a plural without its number, such as "objects without <bndbox>, left out"; with
+        a refusal nothing may be written.
         """
         self._now = (*self._now[:2], self._now[2] + 1)
         self._counts[what] += 1

@@ -23,10 +23,7 @@ class InvalidError(TfodError):
 def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None = None) -> None:
     """Check shards as ``tfod check --for`` their receiver would, by default ``od-api``.
 
-    Args:
-        shards: complete, under names of their own.
-        label_map: the text of their label map.
-        receiver: name of the one who reads them next.
+    ``label_map`` is the text of their label map.
 
     Raises:
         InvalidError: they are INVALID.

@@ -28,13 +28,9 @@ class PairedBoxes:
 
 
 class BoxComparison:
-    """Pairs the boxes of two sides.
+    """Pairs the boxes of two sides; sides of one may be off by the tolerance in pixels.
 
-    Args:
-        a, b: the sides.
-        matched: their records.
-        renamed: numbers of classes of A that have another name in B, and those of these names.
-        tolerance: pixels that a side of a box may be off, of the smaller image where they differ.
+    ``renamed`` are numbers of classes of A that have another name in B, and those of these names.
 
     Attributes:
         first, second: numbers of the boxes that are each other, of all matched records.

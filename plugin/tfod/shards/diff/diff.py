@@ -57,12 +57,7 @@ class Options:
 
 
 def diff(a: str, b: str, options: Options) -> Diff:
-    """Compare two datasets.
-
-    Args:
-        a: a path, as the reader of its format takes it.
-        b: likewise.
-        options: what else was asked for.
+    """Compare two datasets, which are paths as the readers of their formats take them.
 
     Raises:
         TfodError: one is not what it should be, or its format is not known.

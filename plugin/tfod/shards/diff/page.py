@@ -40,11 +40,7 @@ class Pair:
 
 
 def render_page(found: Diff, most_drawn: int) -> str:
-    """Write a page, to be saved as UTF-8.
-
-    Args:
-        found: what differs.
-        most_drawn: images that are drawn, as many kinds of change as possible among them.
+    """Write a page, to be saved as UTF-8; as many kinds of change as possible are drawn.
 
     Raises:
         TfodError: jinja2 or Pillow is not installed, or a side cannot be read again.

@@ -158,7 +158,6 @@ def read_side(path: str, format_name: str, read: Callable[[], Dataset], texts: T
 
 
 def _hashes(images: Images) -> np.ndarray:
-    """Of the bytes of each image."""
     found = images.detections
     if isinstance(found, Detections):
         start, end = found.encoded.T

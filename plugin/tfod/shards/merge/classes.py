@@ -26,12 +26,8 @@ _ID_LISTS = tuple(keys.IMAGE_ATTRIBUTES.values())
 class MergedClasses:
     """Joins the classes of shards by name, while the records are read, and renumbers them after.
 
-    Args:
-        paths: the shards; each is read with the label map beside it.
-        target: the label map whose ids all get; without it the maps of the shards become one.
-
-    Raises:
-        LabelMapError: a file beside a shard is not a label map.
+    Each shard is read with the label map beside it, which LabelMapError says is none. All get the
+    ids of the target; without it the maps of the shards become one.
     """
 
     def __init__(self, paths: Sequence[str], target: LabelMap | None) -> None:
@@ -214,7 +210,6 @@ class MergedClasses:
         return LabelMap(tuple(items))
 
     def _filled(self, item: LabelMapItem, other: LabelMapItem) -> LabelMapItem:
-        """A class with what another label map says of it besides."""
         more = {}
         for one in dataclasses.fields(LabelMapItem):
             ours, theirs = getattr(item, one.name), getattr(other, one.name)

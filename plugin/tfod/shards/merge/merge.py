@@ -30,12 +30,9 @@ _NO_ANNOTATION = frozenset((keys.ENCODED, keys.FORMAT, keys.FILENAME, keys.SOURC
 
 @dataclass(frozen=True)
 class EqualRecords:
-    """Two records of the same image, or of the same file name in a subset.
+    """Two records, by shard and number from 0, of the same image or file name in a subset.
 
-    Attributes:
-        first, second: their shards and their numbers in it, from 0.
-        same_image: whether the bytes of the image are equal; else only the name is.
-        dropped: whether the second was left out, since its annotations are equal too.
+    ``dropped`` says that the second was left out, since its annotations are equal too.
     """
 
     first: str

@@ -119,7 +119,6 @@ def _clip(record: EditedRecord, mask: np.ndarray) -> Iterator[Change]:
 def _rewrite(
     record: EditedRecord, mask: np.ndarray, corners: np.ndarray, what: str
 ) -> Iterator[Change]:
-    """Give the marked boxes other corners."""
     if not mask.any():
         return
     before = record.boxes.corners

@@ -128,7 +128,6 @@ def label_map_of(classes: Iterable[tuple[str | None, int | None]]) -> LabelMap |
 
 
 def _classes(record: EditedRecord) -> tuple[LabelMap, Sequence[str], Sequence[int]]:
-    """The label map, and the texts and ids of the objects."""
     assert record.label_map is not None and record.texts is not None  # as record.has_classes has it
     return record.label_map, record.texts, record.labels
 

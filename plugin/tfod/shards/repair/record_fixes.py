@@ -114,7 +114,6 @@ def _converted(record: EditedRecord, key: str, spec: FeatureSpec) -> bytes | Non
 
 
 def _only_value(record: EditedRecord, key: str) -> bytes | None:
-    """The value that all values of a feature are."""
     found = {*record.floats(key).tolist(), *record.ints(key), *record.values(key)}
     if len(found) != 1:
         return None

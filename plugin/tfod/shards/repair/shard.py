@@ -192,10 +192,8 @@ class ShardRepair:
     def run(self, file: AtomicFile) -> None:
         """Write the repaired shard to a file.
 
-        Raises:
-            ShardError: a record is larger than may be held.
-            WriteError: the file cannot be written.
-            OSError: the shard cannot be read.
+        Raises ShardError where a record is larger than may be held, WriteError, and OSError where
+        the shard cannot be read.
         """
         with self.shard.open() as stream:
             peeked = PeekedStream(stream, HEADER_BYTES)
@@ -212,7 +210,6 @@ class ShardRepair:
             shutil.copyfileobj(stream, file)
 
     def _payloads(self, stream: PeekedStream) -> Iterator[bytes]:
-        """The records of the result."""
         batches = read_record_batch_stream(
             stream,
             self.shard.name,
@@ -256,10 +253,7 @@ class ShardRepair:
     ) -> bytes | None:
         """The payload of a record of a batch as it is to be; None to leave the record out.
 
-        Args:
-            examples: the batch.
-            row: which record.
-            problems: codes of rules that find something in its features, with their keys.
+        ``problems`` are codes of rules that find something in its features, with their keys.
         """
         source = examples.records.record(row)
         place = Place(self.shard.name, source.number, source.offset)

@@ -60,12 +60,8 @@ def chosen_tiles(
 ) -> Iterator[Tile]:
     """Read the chosen records, in the order of the shards, and what is to be seen of each.
 
-    Args:
-        inventory: the shards.
-        choice: which of their records.
-        label_map: file or name of a label map for all of them; those beside them otherwise.
-        seen: takes the figures of what was passed on the way.
-        profile: which of their keys means what; None for the one that fits best.
+    A label map and a profile are for all of them; else the label maps beside them, and the profile
+    that fits best. ``seen`` takes the figures of what was passed on the way.
 
     Raises:
         TfodError: the shards hold nothing that can be shown, or nothing of that class.
@@ -136,7 +132,6 @@ def _tiles(
     class_name: str | None,
     seen: Seen,
 ) -> Iterator[Tile]:
-    """Every record that has the class."""
     for shard in walk_shards(inventory, label_map):
         seen.shards += 1
         for detections, row in _rows(shard, profile, seen):
@@ -149,8 +144,6 @@ def _tiles(
 
 
 def _rows(shard: WalkedShard, profile: Profile, seen: Seen) -> Iterator[tuple[Detections, int]]:
-    """The records of a shard that can be read."""
-
     def damaged(damage: Damage) -> None:
         seen.unreadable += 1
         seen.damage = seen.damage or damage

@@ -50,15 +50,9 @@ _MOST_PIXELS = 100_000_000
 
 
 def render_page(tiles: Iterable[Tile], title: str, columns: int) -> str:
-    """Write tiles as a page, to be saved as UTF-8. It loads nothing and runs no script.
+    """Write tiles as a page, so many beside each other, to be saved as UTF-8.
 
-    Args:
-        tiles: what to show.
-        title: of the page, the name of the source.
-        columns: how many beside each other where there is room.
-
-    Raises:
-        TfodError: jinja2 or Pillow is not installed.
+    It loads nothing and runs no script. Raises TfodError where jinja2 or Pillow is not installed.
     """
     tiles = list(tiles)
     return render_template(
@@ -100,17 +94,10 @@ def _points(tile: Tile, size: tuple[float, float]) -> Iterator[tuple[int, float,
 
 
 def paint_sheet(tiles: Sequence[Tile], columns: int) -> bytes:
-    """Paint tiles into one image, row by row.
+    """Paint at least one tile into a PNG, row by row, so many beside each other.
 
-    Below each are the record's number and the image's file name, then what is odd about it, or
-    the classes of the whole image, or the shard where there are several.
-
-    Args:
-        tiles: at least one.
-        columns: how many beside each other; fewer where there are fewer tiles.
-
-    Returns:
-        A PNG.
+    Below each are the record's number and the image's file name, then what is odd about it, or the
+    classes of the whole image, or the shard where there are several.
 
     Raises:
         TfodError: Pillow is not installed, or the sheet would have too many pixels.

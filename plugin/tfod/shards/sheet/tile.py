@@ -121,7 +121,6 @@ def _notes(sample: Sample) -> Iterator[str]:
 
 
 def _labels(detection: Detection, label_map: LabelMap | None) -> list[str]:
-    """The classes of the whole image."""
     found = []
     for one in detection.image_labels:
         item = label_map.find_id(one.label) if label_map and one.label is not None else None

@@ -135,15 +135,10 @@ def make_card(
     most_named: int = _MOST_NAMED,
     tallest: float = _TALLEST,
 ) -> Card:
-    """Prepare a sample for a page.
+    """Prepare a sample for a page, an image ``tallest`` rem at most.
 
-    Args:
-        sample: what to show.
-        link: where a larger image is.
-        colours: of each box; without them red of the offending ones and blue of the others.
-        most_named: boxes of an image whose classes are written beside them; where there are more,
-            or predictions, only those of the offending ones are.
-        tallest: height of the image at most, rem.
+    Without colours of the boxes the offending ones are red and the others blue. Where there are
+    more than ``most_named``, or predictions, only the classes of the offending ones are written.
     """
     uri, aspect = thumbnail(sample)
     boxes, drawn = drawn_boxes(sample)

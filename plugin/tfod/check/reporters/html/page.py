@@ -75,11 +75,8 @@ def render_html(
 ) -> str:
     """Write a report as an HTML page, to be saved as UTF-8.
 
-    Args:
-        report: the report.
-        samples: images to show.
-        on_page: whether it was made by the service, whose users have no options of a command line.
-        data_first: whether what the data are like comes first, then the hints, without a verdict.
+    ``on_page`` says that the service made it, whose users have no options of a command line; with
+    ``data_first`` what the data are like comes first, then the hints, without a verdict.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
@@ -261,7 +258,6 @@ def _sections(groups: Sequence[Group]) -> list[dict[str, object]]:
 
 
 def _folded(things: Sequence[object], first: int, most: int) -> dict[str, object]:
-    """What is seen at once, what on demand, and how many are left out."""
     if len(things) <= first + 2:  # not worth a click
         first = len(things)
     return {

@@ -70,13 +70,8 @@ def choose_samples(
     """At most so many images with findings, with as many rules as possible among them.
 
     A valid report has some without findings, too, for people to see that the boxes are where they
-    should be. What cannot be read again is left out.
-
-    Args:
-        report: the report.
-        inventory: what it is about.
-        profile: the one that was asked for; None where each dataset was checked by a ready one.
-        most: how many there may be.
+    should be. What cannot be read again is left out. ``profile`` is the one that was asked for;
+    None where each dataset was checked by a ready one.
     """
 
     def field_mapping_of(shard: str) -> FieldMapping:
@@ -133,7 +128,6 @@ def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], lis
 def _wanted(
     batches: Iterator[RecordBatch], wanted: dict[int, list[Finding]]
 ) -> Iterator[tuple[Example, list[Finding]]]:
-    """Those records, each once; what lies behind the last one is not read."""
     for records in batches:
         here = [number for number in records.numbers.tolist() if number in wanted]
         if here:
@@ -217,7 +211,6 @@ def _batches(
 
 
 def _sample(example: Example, findings: Sequence[Finding], field_mapping: FieldMapping) -> Sample:
-    """A record with what was found about it."""
     sample = read_sample(example, field_mapping)
     values = [one.value for one in findings if isinstance(one.value, dict)]
     objects = {one.get("object") for one in values}

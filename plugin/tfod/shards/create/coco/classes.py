@@ -65,12 +65,9 @@ def choose_classes(
 ) -> ChosenLabelMap:
     """Find the ids of the categories of all sets.
 
-    Args:
-        files: the categories of each set.
-        label_map: a file, or a name that tfod ships, that has the ids; None keeps the categories'
-            own. Of categories of one name, which are one class, the lowest id is kept. The id 0
-            is left out where no annotation has it.
-        problems: counts what is left out.
+    Without a label map (a file, or a name that tfod ships) they keep their own. Of categories of
+    one name, which are one class, the lowest id is kept. The id 0 is left out where no annotation
+    has it.
 
     Raises:
         TfodError: two sets give one id to different names, or an annotation has the category 0.

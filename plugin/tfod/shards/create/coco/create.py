@@ -81,9 +81,6 @@ def plan_coco(
     """Read the JSONs, and say what is to be written; arguments as of :func:`create_coco`.
 
     Without ``include_masks`` there are masks if any annotation has an outline.
-
-    Raises:
-        TfodError: something is missing or odd.
     """
     problems = Problems(options.policy)
     outlines = include_masks is not False

@@ -36,13 +36,9 @@ _LARGEST = 255
 
 @dataclass(frozen=True)
 class PanopticFiles:
-    """The JSON, the folder of its PNGs, and what of them is written.
+    """The JSON, ``panoptic_train2017.json``, the folder of its PNGs, and what of them is written.
 
-    Attributes:
-        annotations_file: ``panoptic_train2017.json``.
-        masks_dir: holds the PNGs that it names.
-        with_instances: whether categories and instances are written beside the semantic mask.
-        skip_crowd: whether crowds are left out.
+    Categories and instances only ``with_instances``, beside the semantic mask.
     """
 
     annotations_file: str

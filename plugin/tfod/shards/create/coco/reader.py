@@ -214,7 +214,6 @@ class CocoReader:
     def _objects(
         self, annotations: Sequence[Mapping[str, Any]], size: Size, chosen: ChosenLabelMap
     ) -> Iterator[CocoObject]:
-        """The annotations that are kept."""
         found = []
         self._looked_at += len(annotations)
         for one in annotations:
@@ -326,7 +325,6 @@ def _read_instances(source: CocoSet, include_masks: bool) -> CocoFile:
 
 
 def _read_captions(path: str) -> dict[Any, list[str]]:
-    """Captions by the image's id, in the file's order."""
     found = read_coco(path, ("caption",), without=("images", "categories"))
     captions: dict[Any, list[str]] = {}
     for image_id, members in found.annotations.items():
