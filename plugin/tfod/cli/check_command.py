@@ -1,4 +1,4 @@
-"""``tfod check``: its options, its progress bar, and what it prints."""
+"""``tfod check`` and ``tfod stats``: their options, the progress bar, and what is printed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EXIT_FINDINGS = 1
 
 
 def add_parser(commands: Commands) -> None:
-    """Add ``check`` to the commands."""
+    """Add ``check`` and ``stats`` to the commands."""
     parser = commands.add_parser(
         "check",
         help="find every defect of shards and annotation zips",
@@ -68,7 +68,7 @@ def add_parser(commands: Commands) -> None:
         help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -; without "
         "any the shards that --pipeline-config names",
     )
-    add_reading_options(parser)
+    _add_reading_options(parser)
     group = parser.add_argument_group("what the shards are held against")
     add = group.add_argument
     add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
@@ -102,13 +102,29 @@ def add_parser(commands: Commands) -> None:
     add("--since", type=file_name, metavar="REPORT", help=text)
     text = f"write all findings into the --baseline (default: {BASELINE})"
     add("--update-baseline", action="store_true", help=text)
-    add_samples(group)
+    _add_samples(group)
     add_connection_options(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_check)
+
+    parser = commands.add_parser(
+        "stats",
+        help="say what the data are like: classes, box and image sizes by subset",
+        description="Count classes, sizes, positions and shapes of boxes, sizes and formats of "
+        "images, and objects in an image, by subset; and give hints on what is odd about them "
+        "(the rules DAT). JSON and HTML are the report of tfod check --hints. Exit status 0 "
+        "unless it could not run: 2.",
+    )
+    text = "a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -"
+    parser.add_argument("sources", metavar="SOURCE", nargs="+", help=text)
+    _add_reading_options(parser)
+    group = parser.add_argument_group("what comes out")
+    add_output_options(group, ("text", "json", "html"))
+    _add_samples(group)
+    parser.set_defaults(run=_stats, data_first=True)
 
 
-def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Add what commands that check shards share: what is expected of them, how they are read."""
+def _add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """Add what both share: what is expected of shards, and how they are read."""
     add_configured_options(parser)
     group = parser.add_argument_group("how the shards are read")
     add = group.add_argument
@@ -128,8 +144,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     add_runner_options(parser)
 
 
-def add_samples(group: argparse._ActionsContainer) -> None:
-    """Add ``--samples``."""
+def _add_samples(group: argparse._ActionsContainer) -> None:
     add_number(group, "--samples", "images in the HTML report (default: 12)", 12, least=0)
 
 
@@ -140,7 +155,7 @@ def _most_decoded(text: str) -> int | None:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _check(arguments: argparse.Namespace) -> int:
     def text(report: Report, output: Output) -> str:
         from tfod.check.reporters.text import render_text
 
@@ -153,11 +168,19 @@ def _run(arguments: argparse.Namespace) -> int:
         )
         return annotated(text, report) if text and output.is_on_github else text
 
-    report = run_check(arguments, _options(arguments), text, quiet=arguments.quiet)
+    report = _report(arguments, _options(arguments), text, quiet=arguments.quiet)
     return EXIT_VALID if report.valid else EXIT_FINDINGS
 
 
-def run_check(
+def _stats(arguments: argparse.Namespace) -> int:
+    from tfod.check.reporters.data import render_data
+
+    options = replace(_reading_options(arguments), hints=True)
+    _report(arguments, options, lambda report, output: render_data(report, color=output.color))
+    return 0
+
+
+def _report(
     arguments: argparse.Namespace,
     options: Options,
     text: Callable[[Report, Output], str],
@@ -197,7 +220,7 @@ def _inventory(sources: Sequence[str], options: Options) -> AbstractContextManag
 
 def _options(arguments: argparse.Namespace) -> Options:
     options = replace(
-        reading_options(arguments),
+        _reading_options(arguments),
         task=_task(arguments),
         with_tensorflow=arguments.engine == "tensorflow",
         max_findings=arguments.max_findings,
@@ -219,8 +242,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     return options
 
 
-def reading_options(arguments: argparse.Namespace) -> Options:
-    """What :func:`add_reading_options` has added; TfodError where it makes no sense."""
+def _reading_options(arguments: argparse.Namespace) -> Options:
     set_remote_timeout(arguments.remote_timeout)
     configuration, selections = configure(arguments)
     return Options(

@@ -1,6 +1,6 @@
-"""``tfod create``: shards from Pascal VOC, COCO, KITTI, Open Images or a CSV.
+"""``tfod create``: shards from Pascal VOC, COCO, KITTI, Open Images or a CSV; ``tfod convert``.
 
-The options are those of the OD API's scripts, with the same meanings and defaults;
+The options of ``create`` are those of the OD API's scripts, with the same meanings and defaults;
 ``--data_dir`` may be spelt ``--data-dir``.
 """
 
@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 from tfod.check.findings.finding import plural
 from tfod.cli.command_line import (
     Commands,
+    add_number,
     add_receiver,
     add_runner_options,
     print_line,
+    print_note,
     runner_of,
     whole_number,
 )
 from tfod.detection.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
+from tfod.shards.convert.formats import FORMATS, ReadOptions
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
 from tfod.shards.create.verify import InvalidError, verify
 
@@ -50,7 +53,7 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 def add_parser(commands: Commands) -> None:
-    """Add ``create`` to the commands."""
+    """Add ``create`` and ``convert`` to the commands."""
     parser = commands.add_parser(
         "create",
         help="make shards from Pascal VOC, COCO, KITTI, Open Images or a CSV",
@@ -142,6 +145,30 @@ def add_parser(commands: Commands) -> None:
     _add_flag(csv, "include_unlisted_images", "also write images that no row names, without "
               "objects")  # fmt: skip
     _add_common(csv, _by_names("csv", "create_from_csv"), "1")
+    _add_convert(commands)
+
+
+def _add_convert(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "convert",
+        help="write shards as COCO, Pascal VOC, YOLO or CVAT XML, or these as shards",
+        description="Convert a dataset, subset by subset. What the other format has no place for "
+        "is counted. Nothing is written over.",
+    )
+    add = parser.add_argument
+    add("source", metavar="A", help="shards, or a dataset of another format: a folder or a file")
+    add("target", metavar="B", help="the folder or file to write, which must not be there")
+    text = "the format of A or B, where the path does not say it: %(choices)s"
+    add("--from", dest="source_format", choices=FORMATS, metavar="FORMAT", help=text)
+    add("--to", dest="target_format", choices=FORMATS, metavar="FORMAT", help=text)
+    text = "a label map for all records; what is found in A otherwise"
+    add("--label-map", metavar="FILE|NAME", help=text)
+    text = "the folder of images: of shards where to write them, else where they are"
+    add("--images", metavar="FOLDER", help=text)
+    add("--no-images", action="store_true", help="write no images")
+    add_number(parser, "--num-shards", "shards of each subset, if B is shards (default: 1)", 1)
+    _add_policy(parser)
+    parser.set_defaults(run=_convert)
 
 
 def _add(
@@ -182,16 +209,16 @@ def _add_common(
          metavar="FILE|NAME", dest="label_map")  # fmt: skip
     _add(parser, "num_shards", f"files, never more than images (default: {num_shards})",
          type=whole_number(1, _MOST_SHARDS), metavar="N")  # fmt: skip
-    add_policy(parser)
+    _add_policy(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
     add_receiver(parser)
     add_runner_options(parser)
     # absl's own, which the scripts' instructions tell people to type.
     parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(run=_run, create=create)
+    parser.set_defaults(run=_create, create=create)
 
 
-def add_policy(parser: argparse.ArgumentParser) -> None:
+def _add_policy(parser: argparse.ArgumentParser) -> None:
     """Add what is to be done with boxes and images that do not fit."""
     _add(parser, "odd_boxes", "of boxes that are inverted, flat, not finite or reach outside the "
          "image: write nothing, clip what reaches outside and leave out the rest, or leave them "
@@ -213,7 +240,25 @@ def policy_of(options: argparse.Namespace) -> Policy:
     return Policy(boxes, orientation, options.skip_missing_images)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _convert(options: argparse.Namespace) -> int:
+    from tfod.shards.convert.convert import Options, convert
+
+    read = ReadOptions(options.label_map, options.images, policy_of(options))
+    named = options.source_format, options.target_format
+    done = convert(
+        options.source,
+        options.target,
+        Options(*named, read, options.no_images, options.num_shards),
+    )
+    for subset, images in done.images.items():
+        counts = f"{plural(images, 'image')}, {plural(done.objects[subset], 'object')}"
+        print_line(f"{options.target}: {subset}: {counts}")
+    if done.notes:
+        print_note("; ".join(done.notes))
+    return 0
+
+
+def _create(options: argparse.Namespace) -> int:
     runner = runner_of(options)
     if runner is not None:
         for name in _FOLDERS:

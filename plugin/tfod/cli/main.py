@@ -21,7 +21,7 @@ from tfod.version import __version__
 _MODULES = {
     "check": "tfod.cli.check_command",
     "config": "tfod.cli.config_command",
-    "convert": "tfod.cli.convert_command",
+    "convert": "tfod.cli.create_command",
     "create": "tfod.cli.create_command",
     "cvat": "tfod.cli.cvat_command",
     "describe": "tfod.cli.shards_command",
@@ -34,7 +34,7 @@ _MODULES = {
     "serve": "tfod_validator.serve.command",
     "show": "tfod.cli.show_command",
     "split": "tfod.cli.shards_command",
-    "stats": "tfod.cli.stats_command",
+    "stats": "tfod.cli.check_command",
 }
 EXIT_OK = 0
 EXIT_FAILED = 2

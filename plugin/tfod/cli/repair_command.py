@@ -73,7 +73,7 @@ def add_parser(commands: Commands) -> None:
     text = "a larger record ends the repair (default: 256 MiB)"
     add_number(parser, "--max-record-bytes", text, Options.max_record_bytes)
     add("--overwrite", action="store_true", help="replace files of FOLDER, and the report")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_run)
 
 
 def _codes(text: str) -> frozenset[str]:
@@ -87,8 +87,7 @@ def _columns(text: str, *, in_pixels: bool) -> ColumnOrder:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+def _run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     output = None if arguments.dry_run else arguments.output
     with _report(arguments) as (write, close):

@@ -23,11 +23,10 @@ def add_parser(commands: Commands) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="print Markdown")
     how.add_argument("--write", metavar="DIR", help="write the Markdown pages of all rules there")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_run)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+def _run(options: argparse.Namespace) -> int:
     if options.write is not None:
         if options.name is not None:
             raise TfodError("--write writes the pages of all rules; leave out the code")

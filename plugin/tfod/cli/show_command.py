@@ -53,7 +53,7 @@ def add_parser(commands: Commands) -> None:
     add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
     add_number(parser, "--columns", "beside each other (default: 4)", 4, most=_MOST)
     add("--overwrite", action="store_true", help="replace a FILE that is there")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_run)
 
 
 def _numbers(text: str) -> frozenset[int]:
@@ -70,8 +70,7 @@ def _numbers(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
+def _run(options: argparse.Namespace) -> int:
     ending = os.path.splitext(options.output)[1].lower()
     if ending not in _ENDINGS:
         raise TfodError(f"-o {options.output}: a sheet ends in .png or .html")

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tfod.check.findings.finding import Severity, plural
 from tfod.check.findings.report import Report, finding_to_json
-from tfod.check.reporters.file_findings import RULES_PAGES, FileFinding, file_findings
+from tfod.check.reporters.github_and_gitlab import RULES_PAGES, FileFinding, file_findings
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.json_and_junit import dump_json
 from tfod.tfrecord.storage.urls import is_url

@@ -12,8 +12,7 @@ from tfod.check.findings.finding import plural
 from tfod.detection.box_pairs import PIXEL, iou
 from tfod.shards.convert.formats import FORMATS, ReadOptions, format_of_source
 from tfod.shards.create.problems import OddBoxes, Policy
-from tfod.shards.diff.boxes import BoxComparison
-from tfod.shards.diff.matching import Matched, match
+from tfod.shards.diff.matching import BoxComparison, Matched, match
 from tfod.shards.diff.result import Box, Diff, Difference
 from tfod.shards.diff.side import (
     CAN_DECODE,

@@ -38,19 +38,8 @@ class Change:
 
     def to_json(self, place: Place) -> dict[str, Any]:
         """The change at its location, as the report file has it."""
-        return {
-            "code": self.code,
-            "what": shortened(self.what),
-            "shard": place.shard,
-            "record": place.record,
-            "offset": place.offset,
-            "item": place.item,
-            "feature": self.feature,
-            "before": self.before,
-            "after": self.after,
-            "record_dropped": self.record_dropped,
-            "objects_dropped": self.objects_dropped,
-        }
+        own = {**vars(self), "what": shortened(self.what)}
+        return {"code": own.pop("code"), "what": own.pop("what"), **vars(place), **own}
 
 
 @dataclass
