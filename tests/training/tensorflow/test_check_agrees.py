@@ -29,7 +29,7 @@ from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.example import encode_example
-from tfod.example.spelling import Spelling, spelling_of
+from tfod.example.spelling import Form, spelling_of
 from tfod.example.wire import Kind, encode_varint
 from tfod.kernel.reference import MalformedError
 from tfod.tensorflow import feature_description
@@ -84,11 +84,11 @@ def assert_agreement(payload: bytes, profile: Profile, description: Mapping[str,
 def is_no_plain_message(payload: bytes) -> bool:
     """Whether protobuf refuses the bytes, or finds fields in them that it does not know."""
     try:
-        spelling = spelling_of(payload, 0, len(payload))[0]
+        unusual = spelling_of(payload, 0, len(payload))
         tf.train.Example.FromString(payload)
     except (DecodeError, MalformedError):
         return True
-    return spelling is Spelling.WRONG_TYPE
+    return unusual is not None and unusual[0] is Form.NOT_AN_EXAMPLE
 
 
 ODD: FeatureDescription = {
