@@ -23,7 +23,8 @@ from tfod.check.findings.finding import Place
 from tfod.check.profiles.policy import Policy
 from tfod.check.references.annotations.annotations import Annotations, SourceImage, load_annotations
 from tfod.check.references.annotations.comparison import compare, missing_images
-from tfod.check.rules.fidelity import Comparison, MissingImages
+from tfod.check.rules.fidelity import Comparison
+from tfod.check.rules.registry import RuleProblems, problems_of
 from tfod.errors import TfodError
 
 from tests.check.test_task import IMAGES_XML, LAUGHS, video
@@ -122,16 +123,15 @@ def compared(
     return compare(annotations, name, *size, corners.astype("<f4"), [text for text, _ in boxes])
 
 
-def missing(annotations: Annotations, names: Iterable[str]) -> MissingImages:
+def missing(annotations: Annotations, names: Iterable[str]) -> RuleProblems:
     seen = {place for name in names for place in annotations.find(name)}
     return missing_images(annotations, seen)
 
 
-def messages(subject: object) -> list[tuple[str, str]]:
-    if subject is None:
-        return []
+def messages(found: Comparison | RuleProblems | None) -> list[tuple[str, str]]:
     collector = Collector(Policy(), 1000)
-    collector.check(subject, Place("train.record", 0, 0, "a.jpg"))
+    problems = found if isinstance(found, list) else problems_of(found)
+    collector.add_all(problems, Place("train.record", 0, 0, "a.jpg"))
     listed = collector.findings.listed
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 

@@ -15,9 +15,10 @@ from tfod.check.records import image_bytes
 from tfod.check.records.image_bytes import DecodeFailure, decode, looks_like
 from tfod.check.rules.images import (
     ImageFacts,
-    SameImage,
-    Sha256Facts,
-    SharedImage,
+    check_decodes,
+    check_same_image,
+    check_sha256,
+    check_shared_image,
 )
 from tfod.check.rules.registry import problems_of
 from tfod.detection.images.image import read_image_header
@@ -85,10 +86,8 @@ class TestNoImage:
 
 
 def test_decode() -> None:
-    assert (
-        problems_by_code(DecodeFailure("broken"))["IMG003"].message
-        == "the image does not decode: broken"
-    )
+    ((_, problem),) = check_decodes("broken")
+    assert problem.message == "the image does not decode: broken"
 
 
 class TestFormat:
@@ -244,10 +243,11 @@ class TestSha256:
         ],
     )
     def test_fires(self, declared: str, words: str) -> None:
-        assert words in problems_by_code(Sha256Facts(declared, self.ACTUAL))["IMG008"].message
+        ((_, problem),) = check_sha256(declared, self.ACTUAL)
+        assert words in problem.message
 
     def test_near_miss(self) -> None:
-        assert not problems_by_code(Sha256Facts(self.ACTUAL, self.ACTUAL))
+        assert not check_sha256(self.ACTUAL, self.ACTUAL)
 
 
 class TestComplete:
@@ -261,15 +261,12 @@ class TestComplete:
 
 
 def test_same_image() -> None:
-    same = SameImage(Place("train.record", 3, 4096, "a.jpg"))
-    assert problems_by_code(same)["IMG010"].message == (
-        "the same image is in record 3 of train.record (a.jpg)"
-    )
+    ((_, problem),) = check_same_image(Place("train.record", 3, 4096, "a.jpg"), 0)
+    assert problem.message == "the same image is in record 3 of train.record (a.jpg)"
 
 
 def test_shared_image() -> None:
-    shared = SharedImage("val", "train", Place("train.record", 3))
-    problem = problems_by_code(shared)["IMG011"]
+    ((_, problem),) = check_shared_image(("train", "val"), Place("train.record", 3), {}, 0)
     assert problem.message == "the image is in val and in train: record 3 of train.record has it"
     assert problem.value == ["train", "val"]
 

@@ -98,7 +98,7 @@ def test_few_images_are_none_unusual() -> None:
 def test_brightness_is_said_as_a_percentage_that_can_be() -> None:
     def messages(*ends: float) -> str:
         look = ImageLook(*ends, contrast=255, entropy=5.0, sharpness=1.0)
-        return " ".join(one.message for rule in (dark, bright) for one in rule(look))
+        return " ".join(one.message for rule in (dark, bright) for _, one in rule(look))
 
     assert "95 % of it reaches 99 % of full brightness" in messages(0.996, 1.0)
     assert "95 % of it reaches 100 % of full brightness" in messages(1.0, 1.0)

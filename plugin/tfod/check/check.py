@@ -39,6 +39,8 @@ from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, ve
 from tfod.check.records.decoding import MOST_DECODED, Decoding, can_decode, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.records.figures.image_look import missing_hash
+from tfod.check.rules.dataset import empty_source
+from tfod.check.rules.example import no_profile
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
@@ -183,8 +185,8 @@ def check(
             )
             decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
     collector = Collector(_policy({}, receiver, options), options.max_findings, known)
-    for source in inventory.empty:
-        collector.check(source)
+    for name, reason in inventory.empty:
+        collector.add_all(empty_source(name, reason))
     for name in inventory.unused_label_maps:
         collector.check(load_label_maps((), name, {})[name], Place(name))
     if config is not None:
@@ -368,9 +370,9 @@ def _check_dataset(
             for one in numbered_sets(paths, group.missing):
                 collector.check(one, Place(one.stem))
         if unknown is not None:
-            records, place = unknown
-            title = receiver.title if receiver is not ANY else records.receiver
-            collector.check(replace(records, receiver=title), place)
+            features, layout, shard = unknown
+            title = receiver.title if receiver is not ANY else ""
+            collector.add_all(no_profile(features, title, layout), Place(shard))
         check_together(
             result,
             label_maps,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,16 +25,22 @@ from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.examined import ShardSummary, Use
 from tfod.check.records.figures.statistics import named_classes
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
-from tfod.check.rules.boxes import FlatBoxes
-from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
+from tfod.check.rules.boxes import mostly_flat
+from tfod.check.rules.dataset import different_keys, different_label_maps, empty_set, empty_shard
 from tfod.check.rules.hints.boxes import Shapes
-from tfod.check.rules.hints.images import NearImage, NearSharedImage, OddRatio, OddSize, UsualSizes
+from tfod.check.rules.hints.images import (
+    UsualSizes,
+    near_image,
+    near_shared_image,
+    odd_ratio,
+    odd_size,
+)
 from tfod.check.rules.hints.subsets import Subsets, WholeDataset
-from tfod.check.rules.images import SameImage, SharedImage, SomeImages
-from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
-from tfod.check.rules.names import SameName, SameSourceId
+from tfod.check.rules.images import check_same_image, check_shared_image, check_some_images
+from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, no_label_map
+from tfod.check.rules.names import duplicate_name, duplicate_source_id
 from tfod.check.rules.registry import all_rules, problems_of
-from tfod.check.sources.metadata import wrong_metadata
+from tfod.check.sources.metadata import metadata_problems
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
@@ -49,15 +54,15 @@ _OPTIONAL = ("image/object/", "image/class/")
 _TRAINING = "train"
 Facts = Mapping[RowPlace, RowFacts]
 Shards = Mapping[tuple[int, int], ShardSummary]
-_SUBJECTS: Mapping[Duplicate, type[Any]] = {
-    Duplicate.FILENAME: SameName,
-    Duplicate.SOURCE_ID: SameSourceId,
-    Duplicate.IMAGE: SameImage,
-    Duplicate.SHARED: SharedImage,
-    Duplicate.NEAR: NearImage,
-    Duplicate.NEAR_SHARED: NearSharedImage,
-    Duplicate.ODD_SIZE: OddSize,
-    Duplicate.ODD_RATIO: OddRatio,
+_RULES: Mapping[Duplicate, str] = {
+    Duplicate.FILENAME: "NAM002",
+    Duplicate.SOURCE_ID: "NAM008",
+    Duplicate.IMAGE: "IMG010",
+    Duplicate.SHARED: "IMG011",
+    Duplicate.NEAR: "DAT058",
+    Duplicate.NEAR_SHARED: "DAT059",
+    Duplicate.ODD_SIZE: "DAT056",
+    Duplicate.ODD_RATIO: "DAT057",
 }
 
 
@@ -114,8 +119,8 @@ def check_together(
     _check_classes(shards, result.uses, label_maps, collector)
     _check_label_maps(shards, label_maps, collector)
     _check_keys(shards, collector)
-    for subject, place in wrong_metadata(shards, label_maps, result.tfds_files):
-        collector.check(subject, place)
+    for found, place in metadata_problems(shards, label_maps, result.tfds_files):
+        collector.add_all(found, place)
     by_place = {(one.work, one.number): one for one in result.shard_parts()}
     usual = UsualSizes(result.statistics.image_sizes)
     _check_duplicates(result.duplicates, result.facts, by_place, field_mapping, usual, collector)
@@ -125,7 +130,7 @@ def check_together(
         from tfod.check.references.annotations.comparison import missing_images
 
         missing = missing_images(annotations, result.seen)
-        collector.check(missing, Place(annotations.source))
+        collector.add_all(missing, Place(annotations.source))
     if predictions is not None and result.suspects is not None:
         result.suspects.report(predictions, collector)
 
@@ -153,13 +158,13 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
             continue
         place = Place(shard.name)
         if not shard.records and not shard.has_defects and shard.is_whole:
-            collector.check(EmptyShard(), place)
+            collector.add_all(empty_shard(), place)
         if shard.label_map is None and not shard.in_archive:
-            collector.check(NoLabelMap(shard.boxes, tuple(shard.candidates)), place)
+            collector.add_all(no_label_map(shard.boxes, shard.candidates), place)
         images_may_lack = collector.policy.of(shard.name).severity(missing_image) is None
         if images_may_lack and not any(counts[shard.name] for counts in unreadable):
-            collector.check(SomeImages(shard.images, shard.records), place)
-        collector.check(FlatBoxes(flat[shard.name], shard.boxes), place)
+            collector.add_all(check_some_images(shard.images, shard.records), place)
+        collector.add_all(mostly_flat(flat[shard.name], shard.boxes), place)
         collector.add_all(own_keys.with_own_keys(problems_of(shard.columns)), place)
     for members in sets.values():
         if not any(shard.columns.candidates for shard in members):
@@ -168,7 +173,7 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
             problems = own_keys.with_own_keys(problems_of(together))
             collector.add_all(problems, Place(members[0].name))
         if all(shard.is_empty_file for shard in members):
-            collector.check(EmptySet(len(members)), Place(members[0].name))
+            collector.add_all(empty_set(len(members)), Place(members[0].name))
 
 
 def _check_classes(
@@ -202,7 +207,7 @@ def _check_label_maps(
         if name and label_map is not None:
             maps[name] = label_map
     if len(maps) > 1:
-        collector.check(LabelMaps(maps))
+        collector.add_all(different_label_maps(maps))
 
 
 def _check_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
@@ -212,8 +217,8 @@ def _check_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
         if shard.keys:
             keys = frozenset(key for key in shard.keys if not key.startswith(_OPTIONAL))
             by_subset.setdefault(shard.subset, {})[shard.name] = keys
-    for subset, keys_of in by_subset.items():
-        collector.check(KeysOfShards(subset, keys_of))
+    for keys_of in by_subset.values():
+        collector.add_all(different_keys(keys_of))
 
 
 def _check_duplicates(
@@ -227,22 +232,36 @@ def _check_duplicates(
     """Report what several records share: the first ones are listed, all are counted."""
     leaked = _leaked_subsets(duplicates, shards)
     for kind, pairs in sorted(duplicates.listed.items(), key=lambda item: item[0].name):
-        subject = _SUBJECTS[kind]
-        if subject is SameName and field_mapping.filename is None:
+        if kind is Duplicate.FILENAME and field_mapping.filename is None:
             continue
-        if subject is SameSourceId and field_mapping.source_id is None:
+        if kind is Duplicate.SOURCE_ID and field_mapping.source_id is None:
             continue
         uncounted = Counter(
             {key[1:]: count for key, count in duplicates.counts.items() if key[0] is kind}
         )
         for later, first, key in pairs:
-            subject_of_pair = _subject(kind, later, first, key, facts, shards, field_mapping, usual)
-            if isinstance(subject_of_pair, SharedImage):
-                subject_of_pair = replace(subject_of_pair, leaked=leaked)
-            collector.check(subject_of_pair, _place_of(later, facts, shards))
+            place = _place_of(first, facts, shards)
+            own = facts[later]
+            subsets = shards[first[:2]].subset, shards[later[:2]].subset
+            if kind is Duplicate.FILENAME:
+                found = duplicate_name(own.filename, field_mapping.filename or "", place)
+            elif kind is Duplicate.SOURCE_ID:
+                found = duplicate_source_id(own.source_id, field_mapping.source_id or "", place)
+            elif kind is Duplicate.IMAGE:
+                found = check_same_image(place, key)
+            elif kind is Duplicate.SHARED:
+                found = check_shared_image(subsets, place, leaked, key)
+            elif kind is Duplicate.NEAR:
+                found = near_image(place)
+            elif kind is Duplicate.NEAR_SHARED:
+                found = near_shared_image(subsets, place)
+            else:
+                odd = odd_size if kind is Duplicate.ODD_SIZE else odd_ratio
+                found = odd(own.height or 0, own.width or 0, usual.most_common)
+            collector.add_all(found, _place_of(later, facts, shards))
             uncounted[later.work, later.shard] -= 1
         for at, count in sorted(uncounted.items()):
-            collector.count(subject, shards[at].name, count)
+            collector.count(all_rules()[_RULES[kind]], shards[at].name, count)
 
 
 def _leaked_subsets(duplicates: Duplicates, shards: Shards) -> dict[str, int]:
@@ -262,35 +281,6 @@ def _leaked_subsets(duplicates: Duplicates, shards: Shards) -> dict[str, int]:
         for subset, count in sorted(elsewhere.items())
         if count == total[subset] and _TRAINING not in subset.lower()
     }
-
-
-def _subject(
-    kind: Duplicate,
-    later: RowPlace,
-    first: RowPlace,
-    key: int,
-    facts: Facts,
-    shards: Shards,
-    field_mapping: FieldMapping,
-    usual: UsualSizes,
-) -> object:
-    """What the rule checks."""
-    place = _place_of(first, facts, shards)
-    if kind is Duplicate.FILENAME:
-        return SameName(facts[later].filename, field_mapping.filename or "", place)
-    if kind is Duplicate.SOURCE_ID:
-        return SameSourceId(facts[later].source_id, field_mapping.source_id or "", place)
-    if kind is Duplicate.IMAGE:
-        return SameImage(place, key)
-    if kind is Duplicate.NEAR:
-        return NearImage(place)
-    if kind in (Duplicate.ODD_SIZE, Duplicate.ODD_RATIO):
-        odd = OddSize if kind is Duplicate.ODD_SIZE else OddRatio
-        return odd(facts[later].height or 0, facts[later].width or 0, usual)
-    ours, theirs = (shards[one.work, one.shard].subset for one in (later, first))
-    if kind is Duplicate.SHARED:
-        return SharedImage(ours, theirs, place, checksum=key)
-    return NearSharedImage(ours, theirs, place)
 
 
 def _place_of(at: RowPlace, facts: Facts, shards: Shards) -> Place:

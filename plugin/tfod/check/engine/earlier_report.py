@@ -23,19 +23,11 @@ from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import REPORT_VERSION, ChosenProfile, SourceFile
 from tfod.check.profiles.profile import READY
 from tfod.check.records.examined import ShardSummary
-from tfod.check.rules.dataset import KeysOfShards, LabelMaps
-from tfod.check.rules.images import SameImage, SharedImage
-from tfod.check.rules.names import SameName, SameSourceId
-from tfod.check.rules.registry import rules_for
 from tfod.check.sources.search import Inventory, Location, ShardSource
 from tfod.errors import TfodError
 
 _UNUSED_CLASS = "LAB013"
-_TOGETHER = frozenset(
-    one.code
-    for subject in (SameName, SameSourceId, SameImage, SharedImage, KeysOfShards, LabelMaps)
-    for one in rules_for(subject)
-)
+_TOGETHER = frozenset({"NAM002", "NAM008", "IMG010", "IMG011", "SET003", "SET004"})
 """Of findings about several files, of which any may be the one that has changed."""
 _NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("sources", "shards", "findings", "datasets"), ()),

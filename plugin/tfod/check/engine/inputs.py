@@ -18,7 +18,7 @@ from tfod.check.engine.result import Result
 from tfod.check.findings.finding import Place
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
-from tfod.check.rules.framing import CompressedShard, Unreadable
+from tfod.check.rules.framing import compression_that_says_so, silent_compression, unreadable
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_parts
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import numbered_sets
@@ -247,7 +247,7 @@ def _examine_shard(
             if remote and one.with_sha256:
                 result.digests[location.name] = remote.digest()
     except OSError as error:
-        examiner.check_at(Unreadable(error.strerror or str(error)), Place(location.name))
+        examiner.report(unreadable(error.strerror or str(error)), Place(location.name))
         is_as_promised = True  # what cannot be read says nothing of its index
     if part is not None and not is_as_promised:
         stop = max(location.known_size() or 0, part.stop)
@@ -305,7 +305,7 @@ def _examine_archive(
                     result.tfds_files[archive.place(entry).shard] = data
             archive.drain(entry)
     except OSError as error:
-        collector.check(Unreadable(error.strerror or str(error)), Place(location.name))
+        collector.add_all(unreadable(error.strerror or str(error)), Place(location.name))
     return result
 
 
@@ -362,7 +362,8 @@ def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:
     compression = shard_compression(head) if head else Compression.NONE
     if compression is not Compression.NONE:
         said = name.lower().endswith(COMPRESSED_EXTENSIONS)
-        examiner.check_at(CompressedShard(compression.value, said), Place(name))
+        rule = compression_that_says_so if said else silent_compression
+        examiner.report(rule(compression.value.upper()), Place(name))
 
 
 def sha256_of(location: Location, stop: threading.Event | None = None) -> str | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tfod.check.findings.finding import Finding, Fingerprint, Place, Problem, Severity
 from tfod.check.findings.fingerprints import KnownFingerprints, Recognised, fingerprint_of
 from tfod.check.profiles.policy import Policy
-from tfod.check.rules.registry import Rule, problems_of, rules_for
+from tfod.check.rules.registry import Rule, problems_of
 
 _NOWHERE = Place()
 _LONGEST_TEXT = 400
@@ -182,12 +182,7 @@ class Collector:
         for rule, problem in said:
             self.add(rule, problem, place)
 
-    def count(self, subject: type[Any], shard: str, number: int) -> None:
-        """Count findings that are not listed, of the only rule for a kind of subject."""
-        (rule,) = rules_for(subject)
-        self.count_of(rule, shard, number)
-
-    def count_of(self, rule: Rule, shard: str, number: int) -> None:
+    def count(self, rule: Rule, shard: str, number: int) -> None:
         """Count findings of a rule that are not listed."""
         severity = self._severity(rule, shard)
         if severity is not None and number:

@@ -9,10 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.findings.finding import Place
 from tfod.check.findings.report import ChosenProfile
 from tfod.check.profiles.profile import OFF, READY, Profile
-from tfod.check.rules.example import NoProfile
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory
@@ -195,8 +193,9 @@ def profile_of(
     archives: Archives,
     max_record_bytes: int,
     implied: Profile | None = None,
-) -> tuple[Profile, ChosenProfile, tuple[NoProfile, Place] | None]:
-    """The profile, why it is this one, and what is to be said when none fits.
+) -> tuple[Profile, ChosenProfile, tuple[Sequence[str], str, str] | None]:
+    """The profile, why it is this one; and where none fits the records' features, the profile that
+    fits another receiver ("" for none), and the first shard.
 
     Args:
         asked: the one that the user named.
@@ -225,7 +224,7 @@ def profile_of(
     found_keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
     why = ChosenProfile(_NO_PROFILE.name, "no profile fits; pass --profile")
     layout = chosen[0].name if chosen is not None and _has_boxes_elsewhere(chosen[0]) else ""
-    return _NO_PROFILE, why, (NoProfile(found_keys, layout=layout), Place(first))
+    return _NO_PROFILE, why, (found_keys, layout, first)
 
 
 def _is_read(

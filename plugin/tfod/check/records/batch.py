@@ -15,7 +15,7 @@ from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.decoding import Decoding
 from tfod.check.records.encoded_images import EncodedImages
-from tfod.check.rules.boxes import ListLengths, MaskValues, OddMask
+from tfod.check.rules.boxes import OddMask
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule
 from tfod.detection import keys
@@ -296,8 +296,8 @@ class Batch:
             for row, size in zip(rows[odd][firsts].tolist(), stated[odd][firsts], strict=True):
                 yield row, OddMask(key, *size[::-1].tolist(), *sizes[row][::-1].tolist())
 
-    def mask_values(self, decoding: Decoding) -> Iterator[tuple[int, MaskValues]]:
-        """What the first PNG masks of objects hold: who writes one so writes all so."""
+    def mask_values(self, decoding: Decoding) -> Iterator[tuple[int, int]]:
+        """The largest value of the first PNG masks of objects: who writes one so writes all so."""
         column = self.detections.column(keys.MASK, Kind.BYTES)
         spans = column.values[: _MASKS if decoding.part else 0]
         rows = np.repeat(np.arange(len(self)), column.counts)[: len(spans)].tolist()
@@ -308,7 +308,7 @@ class Batch:
                 with suppress(ValueError):  # it is no PNG
                     pixels = decode_pixels(memoryview(column.buffer)[start : start + length])
                     scale = 255 if pixels.dtype == bool else 1  # as TensorFlow reads 1 bit
-                    yield row, MaskValues(int(pixels.max()) * scale)
+                    yield row, int(pixels.max()) * scale
 
     @cached_property
     def _lists(self) -> list[Column]:
@@ -358,16 +358,16 @@ class Batch:
         return counts
 
     @cached_property
-    def lengths(self) -> list[tuple[int, ListLengths]]:
-        """The records whose lists differ in length, with all lengths."""
+    def lengths(self) -> list[tuple[int, dict[str, int]]]:
+        """The records whose lists differ in length, with all lengths by key."""
         found = []
         for row in np.flatnonzero(self._uneven).tolist():
-            lengths = [
-                (column.key, int(column.counts[row]))
+            lengths = {
+                column.key: int(column.counts[row])
                 for place, column in enumerate(self._lists)
                 if place < len(self.box_columns) or column.counts[row]
-            ]
-            found.append((row, ListLengths(tuple(lengths))))
+            }
+            found.append((row, lengths))
         return found
 
     @cached_property

@@ -25,14 +25,22 @@ from tfod.check.records.figures.details import DetailCounter
 from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.records.figures.statistics import bound, named_classes
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
-from tfod.check.rules.dataset import EmptyShard
-from tfod.check.rules.example import NotText, Refused
-from tfod.check.rules.framing import EmptyRecord
+from tfod.check.rules.boxes import different_lengths, other_mask_values
+from tfod.check.rules.dataset import empty_shard
+from tfod.check.rules.example import not_utf8, refused
+from tfod.check.rules.fidelity import other_size
+from tfod.check.rules.framing import zero_length_record
 from tfod.check.rules.hints.boxes import NearBoxes
-from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_a_turn
+from tfod.check.rules.images import (
+    ImageFacts,
+    check_decodes,
+    check_sha256,
+    check_size_known,
+    needs_a_turn,
+)
 from tfod.check.rules.labels import ClassUse
-from tfod.check.rules.names import LargeNumber, NameFacts, NotANumber
-from tfod.check.rules.registry import Rule, problems_of, rules_for
+from tfod.check.rules.names import NameFacts, large_number, not_a_number
+from tfod.check.rules.registry import Rule, RuleProblems, problems_of, rules_for
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.images.image_header import ImageHeader
@@ -114,13 +122,13 @@ class Examiner:
         if damage.kind is DamageKind.EMPTY and self._numbered:
             # Writers leave such files where there are more shards than images.
             self.result.shard.is_empty_file = True
-            self._collector.check(EmptyShard(), Place(damage.shard))
+            self._collector.add_all(empty_shard(), Place(damage.shard))
             return
         self._collector.check(damage, Place(damage.shard, damage.record, damage.offset))
 
-    def check_at(self, subject: object, place: Place) -> None:
-        """Check something that concerns the shard as a whole."""
-        self._collector.check(subject, place)
+    def report(self, problems: RuleProblems, place: Place) -> None:
+        """Keep what a rule says of the shard as a whole."""
+        self._collector.add_all(problems, place)
 
     def look_at(self, records: RecordBatch) -> None:
         """Check a batch of records, or keep it until there are so many that it is worth while."""
@@ -153,7 +161,7 @@ class Examiner:
 
     def _look_at_batch(self, batch: Batch) -> None:
         for row in np.flatnonzero(batch.records.lengths == 0).tolist():
-            self._check(batch, row, EmptyRecord())
+            self._add(batch, row, zero_length_record())
         self.result.shard.keys |= batch.keys
         self._keep(batch, batch.features)
         self._look_at_images(batch)
@@ -192,9 +200,11 @@ class Examiner:
         return Place(self.result.shard.name, records.first + row, offset, name or None)
 
     def _check(self, batch: Batch, row: int, subject: object) -> None:
-        self._collector.add_all(
-            self._with_own_keys(problems_of(subject)), self._place_of(batch, row)
-        )
+        self._add(batch, row, problems_of(subject))
+
+    def _add(self, batch: Batch, row: int, problems: Iterable[tuple[Rule, Problem]]) -> None:
+        """Keep what rules say of the features that the OD API has, by their names here."""
+        self._report(batch, row, self._with_own_keys(problems))
 
     def _keep(self, batch: Batch, subject: object) -> None:
         """Keep what rules say of the rows of a batch."""
@@ -202,7 +212,7 @@ class Examiner:
             found = rule.check(subject)
             if isinstance(found, BoxProblems):
                 room = self._collector.room(rule, len(found))
-                self._collector.count_of(rule, self.result.shard.name, len(found) - room)
+                self._collector.count(rule, self.result.shard.name, len(found) - room)
                 found = itertools.islice(found, room)
             for one, problem in self._with_own_keys((rule, problem) for problem in found):
                 self._collector.add(one, problem, self._place_of(batch, problem.row or 0))
@@ -258,10 +268,10 @@ class Examiner:
             self._check(batch, row, image.look)
         checksum = batch.detections.sha256s[row]
         if checksum and checksum != image.sha256:
-            self._check(batch, row, Sha256Facts(checksum, image.sha256))
+            self._add(batch, row, check_sha256(checksum, image.sha256))
         # Of one that is cut short, or of a kind that TensorFlow does not know, another rule tells.
         if image.failure and header and header.complete and not obstacle_to_decoding(header):
-            self._check(batch, row, image.failure)
+            self._add(batch, row, check_decodes(image.failure.reason))
 
     # Names
 
@@ -304,16 +314,14 @@ class Examiner:
             for row in rows
         ]
         for row, one in zip(rows, facts, strict=True):
-            self._collector.add_all(
-                self._with_own_keys(problems_of(one)), self._place_of(batch, row)
-            )
+            self._check(batch, row, one)
 
     def _look_at_numbers(self, batch: Batch, rows: Sequence[int], key: str) -> None:
         """Report the first source id that some receivers do not read as the number that it is."""
         texts = batch.source_ids if len(rows) == len(batch) else [batch.source_ids[x] for x in rows]
-        for subject, found in zip((NotANumber, LargeNumber), odd_source_ids(texts), strict=True):
+        for rule, found in zip((not_a_number, large_number), odd_source_ids(texts), strict=True):
             if found is not None:
-                self._check(batch, rows[found], subject(texts[found] or "", key))
+                self._add(batch, rows[found], rule(texts[found] or "", key))
 
     def _has_problems(self, kind: tuple[str, bool, str | None, bool]) -> bool:
         """Whether plain names of a kind have problems: only the extension can be wrong."""
@@ -329,7 +337,7 @@ class Examiner:
     def _report_texts(self, batch: Batch) -> None:
         """Report texts that are not UTF-8: of each feature of a record the first."""
         for row, key, value in batch.odd_texts():
-            self._check(batch, row, NotText(key, value))
+            self._add(batch, row, not_utf8(key, value))
 
     # Objects
 
@@ -337,17 +345,17 @@ class Examiner:
         shard, statistics = self.result.shard, self.result.statistics
         shard.boxes += int(batch.stated_box_counts.sum())
         for row, lengths in batch.lengths:
-            self._check(batch, row, lengths)
+            self._add(batch, row, different_lengths(lengths))
         for problem in batch.detections.problems:
             self._check(batch, problem.row, problem)
         for row, mask in batch.odd_masks():
             self._check(batch, row, mask)
-        for row, values in batch.mask_values(self.instructions.decoding):
-            self._check(batch, row, values)
+        for row, largest in batch.mask_values(self.instructions.decoding):
+            self._add(batch, row, other_mask_values(largest))
         boxes = batch.boxes
         if self.instructions.profile.field_mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():
-                self._check(batch, row, UnknownSize(int(batch.stated_box_counts[row])))
+                self._add(batch, row, check_size_known(int(batch.stated_box_counts[row])))
         if len(boxes.corners):
             self._keep(batch, boxes)
             shard.box_figures += (
@@ -410,7 +418,7 @@ class Examiner:
             height, width = map(_size, sizes[row])
             image_sizes = sizes_of(annotations, name, height, width)
             if image_sizes is not None:
-                self._check(batch, row, image_sizes)
+                self._add(batch, row, other_size(*image_sizes))
             found = compare(
                 annotations,
                 name,
@@ -443,7 +451,7 @@ class Examiner:
 
     def _report_refusals(self, refusals: Iterable[tuple[Place, str]]) -> None:
         for where, reason in refusals:
-            self._collector.check(Refused(reason), where)
+            self._collector.add_all(refused(reason), where)
 
 
 def _size(stated: float) -> int | None:

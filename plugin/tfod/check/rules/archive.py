@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tfod.check.findings.finding import Problem, first_of, plural
@@ -42,54 +42,6 @@ _SHOWN_NAMES = 4
 
 
 @dataclass(frozen=True)
-class HeaderDamage:
-    """The directory, or what it says of one entry, cannot be believed."""
-
-    cause: str
-
-
-@dataclass(frozen=True)
-class SameName:
-    """Two entries that unpack to one file, everywhere or on some systems."""
-
-    entry: Entry
-    earlier: Entry
-
-
-@dataclass(frozen=True)
-class Inflation:
-    """How far an entry has grown while it was read, in bytes, and by how much it may."""
-
-    unpacked: int
-    packed: int
-    most: float
-
-
-@dataclass(frozen=True)
-class TotalSize:
-    """How much has been unpacked in all, in bytes, and how much may be."""
-
-    unpacked: int
-    most: int
-
-
-@dataclass(frozen=True)
-class EntryCount:
-    """How many entries there are, and how many were looked at."""
-
-    promised: int
-    looked_at: int
-    complete: bool
-
-
-@dataclass(frozen=True)
-class EntryDamage:
-    """An entry whose bytes are not what the directory says."""
-
-    cause: str
-
-
-@dataclass(frozen=True)
 class Composition:
     """What the archive consists of.
 
@@ -106,38 +58,15 @@ class Composition:
     other_format: str | None = None
 
 
-@dataclass(frozen=True)
-class EqualLabelMaps:
-    """Label maps that fit equally well, and how many shards they fit."""
-
-    names: tuple[str, ...]
-    shards: int
-
-
-@dataclass(frozen=True)
-class NestedArchive:
-    """An archive in the archive."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
-class StrayFiles:
-    """Files that an operating system left behind."""
-
-    origin: str
-    names: tuple[str, ...]
-
-
 @rule(
     "ZIP001 error: not a zip, or its directory is damaged",
     why="Programs refuse the archive, or each of them reads something else from it.",
     fix=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.3; CVE-2025-8291",
 )
-def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
+def damaged_directory(cause: str) -> Iterator[Problem]:
     """The end record, the directory and the entries' own headers agree."""
-    yield Problem(damage.cause)
+    yield Problem(cause)
 
 
 @rule(
@@ -192,18 +121,15 @@ def special_file(entry: Entry) -> Iterator[Problem]:
     fix="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
 )
-def duplicate_entry(pair: SameName) -> Iterator[Problem]:
+def duplicate_entry(entry: Entry, earlier: Entry) -> Iterator[Problem]:
     """Names differ by more than case and the way accents are encoded."""
-    if pair.entry.path == pair.earlier.path:
-        yield Problem(
-            f"entries {pair.earlier.number} and {pair.entry.number} have this name; "
-            "unpacking leaves the last one, and that one was checked"
-        )
+    if entry.path == earlier.path:
+        message = f"entries {earlier.number} and {entry.number} have this name; unpacking leaves "
+        message += "the last one, and that one was checked"
     else:
-        yield Problem(
-            f"its name differs from {pair.earlier.shown} only by case or by how accents are "
-            "encoded; on Windows and macOS they are one file"
-        )
+        message = f"its name differs from {earlier.shown} only by case or by how accents are "
+        message += "encoded; on Windows and macOS they are one file"
+    yield Problem(message)
 
 
 @rule(
@@ -224,13 +150,11 @@ def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
     fix="Check the shard by itself if it is really so repetitive.",
     source="CWE-409; CVE-2019-9674",
 )
-def bomb(inflation: Inflation) -> Iterator[Problem]:
+def bomb(unpacked: int, packed: int, most: float) -> Iterator[Problem]:
     """What has been unpacked so far is not too many times what it was unpacked from."""
-    times = inflation.unpacked / max(1, inflation.packed)
-    yield Problem(
-        f"{inflation.packed} bytes of it unpack to more than {inflation.unpacked}, "
-        f"{times:.0f} times as many; {inflation.most:g} times are allowed"
-    )
+    message = f"{packed} bytes of it unpack to more than {unpacked}, "
+    message += f"{unpacked / max(1, packed):.0f} times as many; {most:g} times are allowed"
+    yield Problem(message)
 
 
 @rule(
@@ -239,9 +163,9 @@ def bomb(inflation: Inflation) -> Iterator[Problem]:
     fix="Split it into several archives, or check the unpacked folder.",
     source="CWE-409",
 )
-def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
+def too_much_in_all(most: int) -> Iterator[Problem]:
     """What has been unpacked in all stays within the limit."""
-    yield Problem(f"its entries unpack to more than {total.most} bytes; the rest was not read")
+    yield Problem(f"its entries unpack to more than {most} bytes; the rest was not read")
 
 
 @rule(
@@ -250,11 +174,10 @@ def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
     fix="Split it into several archives, or pack fewer files: shards hold many images each.",
     source="CWE-770",
 )
-def too_many_entries(count: EntryCount) -> Iterator[Problem]:
+def too_many_entries(promised: int, looked_at: int) -> Iterator[Problem]:
     """There are no more entries than are looked at."""
-    if not count.complete:
-        more = f", {count.promised} by its end record" if count.promised > count.looked_at else ""
-        yield Problem(f"it has more than {count.looked_at} entries{more}; the rest was not read")
+    more = f", {promised} by its end record" if promised > looked_at else ""
+    yield Problem(f"it has more than {looked_at} entries{more}; the rest was not read")
 
 
 @rule(
@@ -290,9 +213,9 @@ def unsupported_compression(entry: Entry) -> Iterator[Problem]:
     fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
 )
-def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
+def damaged_entry(cause: str) -> Iterator[Problem]:
     """What unpacks has the size and the CRC-32 that the directory says."""
-    yield Problem(damage.cause)
+    yield Problem(cause)
 
 
 @rule(
@@ -338,11 +261,10 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
     fix="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
     source="tfod.tfrecord.label_files.find_label_map",
 )
-def equal_label_maps(candidates: EqualLabelMaps) -> Iterator[Problem]:
+def equal_label_maps(names: Sequence[str], shards: int) -> Iterator[Problem]:
     """One label map fits a shard better than the others."""
-    more = candidates.shards - 1
-    also = f", and {plural(more, 'more shard')}" if more else ""
-    yield Problem(f"{_listed(candidates.names)} fit it equally well{also}; none was used")
+    also = f", and {plural(shards - 1, 'more shard')}" if shards > 1 else ""
+    yield Problem(f"{_listed(names)} fit it equally well{also}; none was used")
 
 
 @rule(
@@ -351,9 +273,9 @@ def equal_label_maps(candidates: EqualLabelMaps) -> Iterator[Problem]:
     fix="Unpack it and pack the files themselves.",
     source="CWE-409; OWASP File Upload Cheat Sheet",
 )
-def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
+def nested_archive(kind: str) -> Iterator[Problem]:
     """An entry is no archive itself."""
-    yield Problem(f"it is {nested.kind}, which was not looked into")
+    yield Problem(f"it is {kind}, which was not looked into")
 
 
 @rule(
@@ -362,10 +284,10 @@ def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
     fix="Leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'.",
     source="macOS Archive Utility; Windows Explorer",
 )
-def stray_files(stray: StrayFiles) -> Iterator[Problem]:
+def stray_files(origin: str, names: Sequence[str]) -> Iterator[Problem]:
     """There is nothing in it that an operating system left behind."""
-    yield Problem(f"left behind by {stray.origin}: {_listed(stray.names)}")
+    yield Problem(f"left behind by {origin}: {_listed(names)}")
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return first_of([*map(printable, names[:_SHOWN_NAMES])], _SHOWN_NAMES, len(names))

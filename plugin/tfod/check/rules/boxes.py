@@ -6,7 +6,7 @@ not finite, is checked by its own rule alone: everything else follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,13 +28,6 @@ _MANY = 10
 
 
 @dataclass(frozen=True)
-class ListLengths:
-    """How many values each list over a record's objects has, by key."""
-
-    lengths: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
 class OddMask:
     """A PNG mask whose size, in pixels, is not its image's."""
 
@@ -43,21 +36,6 @@ class OddMask:
     height: int
     image_width: int
     image_height: int
-
-
-@dataclass(frozen=True)
-class MaskValues:
-    """The largest value that TensorFlow reads in a PNG mask of an object."""
-
-    largest: int
-
-
-@dataclass(frozen=True)
-class FlatBoxes:
-    """How many boxes a shard has, and how many of them are without area."""
-
-    flat: int
-    boxes: int
 
 
 def _spelled(corners: list[float]) -> str:
@@ -71,12 +49,11 @@ def _spelled(corners: list[float]) -> str:
     fix="Write one value for each object into every list of objects.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
 )
-def different_lengths(lists: ListLengths) -> Iterator[Problem]:
-    """The lists over a record's objects do not have one length."""
-    if len({length for _, length in lists.lengths}) > 1:
-        some = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lists.lengths)
-        counts: dict[str, JsonValue] = dict(lists.lengths)
-        yield Problem(f"lists of different length: {some}", "image/object", counts)
+def different_lengths(lengths: Mapping[str, int]) -> Iterator[Problem]:
+    """The lists over a record's objects, by key, do not have one length."""
+    if len({*lengths.values()}) > 1:
+        some = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lengths.items())
+        yield Problem(f"lists of different length: {some}", "image/object", {**lengths})
 
 
 @rule(
@@ -318,11 +295,10 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
     fix="Look at the script: it may write one corner twice, or divide whole numbers.",
     source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
 )
-def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
-    """At least half of the boxes, of ten or more, are without area (BOX007)."""
-    if boxes.boxes >= _MANY and 2 * boxes.flat >= boxes.boxes:
-        message = f"{boxes.flat:,} of {boxes.boxes:,} boxes have no area"
-        yield Problem(message, amount=boxes.flat)
+def mostly_flat(flat: int, boxes: int) -> Iterator[Problem]:
+    """At least half of a shard's boxes, of ten or more, are without area (BOX007)."""
+    if boxes >= _MANY and 2 * flat >= boxes:
+        yield Problem(f"{flat:,} of {boxes:,} boxes have no area", amount=flat)
 
 
 @rule(
@@ -411,11 +387,14 @@ def image_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_masks and decode; "
     "maskrcnn_input.py, gt_masks",
 )
-def other_mask_values(mask: MaskValues) -> Iterator[Problem]:
-    """Looked for in the first masks of a batch, if images are decoded; reported once a shard."""
-    if mask.largest > 1:
-        what = f"{keys.MASK} has values up to {mask.largest}, where 1 is the object"
-        yield Problem(what, keys.MASK, mask.largest, once=True)
+def other_mask_values(largest: int) -> Iterator[Problem]:
+    """Looked for in the first masks of a batch, if images are decoded; reported once a shard.
+
+    ``largest`` is the largest value that TensorFlow reads in a PNG mask of an object.
+    """
+    if largest > 1:
+        what = f"{keys.MASK} has values up to {largest}, where 1 is the object"
+        yield Problem(what, keys.MASK, largest, once=True)
 
 
 def _other_size(mask: OddMask) -> Problem:

@@ -27,49 +27,6 @@ class NumberedSet:
     count: int
 
 
-@dataclass(frozen=True)
-class KeysOfShards:
-    """The features that all records of a shard have; by shard, of one subset."""
-
-    subset: str
-    keys: Mapping[str, frozenset[str]]
-
-
-@dataclass(frozen=True)
-class LabelMaps:
-    """Label maps of the subsets, by file name."""
-
-    maps: Mapping[str, LabelMap]
-
-
-@dataclass(frozen=True)
-class EmptyShard:
-    """A shard without a record."""
-
-
-@dataclass(frozen=True)
-class EmptySet:
-    """A numbered set whose shards are all files of 0 bytes; how many there are."""
-
-    shards: int
-
-
-@dataclass(frozen=True)
-class EmptySource:
-    """A folder that was named beside others and holds nothing to check, and how that is said."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class WrongMetadata:
-    """What is wrong in a file of Model Maker or TFDS about the shards, and for which key."""
-
-    message: str
-    feature: str | None = None
-
-
 @rule(
     "SET001 error: shard missing from a set",
     why="A part of the dataset is not trained, and nothing says so.",
@@ -104,14 +61,17 @@ def mixed_sets(shards: NumberedSet) -> Iterator[Problem]:
     fix="Write all shards of a set with the same script.",
     source="tensorflow/data-validation: SCHEMA_MISSING_COLUMN",
 )
-def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
-    """A feature that all records of most shards have is in no record of another shard."""
-    if len(shards.keys) < 2:
+def different_keys(keys: Mapping[str, frozenset[str]]) -> Iterator[Problem]:
+    """A feature that all records of most shards of a subset have is in no record of another.
+
+    ``keys`` are the features that all records of a shard have, by shard.
+    """
+    if len(keys) < 2:
         return
-    counts = Counter(key for found in shards.keys.values() for key in found)
-    usual = {key for key, count in counts.items() if 2 * count > len(shards.keys)}
-    rare = {key for key, count in counts.items() if 2 * count <= len(shards.keys)}
-    for shard, found in shards.keys.items():
+    counts = Counter(key for found in keys.values() for key in found)
+    usual = {key for key, count in counts.items() if 2 * count > len(keys)}
+    rare = counts.keys() - usual
+    for shard, found in keys.items():
         lacks, has = sorted(usual - found), sorted(rare & found)
         if lacks or has:
             parts = [f"lacks {', '.join(lacks)}"] if lacks else []
@@ -126,9 +86,9 @@ def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
     fix="Use one label map for all splits, and write the shards with it.",
     source="Roboflow renumbers the classes in each export",
 )
-def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
-    """An id or a name means different things in the label maps of two subsets."""
-    (first_name, first), *others = maps.maps.items() or [("", LabelMap())]
+def different_label_maps(maps: Mapping[str, LabelMap]) -> Iterator[Problem]:
+    """An id or a name means different things in two label maps, which are by file name."""
+    (first_name, first), *others = maps.items() or [("", LabelMap())]
     for name, other in others:
         for item in other.items:
             same_id = first.find_id(item.id)
@@ -149,7 +109,7 @@ def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
     fix="Write fewer shards, or look why this one is empty.",
     source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB a shard",
 )
-def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
+def empty_shard() -> Iterator[Problem]:
     """A shard holds no record at all."""
     yield Problem("the shard holds no record")
 
@@ -160,9 +120,9 @@ def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
     fix="Export or download the shards again.",
     source="cvat-ai/cvat#821",
 )
-def empty_set(found: EmptySet) -> Iterator[Problem]:
+def empty_set(shards: int) -> Iterator[Problem]:
     """All shards of a numbered set are files of 0 bytes."""
-    yield Problem(f"all shards of the set are empty ({found.shards:,} of 0 bytes)")
+    yield Problem(f"all shards of the set are empty ({shards:,} of 0 bytes)")
 
 
 @rule(
@@ -171,9 +131,9 @@ def empty_set(found: EmptySet) -> Iterator[Problem]:
     fix="Name the folder that holds the shards, or leave this one out.",
     source="tfod.tfrecord.shard_search.find_shards",
 )
-def empty_source(source: EmptySource) -> Iterator[Problem]:
+def empty_source(name: str, reason: str) -> Iterator[Problem]:
     """A folder among the sources holds neither a shard nor a zip."""
-    yield Problem(source.reason.removeprefix(f"{source.name}: "), place=Place(source.name))
+    yield Problem(reason.removeprefix(f"{name}: "), place=Place(name))
 
 
 @rule(
@@ -184,6 +144,6 @@ def empty_source(source: EmptySource) -> Iterator[Problem]:
     source="tensorflow_datasets: core/dataset_info.py, read_from_directory, and core/reader.py, "
     "assert_cardinality; mediapipe_model_maker: object_detector/dataset.py, from_cache",
 )
-def wrong_metadata(found: WrongMetadata) -> Iterator[Problem]:
+def wrong_metadata(message: str, feature: str | None = None) -> Iterator[Problem]:
     """TFDS's dataset_info.json and features.json, and the size in Model Maker's P_metadata.yaml."""
-    yield Problem(found.message, found.feature)
+    yield Problem(message, feature)

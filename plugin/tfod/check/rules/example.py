@@ -47,34 +47,7 @@ class Features:
         yield from self.examples.others.values()
 
 
-@dataclass(frozen=True)
-class NotText:
-    """A feature that should be text and is not UTF-8."""
-
-    feature: str
-    value: bytes
-
-
 _OTHER_DATASET = "Export an object detection dataset, with image/filename and boxes,"
-
-
-@dataclass(frozen=True)
-class NoProfile:
-    """Shards that no profile fits; for a receiver that reads no other (empty: for any).
-
-    ``layout`` is the profile that fits, where it has boxes that the receiver does not read.
-    """
-
-    features: Sequence[str]
-    receiver: str = ""
-    layout: str = ""
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A record that TensorFlow itself does not parse (``--engine tensorflow``)."""
-
-    reason: str
 
 
 @rule(
@@ -215,11 +188,11 @@ def unknown_feature(features: Features) -> Iterator[Problem]:
     fix="Write texts as UTF-8.",
     source="protobuf: bytes_list holds bytes; every known reader decodes them as UTF-8",
 )
-def not_utf8(text: NotText) -> Iterator[Problem]:
+def not_utf8(feature: str, value: bytes) -> Iterator[Problem]:
     """A name or a class cannot be decoded."""
-    as_latin_1 = text.value[:_SHOWN].decode("latin-1")
-    message = f"{text.feature} is not UTF-8; as Latin-1 it reads {as_latin_1!r}"
-    yield Problem(message, text.feature, as_latin_1)
+    as_latin_1 = value[:_SHOWN].decode("latin-1")
+    message = f"{feature} is not UTF-8; as Latin-1 it reads {as_latin_1!r}"
+    yield Problem(message, feature, as_latin_1)
 
 
 @rule(
@@ -228,15 +201,18 @@ def not_utf8(text: NotText) -> Iterator[Problem]:
     fix="Pass --profile with a profile of your own; tfod describe --as-profile writes one.",
     source="docs/checker.md: profiles",
 )
-def no_profile(shards: NoProfile) -> Iterator[Problem]:
-    """The keys resemble no ready profile."""
-    names = [_shown(key) for key in shards.features]
+def no_profile(features: Sequence[str], receiver: str, layout: str) -> Iterator[Problem]:
+    """The keys resemble no ready profile; or none that the receiver reads ("" for any).
+
+    ``layout`` is the profile that fits, where it has boxes that the receiver does not read.
+    """
+    names = [_shown(key) for key in features]
     some = first_of(names, _KEYS_SHOWN) or "none"
-    fix = f"{_OTHER_DATASET} for {shards.receiver}." if shards.receiver else None
+    fix = f"{_OTHER_DATASET} for {receiver}." if receiver else None
     message = f"these records fit no profile; their features are {some}"
-    if shards.layout:
-        message = f"these records have the layout {shards.layout}, which {shards.receiver} does "
-        message += f"not read; their features are {some}"
+    if layout:
+        message = f"these records have the layout {layout}, which {receiver} does not read; "
+        message += f"their features are {some}"
         fix = "Convert them: tfod convert SOURCE OUTPUT --to shards."
     yield Problem(message, value=list(names[:_KEYS_SHOWN]), fix=fix)
 
@@ -247,9 +223,9 @@ def no_profile(shards: NoProfile) -> Iterator[Problem]:
     fix="Write the record again as the profile describes it.",
     source="tf.io.parse_example of the installed TensorFlow",
 )
-def refused(record: Refused) -> Iterator[Problem]:
+def refused(reason: str) -> Iterator[Problem]:
     """TensorFlow's own verdict, asked for with --engine tensorflow."""
-    yield Problem(f"TensorFlow says: {record.reason}")
+    yield Problem(f"TensorFlow says: {reason}")
 
 
 @rule(

@@ -66,30 +66,6 @@ class Comparison:
     others: int = 0
 
 
-@dataclass(frozen=True)
-class ImageSizes:
-    """Width and height of an image, as its record says them, and as the source does."""
-
-    shard: tuple[int, int]
-    source: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class MissingImage:
-    """An image of the source; how many boxes it has there."""
-
-    name: str
-    boxes: int
-
-
-@dataclass(frozen=True)
-class MissingImages:
-    """The images of the source that no record was of."""
-
-    source: str
-    images: Sequence[MissingImage]
-
-
 @rule(
     "FID001 error: box of the source is missing",
     why="An object that people have marked is background for the training.",
@@ -164,13 +140,11 @@ def changed_class(compared: Comparison) -> Iterator[Problem]:
     fix="Add the image to the shard, or check all shards of the set together.",
     source="issue 3 of tfod",
 )
-def missing_image(missing: MissingImages) -> Iterator[Problem]:
+def missing_image(name: str, boxes: int) -> Iterator[Problem]:
     """Only images that have boxes: see FID008 for the others."""
-    for image in missing.images:
-        if image.boxes:
-            boxes = "1 box" if image.boxes == 1 else f"{image.boxes} boxes"
-            message = f"image {image.name!r} of the source, with {boxes}, is in no shard"
-            yield Problem(message, value=image.name, place=Place(item=image.name))
+    boxes_there = "1 box" if boxes == 1 else f"{boxes} boxes"
+    message = f"image {name!r} of the source, with {boxes_there}, is in no shard"
+    yield Problem(message, value=name, place=Place(item=name))
 
 
 @rule(
@@ -214,9 +188,8 @@ def swapped_sides(compared: Comparison) -> Iterator[Problem]:
     fix="Write a record without boxes for it, if it is meant for the training.",
     source="scripts that go by way of a CSV of boxes have no row for such an image",
 )
-def missing_background(missing: MissingImages) -> Iterator[Problem]:
+def missing_background(names: Sequence[str]) -> Iterator[Problem]:
     """Said once: how many, and the first names."""
-    names = [image.name for image in missing.images if not image.boxes]
     if names:
         message = "images of the source that have no boxes are in no shard: "
         yield Problem(f"{message}{len(names)} ({_first(names)})", value=len(names))
@@ -229,10 +202,13 @@ def missing_background(missing: MissingImages) -> Iterator[Problem]:
     fix="Make the shard from the images that were annotated, or say their size in the source.",
     source="cvat-ai/cvat: dataset_manager/formats/cvat.py writes each image's width and height",
 )
-def other_size(sizes: ImageSizes) -> Iterator[Problem]:
-    """An info, once for each shard, where both sides are scaled alike, as by a resize."""
-    (width, height), (before, tall) = sizes.shard, sizes.source
-    if sizes.shard == sizes.source:
+def other_size(shard: tuple[int, int], source: tuple[int, int]) -> Iterator[Problem]:
+    """An info, once for each shard, where both sides are scaled alike, as by a resize.
+
+    Width and height of an image, as its record says them, and as the source does.
+    """
+    (width, height), (before, tall) = shard, source
+    if shard == source:
         return
     is_scaled = abs(width * tall - height * before) <= max(before, tall)  # rounded to pixels
     message = f"image is {width}x{height}, in the source it is {before}x{tall}"

@@ -6,7 +6,6 @@ The walk itself (:mod:`tfod.tfrecord.reader`) says what is damaged and where; th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tfod.check.findings.finding import Problem
 from tfod.check.rules.registry import rule
@@ -17,26 +16,6 @@ _READER = "tensorflow/core/lib/io/record_reader.cc: 'corrupted record at'"
 _BUILDER = (
     "tensorflow/models: builders/dataset_builder.py, TFRecordDataset without compression_type"
 )
-
-
-@dataclass(frozen=True)
-class EmptyRecord:
-    """A record whose payload has no bytes."""
-
-
-@dataclass(frozen=True)
-class CompressedShard:
-    """A shard that is compressed; ``said`` when its name ends as compressed files do."""
-
-    compression: str
-    said: bool
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """The operating system, or the store, does not let us read on."""
-
-    reason: str
 
 
 def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
@@ -139,7 +118,7 @@ def trailing_zeros(damage: Damage) -> Iterator[Problem]:
     fix="Leave the record out when writing the shard.",
     source=_FORMAT,
 )
-def zero_length_record(record: EmptyRecord) -> Iterator[Problem]:
+def zero_length_record() -> Iterator[Problem]:
     """A record's length is 0."""
     yield Problem("the record has a length of 0", value=0)
 
@@ -151,14 +130,12 @@ def zero_length_record(record: EmptyRecord) -> Iterator[Problem]:
     fix="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
     source=f"{_BUILDER}; tensorflow/tensorflow#13463",
 )
-def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
+def silent_compression(name: str) -> Iterator[Problem]:
     """The bytes are GZIP or ZLIB, the name does not tell."""
-    if not shard.said:
-        name = shard.compression.upper()
-        fix = f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
-        fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
-        message = f"the shard is compressed with {name}, its name does not say so"
-        yield Problem(message, value=name, fix=fix)
+    fix = f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
+    fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
+    message = f"the shard is compressed with {name}, its name does not say so"
+    yield Problem(message, value=name, fix=fix)
 
 
 @rule(
@@ -189,9 +166,9 @@ def oversize_record(damage: Damage) -> Iterator[Problem]:
     fix="Look at the file's permissions, the disk and the network, then check again.",
     source="errno(3)",
 )
-def unreadable(shard: Unreadable) -> Iterator[Problem]:
-    """Opening or reading failed."""
-    yield Problem(f"cannot be read: {shard.reason}", once=True)  # not by each of its parts
+def unreadable(reason: str) -> Iterator[Problem]:
+    """The operating system, or the store, does not let us read on."""
+    yield Problem(f"cannot be read: {reason}", once=True)  # not by each of its parts
 
 
 @rule(
@@ -201,8 +178,6 @@ def unreadable(shard: Unreadable) -> Iterator[Problem]:
     fix="For the OD API write it without compression: tfod reshard --compression none.",
     source=_BUILDER,
 )
-def compression_that_says_so(shard: CompressedShard) -> Iterator[Problem]:
+def compression_that_says_so(name: str) -> Iterator[Problem]:
     """The bytes are GZIP or ZLIB, as the name says."""
-    if shard.said:
-        name = shard.compression.upper()
-        yield Problem(f"the shard is compressed with {name}", value=name)
+    yield Problem(f"the shard is compressed with {name}", value=name)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from tfod.check.findings.finding import JsonValue, Place, Problem, Severity, plural
-from tfod.check.records.image_bytes import DecodeFailure
+from tfod.check.findings.finding import Place, Problem, Severity, plural
 from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
@@ -37,52 +35,6 @@ class ImageFacts(NamedTuple):
     declared_width: int | None = None
     declared_channels: int | None = None
     boxes_need_a_turn: bool = False
-
-
-@dataclass(frozen=True)
-class UnknownSize:
-    """An image with boxes whose size neither the record nor the image says."""
-
-    boxes: int
-
-
-@dataclass(frozen=True)
-class Sha256Facts:
-    """What ``image/key/sha256`` says, and the digest of the image as lower-case hex."""
-
-    declared: str
-    actual: str
-
-
-@dataclass(frozen=True)
-class SomeImages:
-    """A shard with fewer images than records, where records without an image are allowed."""
-
-    images: int
-    records: int
-
-
-@dataclass(frozen=True)
-class SameImage:
-    """An image that another record has had, byte for byte."""
-
-    first: Place
-    checksum: int = 0
-
-
-@dataclass(frozen=True)
-class SharedImage:
-    """An image that is in several subsets, this one and that of the first record.
-
-    ``leaked`` are subsets other than for training all of whose images are in others, with their
-    numbers.
-    """
-
-    subset: str
-    first_subset: str
-    first: Place
-    leaked: Mapping[str, int] = field(default_factory=dict)
-    checksum: int = 0
 
 
 @rule(
@@ -133,9 +85,9 @@ def _raw_shape(facts: ImageFacts) -> str:
     fix="Take the image from its source again and write the record again.",
     source="Pillow, with LOAD_TRUNCATED_IMAGES off",
 )
-def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
+def check_decodes(reason: str) -> Iterator[Problem]:
     """The whole image was decoded, which failed."""
-    yield Problem(f"the image does not decode: {failure.reason}", feature=keys.ENCODED)
+    yield Problem(f"the image does not decode: {reason}", feature=keys.ENCODED)
 
 
 @rule(
@@ -281,9 +233,8 @@ _TURNED = {
     fix="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
     source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
 )
-def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
+def check_sha256(declared: str, actual: str) -> Iterator[Problem]:
     """The declared digest is the image's, in lower case."""
-    declared, actual = facts.declared, facts.actual
     if declared == actual:
         return
     if declared.lower() == actual:
@@ -324,10 +275,10 @@ _MISSING_END = {
     fix="Keep one of the two records, with the boxes of both.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
-def check_same_image(same: SameImage) -> Iterator[Problem]:
-    """Another record has the same encoded bytes."""
-    message = f"the same image is in {named_record(same.first)}"
-    yield Problem(message, keys.ENCODED, identity=f"image {same.checksum:016x}")
+def check_same_image(first: Place, checksum: int) -> Iterator[Problem]:
+    """An earlier record has the same encoded bytes."""
+    message = f"the same image is in {named_record(first)}"
+    yield Problem(message, keys.ENCODED, identity=f"image {checksum:016x}")
 
 
 @rule(
@@ -337,16 +288,23 @@ def check_same_image(same: SameImage) -> Iterator[Problem]:
     fix="Keep the image in one subset only.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
-def check_shared_image(shared: SharedImage) -> Iterator[Problem]:
-    """Two subsets have the same encoded bytes: an error where a whole subset has no others."""
-    subsets = f"{shared.subset} and in {shared.first_subset}"
-    message = f"the image is in {subsets}: {named_record(shared.first)} has it"
-    for subset, count in shared.leaked.items():
+def check_shared_image(
+    subsets: tuple[str, str], first: Place, leaked: Mapping[str, int], checksum: int
+) -> Iterator[Problem]:
+    """Two subsets have the same encoded bytes: an error where a whole subset has no others.
+
+    Args:
+        subsets: that of the first record, and that of this one.
+        first: the first record.
+        leaked: subsets other than for training all of whose images are in others, and how many.
+        checksum: of the image.
+    """
+    message = f"the image is in {subsets[1]} and in {subsets[0]}: {named_record(first)} has it"
+    for subset, count in leaked.items():
         message += f"; all {plural(count, 'image')} of {subset} are in other subsets"
-    severity = Severity.ERROR if shared.leaked else None
-    value: JsonValue = [shared.first_subset, shared.subset]
-    identity = ", ".join((f"image {shared.checksum:016x}", *shared.leaked))
-    yield Problem(message, keys.ENCODED, value, severity=severity, identity=identity)
+    severity = Severity.ERROR if leaked else None
+    identity = ", ".join((f"image {checksum:016x}", *leaked))
+    yield Problem(message, keys.ENCODED, [*subsets], severity=severity, identity=identity)
 
 
 def named_record(place: Place) -> str:
@@ -405,9 +363,9 @@ def check_raw(facts: ImageFacts) -> Iterator[Problem]:
     fix="Write image/height and image/width into every record.",
     source="tfod.datumaro.reader; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
 )
-def check_size_known(size: UnknownSize) -> Iterator[Problem]:
+def check_size_known(boxes: int) -> Iterator[Problem]:
     """Neither image/height and image/width say it, nor the header of an encoded image."""
-    yield Problem(f"the size of the image is not known, and it has {plural(size.boxes, 'box')}")
+    yield Problem(f"the size of the image is not known, and it has {plural(boxes, 'box')}")
 
 
 @rule(
@@ -417,9 +375,8 @@ def check_size_known(size: UnknownSize) -> Iterator[Problem]:
     fix="Leave the records without an image out, or export again with images (CVAT: Save images).",
     source="cvat-ai/cvat#1814",
 )
-def check_some_images(shard: SomeImages) -> Iterator[Problem]:
+def check_some_images(images: int, records: int) -> Iterator[Problem]:
     """Records have no image, beside others that have one; where none has, nothing is missing."""
-    if 0 < shard.images < shard.records:
-        lacking = plural(shard.records - shard.images, "record")
-        message = f"{lacking} of {shard.records:,} have no image, the others have one"
-        yield Problem(message, amount=shard.records - shard.images)
+    if 0 < images < records:
+        message = f"{plural(records - images, 'record')} of {records:,} have no image, the others "
+        yield Problem(f"{message}have one", amount=records - images)

@@ -47,14 +47,6 @@ class LabelMapFile:
 
 
 @dataclass(frozen=True)
-class NoLabelMap:
-    """A shard without a label map; ``candidates`` are several that fit equally well."""
-
-    boxes: int
-    candidates: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class ClassesOfShards:
     """All pairs of text and id that the shards of one label map use, with their numbers.
 
@@ -73,13 +65,13 @@ class ClassesOfShards:
     fix="Put label_map.pbtxt beside the shard, or pass --label-map.",
     source=_UTIL,
 )
-def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
-    """Shards with boxes have no label map beside them."""
-    if shards.candidates:
-        names = first_of(shards.candidates, _MOST_CANDIDATES)
+def no_label_map(boxes: int, candidates: Sequence[str]) -> Iterator[Problem]:
+    """A shard with boxes has no label map beside it, or several candidates that fit equally."""
+    if candidates:
+        names = first_of(candidates, _MOST_CANDIDATES)
         fix = "Pass the right one with --label-map."
         yield Problem(f"several label maps fit equally well: {names}", fix=fix)
-    elif shards.boxes:
+    elif boxes:
         yield Problem("no label map lies beside this shard or one folder up", amount=0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfod.check.findings.finding import Place, Problem
@@ -34,24 +33,6 @@ class NameFacts(NamedTuple):
     has_objects: bool = True
 
 
-@dataclass(frozen=True)
-class SameName:
-    """A file name that an earlier record has too."""
-
-    name: str
-    key: str
-    first: Place
-
-
-@dataclass(frozen=True)
-class SameSourceId:
-    """A source id that an earlier record has too."""
-
-    source_id: str
-    key: str
-    first: Place
-
-
 @rule(
     "NAM001 error: file name missing",
     why="CVAT and Datumaro match images by name, so that the objects of this one are lost; the "
@@ -71,10 +52,9 @@ def missing(names: NameFacts) -> Iterator[Problem]:
     fix="Give every image a name of its own, or merge the records.",
     source=_MATCH,
 )
-def duplicate_name(name: SameName) -> Iterator[Problem]:
+def duplicate_name(name: str, key: str, first: Place) -> Iterator[Problem]:
     """An earlier record of the same subset has this file name."""
-    message = f"{name.name!r} is also the name of {_record(name.first)}"
-    yield Problem(message, name.key, name.name, identity=name.name)
+    yield Problem(f"{name!r} is also the name of {_record(first)}", key, name, identity=name)
 
 
 @rule(
@@ -177,10 +157,10 @@ def empty_source_id(names: NameFacts) -> Iterator[Problem]:
     fix="Give every image an id of its own.",
     source="tensorflow/models: metrics/coco_evaluation.py, 'Ignoring ground truth with image id'",
 )
-def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
+def duplicate_source_id(source_id: str, key: str, first: Place) -> Iterator[Problem]:
     """An earlier record of the same subset has this source id."""
-    message = f"{source.source_id!r} is also the source id of {_record(source.first)}"
-    yield Problem(message, source.key, source.source_id, identity=source.source_id)
+    message = f"{source_id!r} is also the source id of {_record(first)}"
+    yield Problem(message, key, source_id, identity=source_id)
 
 
 @rule(
@@ -195,22 +175,6 @@ def missing_without_objects(names: NameFacts) -> Iterator[Problem]:
         yield from _without_a_name(names)
 
 
-@dataclass(frozen=True)
-class NotANumber:
-    """A source id that is no whole number of 64 bits."""
-
-    source_id: str
-    key: str
-
-
-@dataclass(frozen=True)
-class LargeNumber:
-    """A source id that is a number, and too large to be exact as a float32."""
-
-    source_id: str
-    key: str
-
-
 @rule(
     "NAM010 info: source id is not a number",
     why="TF-Vision, MediaPipe Model Maker and EfficientDet parse it as a number and stop: "
@@ -220,10 +184,9 @@ class LargeNumber:
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
 )
-def not_a_number(source: NotANumber) -> Iterator[Problem]:
-    """image/source_id is a text; of each shard the first is reported."""
-    message = f"{source.key} {source.source_id!r} is not a number"
-    yield Problem(message, source.key, source.source_id, once=True)
+def not_a_number(source_id: str, key: str) -> Iterator[Problem]:
+    """image/source_id is no whole number of 64 bits; of each shard the first is reported."""
+    yield Problem(f"{key} {source_id!r} is not a number", key, source_id, once=True)
 
 
 @rule(
@@ -233,10 +196,9 @@ def not_a_number(source: NotANumber) -> Iterator[Problem]:
     fix="If it is to read it, number the images: tfod reshard SOURCE -o FOLDER --for efficientdet.",
     source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
 )
-def large_number(source: LargeNumber) -> Iterator[Problem]:
+def large_number(source_id: str, key: str) -> Iterator[Problem]:
     """image/source_id is a number beyond 2**24; of each shard the first is reported."""
-    message = f"{source.key} {source.source_id} is more than 16,777,216"
-    yield Problem(message, source.key, source.source_id, once=True)
+    yield Problem(f"{key} {source_id} is more than 16,777,216", key, source_id, once=True)
 
 
 def _without_a_name(names: NameFacts) -> Iterator[Problem]:

@@ -61,15 +61,6 @@ class ModelData:
     sizes: Mapping[tuple[int, int], int]
 
 
-@dataclass(frozen=True)
-class EvaluatedImages:
-    """The evaluated records, beside an annotation file that evaluations compare with."""
-
-    config: TrainingConfig
-    records: int
-    objects: ObjectFigures
-
-
 @rule(
     "CFG001 error: path is not filled in",
     why="The trainer looks for a file of this name and stops.",
@@ -285,11 +276,13 @@ def too_large_batch(data: ReaderData) -> Iterator[Problem]:
     source=f"{_VISION}/evaluation/coco_utils.py, COCOWrapper.loadRes; "
     f"{_VISION}/dataloaders/utils.py, process_source_id",
 )
-def unlisted_images(images: EvaluatedImages) -> Iterator[Problem]:
-    """The number in image/source_id is no id of an image in the COCO JSON."""
-    setting, objects = images.config.annotation_file, images.objects
+def unlisted_images(
+    config: TrainingConfig, records: int, objects: ObjectFigures
+) -> Iterator[Problem]:
+    """The number in image/source_id of evaluated records is no id of an image in the COCO JSON."""
+    setting = config.annotation_file
     if setting is not None and objects.unlisted:
-        some = f"{objects.unlisted:,} of {plural(images.records, 'evaluated record')}"
+        some = f"{objects.unlisted:,} of {plural(records, 'evaluated record')}"
         message = f"{setting} lacks the images of {some}, such as {objects.first_unlisted}"
         yield Problem(message, value=objects.first_unlisted)
 

@@ -58,27 +58,6 @@ class Spurious(Suspect):
     """A box that no prediction touches."""
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """What does not go together: in which file of predictions, in words, and how many."""
-
-    source: str
-    message: str
-    count: int
-
-    def problems(self) -> Iterator[Problem]:
-        """The problem."""
-        yield Problem(self.message, value=self.count, place=Place(self.source))
-
-
-class Unmatched(Mismatch):
-    """Predictions or records that have no counterpart."""
-
-
-class ClassDisagreement(Mismatch):
-    """Classes that predictions in the same place hardly ever agree with."""
-
-
 @rule(
     "PRD001 warning: object is perhaps not annotated",
     why="An object without a box is background for the training, and a false alarm in every "
@@ -146,11 +125,11 @@ def spurious_box(suspect: Spurious) -> Iterator[Problem]:
     "image_id, or a list of images with file names, and the ids of the label map.",
     source="cocodataset.org/#format-results",
 )
-def unmatched_predictions(unmatched: Unmatched) -> Iterator[Problem]:
+def unmatched_predictions(source: str, message: str, count: int) -> Iterator[Problem]:
     """Predictions of images that no record is of, records without predictions, category ids that
     neither the file nor the label map names, numbers that are not finite: each said once.
     """
-    yield from unmatched.problems()
+    yield Problem(message, value=count, place=Place(source))
 
 
 @rule(
@@ -161,12 +140,12 @@ def unmatched_predictions(unmatched: Unmatched) -> Iterator[Problem]:
     "categories with names.",
     source="detectors count classes from 0, label maps and COCO from 1",
 )
-def class_disagreement(found: ClassDisagreement) -> Iterator[Problem]:
+def class_disagreement(source: str, message: str, count: int) -> Iterator[Problem]:
     """Fewer than a tenth of at least 10 boxes of a class are predicted as that class. Their boxes
     are in this one finding, not in PRD002. Where the classes agree once 1 is added to the category
     ids, or taken from them, that is what it says.
     """
-    yield from found.problems()
+    yield Problem(message, value=count, place=Place(source))
 
 
 def _predicted(suspect: Suspect) -> str:

@@ -1,24 +1,26 @@
 """The one place where a rule is declared: docs, ``tfod rules`` and the service come from here.
 
-A rule is a function of one subject (a damage of the framing, the layout of a record, a batch of
-boxes, …) that yields a :class:`~tfod.check.findings.finding.Problem` for each thing that is wrong.
-The decorator says the rest: code, severity, title, why it matters, what to do, who says so. Which
-subject a rule checks is the annotation of its first argument.
+A rule is a function that yields a :class:`~tfod.check.findings.finding.Problem` for each thing that
+is wrong. The decorator says the rest: code, severity, title, why it matters, what to do, who says
+so. Called by its name a rule returns its problems, each with the rule. What several rules look at
+(a damage of the framing, a batch of boxes, …) is the only argument of each; :func:`problems_of`
+finds the rules by its type.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeAlias
 
 from tfod.check.findings.finding import Problem, Severity
 from tfod.errors import TfodError
 
-Check = Callable[[Any], Iterable[Problem]]
-_CheckT = TypeVar("_CheckT", bound=Callable[..., Iterable[Problem]])
+_P = ParamSpec("_P")
 _HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
 
 FAMILIES = {
@@ -41,7 +43,10 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule and all that is said about it."""
+    """A rule and all that is said about it.
+
+    ``subject`` is the type of the only argument of ``check``; None where it has several, or none.
+    """
 
     code: str
     severity: Severity
@@ -49,8 +54,8 @@ class Rule:
     why: str
     fix: str
     source: str
-    subject: type
-    check: Check
+    subject: type | None
+    check: Callable[..., Iterable[Problem]]
 
     @property
     def family(self) -> str:
@@ -58,10 +63,14 @@ class Rule:
         return self.code[:3]
 
 
+RuleProblems: TypeAlias = "list[tuple[Rule, Problem]]"
+"""What rules have found, each problem with its rule."""
 _RULES: dict[str, Rule] = {}
 
 
-def rule(heading: str, *, why: str, fix: str, source: str) -> Callable[[_CheckT], _CheckT]:
+def rule(
+    heading: str, *, why: str, fix: str, source: str
+) -> Callable[[Callable[_P, Iterable[Problem]]], Callable[_P, RuleProblems]]:
     """Declare a rule.
 
     Args:
@@ -80,13 +89,18 @@ def rule(heading: str, *, why: str, fix: str, source: str) -> Callable[[_CheckT]
         raise ValueError(f"{heading!r} is not a code, a severity and a title")
     code, severity, title = match[1], Severity(match[2]), match[3]
 
-    def declare(check: _CheckT) -> _CheckT:
+    def declare(check: Callable[_P, Iterable[Problem]]) -> Callable[_P, RuleProblems]:
         if code in _RULES:
             raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
-        hints = typing.get_type_hints(check)
-        subject = next(kind for name, kind in hints.items() if name != "return")
-        _RULES[code] = Rule(code, severity, title, why, fix, source, subject, check)
-        return check
+        names = list(inspect.signature(check).parameters)
+        subject = typing.get_type_hints(check)[names[0]] if len(names) == 1 else None
+        own = _RULES[code] = Rule(code, severity, title, why, fix, source, subject, check)
+
+        @functools.wraps(check)
+        def problems(*args: _P.args, **kwargs: _P.kwargs) -> RuleProblems:
+            return [(own, problem) for problem in check(*args, **kwargs)]
+
+        return problems
 
     return declare
 

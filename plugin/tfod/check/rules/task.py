@@ -25,18 +25,6 @@ _BINDINGS = "cvat/apps/dataset_manager/bindings.py"
 _NAMES_SHOWN = 5
 
 
-@dataclass(frozen=True)
-class ClassInUse:
-    """A class that boxes of the shard have, and the classes of the task.
-
-    ``boxes`` is how many have it.
-    """
-
-    text: str
-    boxes: int
-    labels: frozenset[str]
-
-
 class MatchedBy(enum.Enum):
     """What CVAT went by when it found the frame of an image."""
 
@@ -68,41 +56,22 @@ class Attachment:
     numbers_guessed: bool = False
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How many of the task's frames got no record, or one without boxes; names of the first."""
-
-    frames: int
-    without_record: int
-    without_boxes: int
-    first_without_record: Sequence[str]
-    first_without_boxes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class NoFrames:
-    """A description of the task that does not name its frames."""
-
-    source: str
-
-
 @rule(
     "TSK001 error: class is not a label of the task",
     why="CVAT stops the whole import at the first annotation whose label the task lacks.",
     fix="Add the label to the task, or rename the class in the shard.",
     source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
 )
-def unknown_label(used: ClassInUse) -> Iterator[Problem]:
-    """Names are compared as they are: case and spaces count."""
-    if used.text in used.labels:
+def unknown_label(text: str, boxes: int, labels: frozenset[str]) -> Iterator[Problem]:
+    """The class of so many boxes is none of the labels; case and spaces count."""
+    if text in labels:
         return
-    near = names_near_labels(used.labels).nearest(used.text)
-    boxes = "1 box" if used.boxes == 1 else f"{used.boxes} boxes"
-    message = f"class {used.text!r} of {boxes} is not a label of the task, which has "
-    message += _listed(used.labels)
-    fix = f"Rename the class to {near!r}, or add {used.text!r} to the task." if near else None
+    near = names_near_labels(labels).nearest(text)
+    message = f"class {text!r} of {boxes} {'box' if boxes == 1 else 'boxes'} is not a label of the "
+    message += f"task, which has {_listed(labels)}"
+    fix = f"Rename the class to {near!r}, or add {text!r} to the task." if near else None
     hint = f"; did you mean {near!r}?" if near else ""
-    yield Problem(message + hint, keys.CLASS_TEXT, used.text, fix)
+    yield Problem(message + hint, keys.CLASS_TEXT, text, fix)
 
 
 @functools.lru_cache(4)
@@ -178,19 +147,22 @@ def other_size(image: Attachment) -> Iterator[Problem]:
     fix="Check that the shard is complete, if these frames should have annotations.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
-def bare_frames(coverage: Coverage) -> Iterator[Problem]:
-    """Said once for the task."""
-    bare = coverage.without_record + coverage.without_boxes
+def bare_frames(
+    frames: int, without_record: Sequence[str], without_boxes: Sequence[str]
+) -> Iterator[Problem]:
+    """Said once for the task, of its number of frames and the names of the bare ones."""
+    bare = len(without_record) + len(without_boxes)
     parts = [
-        f"{count} {what} ({', '.join(names)}{', …' * (count > len(names))})"
-        for count, what, names in (
-            (coverage.without_record, "without a record", coverage.first_without_record),
-            (coverage.without_boxes, "with a record without boxes", coverage.first_without_boxes),
+        f"{len(names)} {what} ({', '.join(names[:_NAMES_SHOWN])}"
+        f"{', …' * (len(names) > _NAMES_SHOWN)})"
+        for what, names in (
+            ("without a record", without_record),
+            ("with a record without boxes", without_boxes),
         )
-        if count
+        if names
     ]
     if bare:
-        some = f"{bare} of the task's {coverage.frames} frames get no annotation"
+        some = f"{bare} of the task's {frames} frames get no annotation"
         yield Problem(f"{some}: {', '.join(parts)}", value=bare)
 
 
@@ -219,6 +191,6 @@ def shared_frame(image: Attachment) -> Iterator[Problem]:
     fix="Export the task as CVAT for images 1.1, or give its images with --images.",
     source="cvat/apps/dataset_manager/formats/cvat.py, dump_as_cvat_interpolation",
 )
-def nameless_frames(description: NoFrames) -> Iterator[Problem]:
+def nameless_frames(source: str) -> Iterator[Problem]:
     """Said once for the task."""
-    yield Problem(f"{description.source} names no frames, so that images were not compared")
+    yield Problem(f"{source} names no frames, so that images were not compared")

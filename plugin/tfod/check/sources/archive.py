@@ -15,14 +15,15 @@ from typing import BinaryIO, NoReturn, cast
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
 from tfod.check.rules.archive import (
-    EntryCount,
-    EntryDamage,
-    HeaderDamage,
-    Inflation,
-    SameName,
-    TotalSize,
+    bomb,
+    damaged_directory,
+    damaged_entry,
+    duplicate_entry,
+    overlapping_entry,
+    too_many_entries,
+    too_much_in_all,
 )
-from tfod.check.rules.registry import problems_of
+from tfod.check.rules.registry import RuleProblems, problems_of
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import (
     Directory,
@@ -88,7 +89,7 @@ class Archive:
         self.refused: list[Entry] = []
         self.readable = False
         self._limits = limits or ArchiveLimits()
-        self._problems: list[tuple[object, Place]] = []  # of the directory
+        self._problems: list[tuple[RuleProblems, Place]] = []  # of the directory
         self._file = open(path, "rb", buffering=0)
         try:
             self._read_directory()
@@ -107,11 +108,11 @@ class Archive:
         self._collector = collector
         self._unpacked: dict[int, int] = {}  # bytes, by number of the entry
         self._total = 0
-        self._reported: set[tuple[int | None, type]] = set()
+        self._reported: set[tuple[int | None, str]] = set()
         self._settled: set[int] = set()  # entries that were read to the end, or given up
         if collector is not None:
-            for subject, place in self._problems:
-                collector.check(subject, place)
+            for found, place in self._problems:
+                collector.add_all(found, place)
 
     def __enter__(self) -> Archive:
         return self
@@ -154,17 +155,21 @@ class Archive:
         """Note that an entry was read to its sound end. For the streams."""
         self._settled.add(entry.number)
 
-    def give_up(self, entry: Entry, subject: object) -> NoReturn:
+    def give_up(self, entry: Entry, found: RuleProblems, *, whole: bool = False) -> NoReturn:
         """Report what is wrong, once, and end the reading of this entry. For the streams.
+
+        Args:
+            entry: which one.
+            found: what a rule says.
+            whole: of the archive, not of the entry.
 
         Raises:
             ArchiveDamageError: always.
         """
-        whole = isinstance(subject, TotalSize)
-        key = (None if whole else entry.number, type(subject))
+        key = (None if whole else entry.number, found[0][0].code)
         if self._collector is not None and key not in self._reported:
             self._reported.add(key)
-            self._collector.check(subject, self.place(None if whole else entry))
+            self._collector.add_all(found, self.place(None if whole else entry))
         self._settled.add(entry.number)
         raise ArchiveDamageError(f"{self.place(entry).shard}: cannot be read further")
 
@@ -180,20 +185,21 @@ class Archive:
             self._unpacked[entry.number] = unpacked
             self._total += unpacked - before
         if unpacked > limits.ratio_from and unpacked > limits.ratio * packed:
-            self.give_up(entry, Inflation(unpacked, packed, limits.ratio))
+            self.give_up(entry, bomb(unpacked, packed, limits.ratio))
         if self._total > limits.total_bytes:
-            self.give_up(entry, TotalSize(self._total, limits.total_bytes))
+            self.give_up(entry, too_much_in_all(limits.total_bytes), whole=True)
 
     def _read_directory(self) -> None:
         limits = self._limits
         try:
             directory = read_directory(self._file, limits.entries, limits.directory_bytes)
         except DirectoryError as error:
-            self._problems.append((HeaderDamage(str(error)), self.place()))
+            self._problems.append((damaged_directory(str(error)), self.place()))
             return
         self.readable = True
-        count = EntryCount(directory.promised, len(directory.entries), directory.complete)
-        self._problems.append((count, self.place()))
+        if not directory.complete:
+            found = too_many_entries(directory.promised, len(directory.entries))
+            self._problems.append((found, self.place()))
         refused = self._refuse(directory)
         for entry in directory.entries:
             if not entry.is_folder:
@@ -203,13 +209,15 @@ class Archive:
         """Check the entries; return the numbers of those that are not to be read."""
         refused: set[int] = set()
         for entry in directory.entries:
-            for subject in (entry, HeaderDamage(entry.damage) if entry.damage else None):
-                if any(problems_of(subject)):  # whether or not these rules are on
-                    refused.add(entry.number)
-                    self._problems.append((subject, self.place(entry)))
+            found = [*problems_of(entry)]
+            if entry.damage:
+                found += damaged_directory(entry.damage)
+            if found:  # whether or not these rules are on
+                refused.add(entry.number)
+                self._problems.append((found, self.place(entry)))
         for overlap in find_overlaps(directory):
             refused.add(overlap.entry.number)
-            self._problems.append((overlap, self.place(overlap.entry)))
+            self._problems.append((overlapping_entry(overlap), self.place(overlap.entry)))
         return refused | self._replaced(directory)
 
     def _replaced(self, directory: Directory) -> set[int]:
@@ -224,7 +232,7 @@ class Archive:
                 continue
             if entry.is_folder and earlier.is_folder:
                 continue
-            self._problems.append((SameName(entry, earlier), self.place(entry)))
+            self._problems.append((duplicate_entry(entry, earlier), self.place(entry)))
             if earlier.path == entry.path:
                 replaced.add(earlier.number)
         return replaced
@@ -252,4 +260,4 @@ class _CheckedStream(EntryStream):
         self._archive.settle(self._entry)
 
     def give_up(self, cause: str) -> NoReturn:
-        self._archive.give_up(self._entry, EntryDamage(cause))
+        self._archive.give_up(self._entry, damaged_entry(cause))

@@ -17,8 +17,9 @@ from typing import BinaryIO
 
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
-from tfod.check.rules.archive import Composition, EqualLabelMaps, NestedArchive, StrayFiles
+from tfod.check.rules.archive import Composition, equal_label_maps, nested_archive, stray_files
 from tfod.check.rules.labels import LabelMapFile
+from tfod.check.rules.registry import RuleProblems, problems_of
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.label_maps import label_map_file
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, decode_label_map
@@ -132,21 +133,21 @@ class Contents:
         shard_sets: subsets; the paths are those of the shards.
         shards: in the order of the subsets.
         others: entries that hold something else.
-        problems: what there is to be checked, and where.
+        problems: what rules say of them, and where.
     """
 
     archive: Archive
     shard_sets: Sequence[ShardSet]
     shards: Sequence[ArchivedShard]
     others: Sequence[Entry]
-    problems: Sequence[tuple[object, Place]]
+    problems: Sequence[tuple[RuleProblems, Place]]
 
     def begin(self, collector: Collector | None) -> None:
         """Begin a pass over the archive that reports what is wrong with it, if anything does."""
         self.archive.begin(collector)
         if collector is not None:
-            for subject, place in self.problems:
-                collector.check(subject, place)
+            for found, place in self.problems:
+                collector.add_all(found, place)
 
     def opened(self) -> Iterator[tuple[ArchivedShard, BinaryIO]]:
         """The shards, open one after the other."""
@@ -212,7 +213,7 @@ def look_through(archive: Archive, *, needs_label_map: bool = True) -> Contents:
         archive: that was opened.
         needs_label_map: whether a label map is to be looked for, since the user named none.
     """
-    problems: list[tuple[object, Place]] = []
+    problems: list[tuple[RuleProblems, Place]] = []
     stray: dict[str, list[str]] = defaultdict(list)
     shards: dict[str, Entry] = {}
     others: list[Entry] = []
@@ -227,9 +228,9 @@ def look_through(archive: Archive, *, needs_label_map: bool = True) -> Contents:
         others.append(entry)
         kind = nested_kind(entry, head)
         if kind and not origin:
-            problems.append((NestedArchive(kind), archive.place(entry)))
+            problems.append((nested_archive(kind), archive.place(entry)))
     for origin, names in stray.items():
-        problems.append((StrayFiles(origin, tuple(names)), archive.place()))
+        problems.append((stray_files(origin, names), archive.place()))
     label_maps: dict[str, Entry | None] = {}
     mapped = 0
     if needs_label_map:
@@ -244,7 +245,7 @@ def look_through(archive: Archive, *, needs_label_map: bool = True) -> Contents:
             needs_label_map=needs_label_map and bool(shards),
             other_format=None if shards else other_format([one.path for one in others]),
         )
-        problems.append((composition, archive.place()))
+        problems.append(([*problems_of(composition)], archive.place()))
     sets = group_shards(list(shards), _ROOT)
     found = [
         ArchivedShard(
@@ -293,7 +294,7 @@ def other_format(paths: Sequence[str]) -> str | None:
 
 
 def _match_label_maps(
-    archive: Archive, shards: Mapping[str, Entry], problems: list[tuple[object, Place]]
+    archive: Archive, shards: Mapping[str, Entry], problems: list[tuple[RuleProblems, Place]]
 ) -> tuple[dict[str, Entry | None], int]:
     """The label map of each shard, and how many shards have one or several."""
     texts = {
@@ -319,7 +320,7 @@ def _match_label_maps(
         if len(readable) == 1:  # the others are other protobuf texts, as OpenCV's graphs
             found.update(dict.fromkeys(claimants, readable[0]))
             continue
-        equal = EqualLabelMaps(tuple(texts[name].path for name in names), len(claimants))
+        equal = equal_label_maps([texts[name].path for name in names], len(claimants))
         problems.append((equal, archive.place(shards[claimants[0]])))
     return found, mapped
 

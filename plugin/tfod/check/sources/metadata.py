@@ -14,8 +14,9 @@ from typing import Any
 
 from tfod.check.findings.finding import Place
 from tfod.check.records.examined import ShardSummary
-from tfod.check.rules.dataset import WrongMetadata
+from tfod.check.rules.dataset import wrong_metadata
 from tfod.check.rules.labels import LabelMapFile
+from tfod.check.rules.registry import RuleProblems
 from tfod.check.sources.search import Location
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import TfodError
@@ -28,7 +29,7 @@ from tfod.tfrecord.storage.urls import name_of
 TFDS_FEATURES = "features.json"
 TFDS_FILES = (TFDS_NOTE, TFDS_FEATURES)
 _OWN_KEY = ("image", "text", "tensor", "classLabel", "boundingBox")
-Found = Iterator[tuple[WrongMetadata, Place]]
+Found = Iterator[tuple[RuleProblems, Place]]
 
 
 def read_tfds_files(shards: Iterable[Location]) -> dict[str, bytes]:
@@ -54,7 +55,7 @@ def _parts(shard: ShardSummary) -> tuple[str, str]:
     return shard.name[: len(shard.name) - len(name)], name
 
 
-def wrong_metadata(
+def metadata_problems(
     shards: Sequence[ShardSummary],
     label_maps: Mapping[str, LabelMapFile],
     tfds_files: Mapping[str, bytes],
@@ -79,7 +80,7 @@ def wrong_metadata(
         there = [name for name in TFDS_FILES if folder + name in tfds_files]
         if len(there) == 1:
             (lacking,) = set(TFDS_FILES).difference(there)
-            yield WrongMetadata(f"there is no {lacking} beside it"), Place(folder + there[0])
+            yield wrong_metadata(f"there is no {lacking} beside it"), Place(folder + there[0])
         elif there:
             yield from _wrong_splits(folder + TFDS_NOTE, tfds_files, members)
             yield from _wrong_features(folder + TFDS_FEATURES, tfds_files, members)
@@ -91,10 +92,10 @@ def _wrong_size(name: str, size: object, members: Sequence[ShardSummary]) -> Fou
     shard = parse_shard_name(members[0].name)
     if type(size) is not int:
         said = "no size" if size is None else f"the size {size!r}, which is not a number"
-        yield WrongMetadata(f"it has {said}; the shards have {records:,} records"), Place(name)
+        yield wrong_metadata(f"it has {said}; the shards have {records:,} records"), Place(name)
     elif size != records and shard and shard.total == len(members):
         said = f"size is {size:,}, the shards have {records:,} records"
-        yield WrongMetadata(said), Place(name)
+        yield wrong_metadata(said), Place(name)
 
 
 def _wrong_splits(path: str, files: Mapping[str, bytes], members: Sequence[ShardSummary]) -> Found:
@@ -106,10 +107,10 @@ def _wrong_splits(path: str, files: Mapping[str, bytes], members: Sequence[Shard
         lengths = {one["name"]: [int(n) for n in one["shardLengths"]] for one in splits}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         why = "it is no JSON with a name, a version, and the splits' names and shardLengths"
-        yield WrongMetadata(why), place
+        yield wrong_metadata(why), place
         return
     if not version:
-        yield WrongMetadata("it has no version"), place
+        yield wrong_metadata("it has no version"), place
     expected = {
         f"{start}-{split}.tfrecord-{number:05d}-of-{len(some):05d}": length
         for split, some in lengths.items()
@@ -119,13 +120,16 @@ def _wrong_splits(path: str, files: Mapping[str, bytes], members: Sequence[Shard
         name = _parts(shard)[1]
         length = expected.pop(name, None)
         if length is None:
-            yield WrongMetadata(f"it does not name {name}, which TFDS then does not read"), place
+            yield wrong_metadata(f"it does not name {name}, which TFDS then does not read"), place
         elif length != shard.records:
             said = f"{name} has {length:,} records by it, but {shard.records:,} in fact"
-            yield WrongMetadata(said), place
+            yield wrong_metadata(said), place
     if expected and len(members) > 1:
         count = f"; and {len(expected) - 1:,} more" if len(expected) > 1 else ""
-        yield WrongMetadata(f"it names {next(iter(expected))}, which was not checked{count}"), place
+        yield (
+            wrong_metadata(f"it names {next(iter(expected))}, which was not checked{count}"),
+            place,
+        )
 
 
 def _wrong_features(
@@ -135,13 +139,13 @@ def _wrong_features(
     try:
         features = set(_keys_of(json.loads(files[path])))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        yield WrongMetadata("it is not what TFDS writes: featuresDict: features"), Place(path)
+        yield wrong_metadata("it is not what TFDS writes: featuresDict: features"), Place(path)
         return
     for shard in members:
         lacking = sorted(features - shard.keys) if shard.records else []
         if lacking:
             said = f"the records of {_parts(shard)[1]} have no {', '.join(lacking)}"
-            yield WrongMetadata(said, lacking[0]), Place(path)
+            yield wrong_metadata(said, lacking[0]), Place(path)
             return
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from io import FileIO
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from tfod.check.rules.dataset import EmptySource
 from tfod.check.sources.label_maps import LabelMapSearch, shards_beside
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
@@ -152,7 +151,7 @@ class Inventory:
     archives: Sequence[Location]
     label_maps: Mapping[str, bytes] = field(default_factory=dict)
     label_map: str | None = None
-    empty: Sequence[EmptySource] = ()
+    empty: Sequence[tuple[str, str]] = ()
     unused_label_maps: Sequence[str] = ()
 
     def without(self, names: Collection[str]) -> Inventory:
@@ -200,7 +199,7 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
         for source in others:
             search.add(source)
         if search.empty and not search.groups and not search.archives:
-            raise ShardsNotFoundError(search.empty[0].reason)
+            raise ShardsNotFoundError(search.empty[0][1])
         for one in [] if has_label_map else _unused(named, label_maps, search):
             if folder_of(one) not in {folder_of(path) for path in search.paths}:
                 for shard in shards_beside(one):
@@ -234,7 +233,7 @@ class _Search:
     def __init__(self, label_maps: LabelMapSearch, scratch: str) -> None:
         self.groups: list[ShardGroup] = []
         self.archives: list[Location] = []
-        self.empty: list[EmptySource] = []
+        self.empty: list[tuple[str, str]] = []
         self._label_maps = label_maps
         self._scratch = scratch
 
@@ -265,7 +264,7 @@ class _Search:
             except ShardsNotFoundError as error:
                 if not os.path.isdir(source):
                     raise
-                self.empty.append(EmptySource(source, str(error)))
+                self.empty.append((source, str(error)))
 
     def _add_file(self, location: Location) -> None:
         """One file that was named: a zip by its bytes, or by its name, or else a shard."""

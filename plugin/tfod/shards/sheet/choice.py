@@ -70,9 +70,9 @@ def chosen_tiles(
     with Archives() as archives:
         profile, _, unknown = profile_of(profile, inventory, archives, _LARGEST_RECORD)
     if unknown is not None:
-        found = ", ".join(unknown[0].features[:_MOST_NAMES]) or "none"
+        found = ", ".join(unknown[0][:_MOST_NAMES]) or "none"
         raise TfodError(
-            f"{unknown[1].shard}: there are no images or boxes to show, its features are {found};"
+            f"{unknown[2]}: there are no images or boxes to show, its features are {found};"
             " tfod describe says more"
         )
     walk = functools.partial(_tiles, inventory, profile, label_map, choice.class_name)

@@ -8,6 +8,7 @@ overlaps. What is left is missing or extra.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,11 +18,11 @@ import numpy as np
 from tfod.check.rules.fidelity import (
     BoxPair,
     Comparison,
-    ImageSizes,
-    MissingImage,
-    MissingImages,
     NamedBox,
+    missing_background,
+    missing_image,
 )
+from tfod.check.rules.registry import RuleProblems
 from tfod.detection.box_pairs import NO_CLASS, PIXEL, Pairs, TwoSides, Unpaired
 
 if TYPE_CHECKING:
@@ -92,20 +93,21 @@ def compare(
 
 def sizes_of(
     annotations: Annotations, filename: str, height: int | None, width: int | None
-) -> ImageSizes | None:
-    """The sizes of a record's image and of the source's; None where one of them is not known."""
+) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Width and height of a record's image and of the source's; None where one is not known."""
     found = annotations.find(filename)
     image = annotations.images[found[0]] if len(found) == 1 else None
     if image is None or not (width and height and image.width and image.height):
         return None
-    return ImageSizes((width, height), (image.width, image.height))
+    return (width, height), (image.width, image.height)
 
 
-def missing_images(annotations: Annotations, seen: Set[int]) -> MissingImages:
-    """The images of the source but for those at the places that were seen."""
+def missing_images(annotations: Annotations, seen: Set[int]) -> RuleProblems:
+    """What rules say of the source's images but for those at the places that were seen."""
     missing = [one for place, one in enumerate(annotations.images) if place not in seen]
-    images = [MissingImage(one.name, len(one.boxes)) for one in missing]
-    return MissingImages(annotations.source, images)
+    found = [missing_image(one.name, len(one.boxes)) for one in missing if len(one.boxes)]
+    found.append(missing_background([one.name for one in missing if not len(one.boxes)]))
+    return [*itertools.chain.from_iterable(found)]
 
 
 def _codes(source: Sequence[str], shard: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:

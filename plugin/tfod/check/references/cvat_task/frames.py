@@ -22,10 +22,10 @@ from tfod.check.references.cvat_task.task import Frame, Task
 from tfod.check.rules.near_names import plain_letters
 from tfod.check.rules.task import (
     Attachment,
-    ClassInUse,
-    Coverage,
     MatchedBy,
-    NoFrames,
+    bare_frames,
+    nameless_frames,
+    unknown_label,
 )
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
@@ -33,7 +33,6 @@ from tfod.tfrecord.image_names import safe_relative_path, split_extension
 if TYPE_CHECKING:
     from tfod.check.findings.collector import Collector
 
-_FIRST_NAMES = 5
 _LONGEST_NUMBER = 20
 _VIDEO_NAME = "frame_"
 
@@ -63,9 +62,10 @@ def check_task(
     """
     if task.labels is not None:
         for text in sorted(classes):
-            collector.check(ClassInUse(text, classes[text], task.labels), Place(_ALL, item=text))
+            found = unknown_label(text, classes[text], task.labels)
+            collector.add_all(found, Place(_ALL, item=text))
     if task.without_frames is not None:
-        collector.check(NoFrames(task.without_frames))
+        collector.add_all(nameless_frames(task.without_frames))
     if task.frames is None:
         return
     taken = _Taken(task, collector)
@@ -77,17 +77,17 @@ def check_task(
         root = split_extension(path)[0]
         if root.count("/") > depth:
             deepest, depth = root, root.count("/")
-        found = index.by_name(path, root)
-        if found is None:
+        number = index.by_name(path, root)
+        if number is None:
             strangers.append(row)
         else:
-            taken.attach(row, found, MatchedBy.NAME, None)
+            taken.attach(row, number, MatchedBy.NAME, None)
     hint = index.root_hint(deepest)
     for row in strangers:
-        found, by = index.by_other_means(row.filename, hint)
-        near = index.nearest(row.filename) if found is None else None
-        taken.attach(row, found, by, near)
-    collector.check(taken.coverage())
+        number, by = index.by_other_means(row.filename, hint)
+        near = index.nearest(row.filename) if number is None else None
+        taken.attach(row, number, by, near)
+    taken.report_bare_frames()
 
 
 def root_of(filename: str) -> str:
@@ -216,14 +216,11 @@ class _Taken:
         image = Attachment(row.filename, *size, frame, by, near, earlier, guessed)
         self._collector.check(image, row.place)
 
-    def coverage(self) -> Coverage:
-        bare = [place for place in range(len(self._frames)) if place not in self._first]
-        boxless = sorted(place for place in self._first if not self._annotated[place])
-        names = (
-            [self._frames[place].name for place in places[:_FIRST_NAMES]]
-            for places in (bare, boxless)
-        )
-        return Coverage(len(self._frames), len(bare), len(boxless), *names)
+    def report_bare_frames(self) -> None:
+        names = [frame.name for frame in self._frames]
+        bare = [name for place, name in enumerate(names) if place not in self._first]
+        boxless = [names[place] for place in sorted(self._first) if not self._annotated[place]]
+        self._collector.add_all(bare_frames(len(names), bare, boxless))
 
 
 def _alike_frames(frames: tuple[Frame, ...]) -> dict[int, int]:

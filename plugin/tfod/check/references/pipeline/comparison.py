@@ -14,9 +14,9 @@ from tfod.check.findings.report import CheckedDataset
 from tfod.check.records.examined import ShardSummary
 from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
-from tfod.check.rules.dataset import LabelMaps
+from tfod.check.rules.dataset import different_label_maps
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.rules.pipeline import ConfiguredPath, EvaluatedImages, ModelData, ReaderData
+from tfod.check.rules.pipeline import ConfiguredPath, ModelData, ReaderData, unlisted_images
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
@@ -51,7 +51,7 @@ def check_training_config(
         data = ReaderData(reader, sum(one.records for one in members), figures)
         collector.check(data, place)
         if not reader.is_training:
-            collector.check(EvaluatedImages(config, data.records, figures), place)
+            collector.add_all(unlisted_images(config, data.records, figures), place)
         own = _csv_map(reader)
         for shard in members:
             beside = maps.get(shard.label_map or "")
@@ -90,7 +90,7 @@ def _check_label_maps(
         collector.check(files[name], Place(name))
     maps = {name: one.label_map for name, one in files.items() if one.label_map}
     if len(maps) > 1:
-        collector.check(LabelMaps(maps))
+        collector.add_all(different_label_maps(maps))
 
 
 def _by_reader(

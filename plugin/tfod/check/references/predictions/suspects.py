@@ -15,11 +15,12 @@ from tfod.check.references.predictions.comparison import TYPES
 from tfod.check.references.predictions.predictions import Predictions
 from tfod.check.rules.predictions import (
     BadlyLocated,
-    ClassDisagreement,
     Suspect,
     Swapped,
-    Unmatched,
+    class_disagreement,
+    unmatched_predictions,
 )
+from tfod.check.rules.registry import rules_for
 from tfod.detection.box_pairs import NO_CLASS
 
 Describe: TypeAlias = Callable[[int], Suspect]
@@ -117,14 +118,14 @@ class Suspects:
                 collector.check(one, one.place)
                 left[type(one), one.place.shard] -= 1
         for (kind, shard), count in left.items():
-            collector.count(kind, shard, count)
+            collector.count(rules_for(kind)[0], shard, count)
         source = predictions.source
         if unlike:
             agreeing, message = self._disagreement(unlike)
-            collector.check(ClassDisagreement(source, message, agreeing))
+            collector.add_all(class_disagreement(source, message, agreeing))
         for count, message in self._unmatched(predictions):
             if count:
-                collector.check(Unmatched(source, message, count))
+                collector.add_all(unmatched_predictions(source, message, count))
 
     def _unlike(self) -> dict[str, Counter[int]]:
         """Classes that are predicted as others: how often as which category."""

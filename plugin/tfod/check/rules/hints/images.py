@@ -26,22 +26,6 @@ _LOOK_AT_IT = "Look at the image; leave it out if nothing can be seen in it."
 
 
 @dataclass(frozen=True)
-class NearImage:
-    """An image that is nearly that of an earlier record of its subset."""
-
-    first: Place
-
-
-@dataclass(frozen=True)
-class NearSharedImage:
-    """An image that is nearly that of an earlier record of another subset."""
-
-    subset: str
-    first_subset: str
-    first: Place
-
-
-@dataclass(frozen=True)
 class UsualSizes:
     """The sizes of all images of a dataset: how many have each (height, width), in pixels."""
 
@@ -88,23 +72,6 @@ def _fence(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     ]
     margin = _FENCE * (third - first)
     return min(first - margin, middle - np.log(2)), max(third + margin, middle + np.log(2))
-
-
-@dataclass(frozen=True)
-class OddSize:
-    """An image whose size is unusual among those of its dataset."""
-
-    height: int
-    width: int
-    usual: UsualSizes
-
-    def __str__(self) -> str:
-        height, width = self.usual.most_common
-        return f"{self.width} x {self.height} pixels, most common are {width} x {height}"
-
-
-class OddRatio(OddSize):
-    """The same of one whose ratio is unusual."""
 
 
 @rule(
@@ -193,11 +160,13 @@ def _has_little(look: ImageLook) -> bool:
     fix="Look at the image: a thumbnail or an icon may have got among the images.",
     source=f"{_CLEANVISION}: odd_size, 3 times the distance of the quartiles",
 )
-def odd_size(image: OddSize) -> Iterator[Problem]:
-    """The root of the area is far from the usual, and by a factor of 2 at least."""
-    height, width = image.usual.most_common
-    large = "large" if image.height * image.width > height * width else "small"
-    yield Problem(f"the image is unusually {large}: {image}")
+def odd_size(height: int, width: int, usual: tuple[int, int]) -> Iterator[Problem]:
+    """The root of the area is far from the usual, and by a factor of 2 at least.
+
+    ``usual`` is the height and width of most images of the dataset.
+    """
+    large = "large" if height * width > usual[0] * usual[1] else "small"
+    yield Problem(f"the image is unusually {large}: {_beside(height, width, usual)}")
 
 
 @rule(
@@ -206,10 +175,14 @@ def odd_size(image: OddSize) -> Iterator[Problem]:
     fix="Look at the image; resize with padding (keep_aspect_ratio_resizer), or leave it out.",
     source=f"{_CLEANVISION}: odd_aspect_ratio, 0.35",
 )
-def odd_ratio(image: OddRatio) -> Iterator[Problem]:
+def odd_ratio(height: int, width: int, usual: tuple[int, int]) -> Iterator[Problem]:
     """One side is less than 0.35 of the other, and most images of the dataset are not so long."""
-    shape = "wide" if image.width > image.height else "high"
-    yield Problem(f"the image is unusually {shape}: {image}")
+    shape = "wide" if width > height else "high"
+    yield Problem(f"the image is unusually {shape}: {_beside(height, width, usual)}")
+
+
+def _beside(height: int, width: int, usual: tuple[int, int]) -> str:
+    return f"{width} x {height} pixels, most common are {usual[1]} x {usual[0]}"
 
 
 @rule(
@@ -218,9 +191,9 @@ def odd_ratio(image: OddRatio) -> Iterator[Problem]:
     fix="Keep one of the images, unless the copies are meant as augmentation.",
     source="ImageHash: phash of 256 bits, of which at most 48 differ; mirrored images, too",
 )
-def near_image(image: NearImage) -> Iterator[Problem]:
+def near_image(first: Place) -> Iterator[Problem]:
     """An earlier record of the subset has nearly the same image: re-encoded, resized, cropped."""
-    yield Problem(f"the image is nearly that of {named_record(image.first)}", keys.ENCODED)
+    yield Problem(f"the image is nearly that of {named_record(first)}", keys.ENCODED)
 
 
 @rule(
@@ -230,8 +203,7 @@ def near_image(image: NearImage) -> Iterator[Problem]:
     "augment afterwards.",
     source="ImageHash: phash of 256 bits, of which at most 48 differ; mirrored images, too",
 )
-def near_shared_image(image: NearSharedImage) -> Iterator[Problem]:
-    """An earlier record of another subset has nearly the same image."""
-    subsets = f"{image.subset} and in {image.first_subset}"
-    message = f"nearly the same image is in {subsets}: {named_record(image.first)} has it"
-    yield Problem(message, keys.ENCODED, [image.first_subset, image.subset])
+def near_shared_image(subsets: tuple[str, str], first: Place) -> Iterator[Problem]:
+    """An earlier record of another subset (the first one) has nearly the same image."""
+    message = f"nearly the same image is in {subsets[1]} and in {subsets[0]}: {named_record(first)}"
+    yield Problem(f"{message} has it", keys.ENCODED, [*subsets])
