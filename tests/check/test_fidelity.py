@@ -23,7 +23,7 @@ from tfod.check.findings.finding import Place
 from tfod.check.profiles.policy import Policy
 from tfod.check.references.annotations.annotations import Annotations, SourceImage, load_annotations
 from tfod.check.references.annotations.comparison import compare, missing_images
-from tfod.check.rules.fidelity import Comparison
+from tfod.check.rules.references.fidelity import Comparison
 from tfod.check.rules.registry import RuleProblems, problems_of
 from tfod.errors import TfodError
 

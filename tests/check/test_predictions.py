@@ -18,7 +18,7 @@ from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.references.predictions.comparison import TYPES, compare
 from tfod.check.references.predictions.predictions import Predictions, load_predictions
-from tfod.check.rules.predictions import Swapped
+from tfod.check.rules.references.predictions import Swapped
 from tfod.cli.main import main
 from tfod.errors import TfodError
 

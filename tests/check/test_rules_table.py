@@ -28,7 +28,9 @@ def test_every_code_of_the_sources_is_in_the_table_and_on_a_page() -> None:
     declared = Counter(
         code
         for path in (ROOT / "plugin" / "tfod").rglob("*.py")
-        for code in re.findall(r'^ *@?rule\(\s*"([A-Z]{3}\d{3}) ', path.read_text(), re.MULTILINE)
+        for code in re.findall(
+            r'^ *@?\w*rule\(\s*"([A-Z]{3}\d{3}) ', path.read_text(), re.MULTILINE
+        )
     )
     assert set(declared) == set(RULES) and set(declared.values()) == {1}
     pages = markdown_pages(RULES.values())

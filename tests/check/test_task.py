@@ -18,8 +18,8 @@ from tfod.check.findings.finding import Place
 from tfod.check.profiles.policy import Policy
 from tfod.check.references.cvat_task.frames import ImageRow, check_task
 from tfod.check.references.cvat_task.task import Frame, Task, load_task
-from tfod.check.rules.near_names import names_near_labels
 from tfod.convert.cvat_xml.reader import read_cvat_xml
+from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 
 from tests.image_kinds import plain_image

@@ -15,7 +15,6 @@ from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.decoding import Decoding
 from tfod.check.records.encoded_images import EncodedImages
-from tfod.check.rules.boxes import OddMask
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule
 from tfod.detection import keys
@@ -278,8 +277,8 @@ class Batch:
         """The lists of the boxes' sides, or of boxes in pixels."""
         return [self.examples.column(key, Kind.FLOAT) for key in self.expectation.field_mapping.box]
 
-    def odd_masks(self) -> Iterator[tuple[int, OddMask]]:
-        """The first PNG mask of each key and record that is not of its image's size."""
+    def odd_masks(self) -> Iterator[tuple[int, str, list[int], list[int]]]:
+        """Row, key, and both sizes: the first PNG mask of a key that is not of its image's size."""
         found = self.detections
         for key in (keys.MASK, *keys.IMAGE_MASKS.values()):
             column = found.column(key, Kind.BYTES)
@@ -294,7 +293,7 @@ class Batch:
             odd = (stated != sizes[rows]).any(axis=1) & (stated * sizes[rows] > 0).all(axis=1)
             firsts = np.unique(rows[odd], return_index=True)[1]
             for row, size in zip(rows[odd][firsts].tolist(), stated[odd][firsts], strict=True):
-                yield row, OddMask(key, *size[::-1].tolist(), *sizes[row][::-1].tolist())
+                yield row, key, size.tolist(), sizes[row].tolist()
 
     def mask_values(self, decoding: Decoding) -> Iterator[tuple[int, int]]:
         """The largest value of the first PNG masks of objects: who writes one so writes all so."""

@@ -25,10 +25,14 @@ from tfod.check.records.figures.details import DetailCounter
 from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.records.figures.statistics import bound, named_classes
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
-from tfod.check.rules.boxes import different_lengths, other_mask_values
+from tfod.check.rules.boxes import (
+    different_lengths,
+    image_mask_of_another_size,
+    object_mask_of_another_size,
+    other_mask_values,
+)
 from tfod.check.rules.dataset import empty_shard
 from tfod.check.rules.example import not_utf8, refused
-from tfod.check.rules.fidelity import other_size
 from tfod.check.rules.framing import zero_length_record
 from tfod.check.rules.hints.boxes import NearBoxes
 from tfod.check.rules.images import (
@@ -40,7 +44,9 @@ from tfod.check.rules.images import (
 )
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts, large_number, not_a_number
+from tfod.check.rules.references.fidelity import other_size
 from tfod.check.rules.registry import Rule, RuleProblems, problems_of, rules_for
+from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.images.image_header import ImageHeader
@@ -348,8 +354,9 @@ class Examiner:
             self._add(batch, row, different_lengths(lengths))
         for problem in batch.detections.problems:
             self._check(batch, problem.row, problem)
-        for row, mask in batch.odd_masks():
-            self._check(batch, row, mask)
+        for row, key, size, of_image in batch.odd_masks():
+            one = object_mask_of_another_size if key == keys.MASK else image_mask_of_another_size
+            self._add(batch, row, one(key, size, of_image))
         for row, largest in batch.mask_values(self.instructions.decoding):
             self._add(batch, row, other_mask_values(largest))
         boxes = batch.boxes

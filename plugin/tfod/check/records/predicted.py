@@ -15,7 +15,7 @@ from tfod.check.references.predictions.comparison import (
 )
 from tfod.check.references.predictions.predictions import Predictions
 from tfod.check.references.predictions.suspects import Suspects, in_percent
-from tfod.check.rules.predictions import Suspect
+from tfod.check.rules.references.predictions import Suspect
 from tfod.detection.box_pairs import NO_CLASS
 from tfod.detection.labels.label_map import LabelMap
 

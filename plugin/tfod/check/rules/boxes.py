@@ -6,36 +6,27 @@ not finite, is checked by its own rule alone: everything else follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from tfod.check.findings.finding import JsonValue, Problem, Severity
 from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
-from tfod.check.rules.registry import rule
+from tfod.check.rules.registry import detection_rule, rule
 from tfod.detection import keys
 from tfod.detection.boxes import touch_image
-from tfod.detection.problems import DetectionProblem, Wrong
+from tfod.detection.problems import Wrong
 
 MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3
 
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
+Size: TypeAlias = "Sequence[int]"
+"""Height and width in pixels."""
 _MANY = 10
 """Boxes of a shard of which most may be checked; of a few, one by one is enough."""
-
-
-@dataclass(frozen=True)
-class OddMask:
-    """A PNG mask whose size, in pixels, is not its image's."""
-
-    feature: str
-    width: int
-    height: int
-    image_width: int
-    image_height: int
 
 
 def _spelled(corners: list[float]) -> str:
@@ -318,38 +309,28 @@ def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
         yield Problem(message, BOX_KEY, columns.improper, amount=columns.improper)
 
 
-@rule(
+detection_rule(
     "BOX014 error: boxes that are not four numbers each",
+    Wrong.BOX_NUMBERS,
     why="Nobody knows which number belongs to which object; an import stops at the record.",
     fix="Write all four numbers of each object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",
 )
-def not_four_numbers(problem: DetectionProblem) -> Iterator[Problem]:
-    """A list of boxes has a number of values that four does not divide."""
-    yield from _reported(problem, Wrong.BOX_NUMBERS)
-
-
-@rule(
+detection_rule(
     "BOX015 error: masks of another size than the image",
+    Wrong.MASK_SIZE,
     why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
     "import stop at the record.",
     fix="Write one number for each pixel of each object's mask, and the image's size.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_instance_masks",
 )
-def mask_of_another_size(problem: DetectionProblem) -> Iterator[Problem]:
-    """A mask of numbers has not objects x height x width values."""
-    yield from _reported(problem, Wrong.MASK_SIZE)
-
-
-@rule(
+detection_rule(
     "BOX016 error: keypoints that do not go into the objects",
+    Wrong.KEYPOINTS,
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
     fix="Write the same number of points for each object, and y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
 )
-def uneven_keypoints(problem: DetectionProblem) -> Iterator[Problem]:
-    """The lists of x and y differ in length, or are not a multiple of the objects."""
-    yield from _reported(problem, Wrong.KEYPOINTS)
 
 
 @rule(
@@ -359,10 +340,9 @@ def uneven_keypoints(problem: DetectionProblem) -> Iterator[Problem]:
     fix="Write masks of the stored image's height and width; draw them again if it was resized.",
     source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data",
 )
-def object_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
+def object_mask_of_another_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
     """The header of an object's mask has another size than the image's."""
-    if mask.feature == keys.MASK:
-        yield _other_size(mask)
+    yield _other_size(key, size, of_image)
 
 
 @rule(
@@ -372,10 +352,9 @@ def object_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
     source="tensorflow/models: official/projects/panoptic/dataloaders/"
     "panoptic_maskrcnn_input.py, which stacks both",
 )
-def image_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
+def image_mask_of_another_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
     """The same of a mask of the whole image, of each key the first."""
-    if mask.feature != keys.MASK:
-        yield _other_size(mask)
+    yield _other_size(key, size, of_image)
 
 
 @rule(
@@ -397,11 +376,6 @@ def other_mask_values(largest: int) -> Iterator[Problem]:
         yield Problem(what, keys.MASK, largest, once=True)
 
 
-def _other_size(mask: OddMask) -> Problem:
-    message = f"{mask.feature} is {mask.width}x{mask.height} pixels, its image "
-    return Problem(f"{message}{mask.image_width}x{mask.image_height}", feature=mask.feature)
-
-
-def _reported(problem: DetectionProblem, wrong: Wrong) -> Iterator[Problem]:
-    if problem.wrong is wrong:
-        yield Problem(f"{problem.key} {problem.cause}", feature=problem.key)
+def _other_size(key: str, size: Size, of_image: Size) -> Problem:
+    message = f"{key} is {size[1]}x{size[0]} pixels, its image {of_image[1]}x{of_image[0]}"
+    return Problem(message, feature=key)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.check.findings.finding import Problem, first_of
-from tfod.check.rules.registry import rule
+from tfod.check.rules.registry import detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.problems import DetectionProblem, Wrong
+from tfod.detection.problems import Wrong
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.columns import Column, ExampleBatch, FormProblem
 from tfod.example.spelling import Form
@@ -241,17 +241,14 @@ def read_otherwise(features: Features) -> Iterator[Problem]:
         yield Problem(f"TensorFlow does not read what protobuf reads: {one.reason}", row=one.row)
 
 
-@rule(
+detection_rule(
     "EXA013 error: tfod/attributes cannot be understood",
+    Wrong.EXTRA_ATTRIBUTES,
     why="The attributes that the other keys cannot say are in it: an import stops at the record, "
     "other readers pass over it.",
     fix="Export the shard again.",
     source="tfod.detection.keys: EXTRA_ATTRIBUTES",
 )
-def unreadable_attributes(problem: DetectionProblem) -> Iterator[Problem]:
-    """The text is not JSON, or speaks of objects and attributes that the record does not have."""
-    if problem.wrong is Wrong.EXTRA_ATTRIBUTES:
-        yield Problem(f"{problem.key} {problem.cause}", feature=problem.key)
 
 
 def _of_form(features: Features, form: Form) -> Iterator[FormProblem]:

@@ -18,98 +18,86 @@ _BUILDER = (
 )
 
 
-def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
-    if damage.kind is kind:
-        fix = f"{damage.fix[:1].upper()}{damage.fix[1:]}."
-        yield Problem(damage.cause, fix=fix, value=damage.skipped or None)
+def _damage_rule(heading: str, kind: DamageKind, *, why: str, fix: str, source: str) -> None:
+    """Declare the rule that reports a kind of damage: it says itself what is wrong."""
+
+    @rule(heading, why=why, fix=fix, source=source)
+    def of_kind(damage: Damage) -> Iterator[Problem]:
+        if damage.kind is kind:
+            said = f"{damage.fix[:1].upper()}{damage.fix[1:]}."
+            yield Problem(damage.cause, fix=said, value=damage.skipped or None)
 
 
-@rule(
+_damage_rule(
     "TFR001 error: not a TFRecord file",
+    DamageKind.FOREIGN,
     why="TensorFlow stops at its first bytes ('Is this even a TFRecord file?').",
     fix="Pass the shard itself; download it again if this should be it.",
     source=_READER,
 )
-def not_a_tfrecord(damage: Damage) -> Iterator[Problem]:
-    """The first bytes are no record header, or those of some other kind of file."""
-    return _when(damage, DamageKind.FOREIGN)
-
-
-@rule(
+_damage_rule(
     "TFR002 error: empty file",
+    DamageKind.EMPTY,
     why="TensorFlow reads a file of 0 bytes as a dataset without records and says nothing.",
     fix="Export or download it again, or delete it if it is meant to be empty.",
     source="cvat-ai/cvat#821",
 )
-def empty_file(damage: Damage) -> Iterator[Problem]:
-    """The file has no bytes. In a numbered set this is SET005 instead."""
-    return _when(damage, DamageKind.EMPTY)
-
-
-@rule(
+_damage_rule(
     "TFR003 error: checksum of a length is wrong",
+    DamageKind.LENGTH_CRC,
     why="Nobody knows where the next record begins: TensorFlow gives up the rest of the shard.",
     fix="Download or export the shard again.",
     source=_FORMAT,
 )
-def length_checksum(damage: Damage) -> Iterator[Problem]:
-    """The CRC-32C of a record's length differs from the stored one."""
-    return _when(damage, DamageKind.LENGTH_CRC)
-
-
-@rule(
+_damage_rule(
     "TFR004 error: checksum of the data is wrong",
+    DamageKind.DATA_CRC,
     why="The record was changed after it was written; TensorFlow stops here with DataLossError.",
     fix="Download or export the shard again.",
     source=_FORMAT,
 )
-def data_checksum(damage: Damage) -> Iterator[Problem]:
-    """The CRC-32C of a record's payload differs from the stored one."""
-    return _when(damage, DamageKind.DATA_CRC)
-
-
-@rule(
+_damage_rule(
     "TFR005 error: file ends inside a record",
+    DamageKind.TRUNCATED_RECORD,
     why="A download or a copy stopped early; the last record and all behind it are lost.",
     fix="Download or copy the shard again, or export it again.",
     source="tensorflow/tensorflow#13463; AdaCompNUS/pfnet#1",
 )
-def truncated_record(damage: Damage) -> Iterator[Problem]:
-    """A record claims more bytes than the file has left, and no record follows."""
-    return _when(damage, DamageKind.TRUNCATED_RECORD)
-
-
-@rule(
+_damage_rule(
     "TFR006 error: file ends inside a record's header",
+    DamageKind.TRUNCATED_HEADER,
     why="TensorFlow takes this for a sound, shorter dataset and says nothing.",
     fix="Download or copy the shard again, or export it again.",
     source="tensorflow 2.21, run: 1 to 11 stray bytes at the end give no error",
 )
-def truncated_header(damage: Damage) -> Iterator[Problem]:
-    """Fewer than twelve bytes follow the last record."""
-    return _when(damage, DamageKind.TRUNCATED_HEADER)
-
-
-@rule(
+_damage_rule(
     "TFR007 error: forged length",
+    DamageKind.FORGED_LENGTH,
     why="A reader that believes it asks for memory it never gets, or skips sound records.",
     fix="Export the shard again; if it comes from somebody else, do not trust it.",
     source="CWE-789; vahidk/tfrecord: MemoryError",
 )
-def forged_length(damage: Damage) -> Iterator[Problem]:
-    """A length with a right checksum leads beyond the end although records follow."""
-    return _when(damage, DamageKind.FORGED_LENGTH)
-
-
-@rule(
+_damage_rule(
     "TFR008 error: zero bytes at the end",
+    DamageKind.TRAILING_ZEROS,
     why="A disk ran full or a download was preallocated; TensorFlow reports a corrupted record.",
     fix="Copy or export the shard again; the records before are sound.",
     source=_READER,
 )
-def trailing_zeros(damage: Damage) -> Iterator[Problem]:
-    """Only zero bytes follow the last record."""
-    return _when(damage, DamageKind.TRAILING_ZEROS)
+_damage_rule(
+    "TFR011 error: damaged compression",
+    DamageKind.COMPRESSION,
+    why="Nothing behind the damage can be unpacked.",
+    fix="Download or export the shard again.",
+    source="RFC 1950, RFC 1952",
+)
+_damage_rule(
+    "TFR012 warning: record too large to be checked",
+    DamageKind.OVERSIZE,
+    why="Reading it would take more memory than the limit allows; nothing else was checked in it.",
+    fix="Raise --max-record-bytes if such records are meant.",
+    source="protobuf: a message has at most 2 GiB",
+)
 
 
 @rule(
@@ -136,28 +124,6 @@ def silent_compression(name: str) -> Iterator[Problem]:
     fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
     message = f"the shard is compressed with {name}, its name does not say so"
     yield Problem(message, value=name, fix=fix)
-
-
-@rule(
-    "TFR011 error: damaged compression",
-    why="Nothing behind the damage can be unpacked.",
-    fix="Download or export the shard again.",
-    source="RFC 1950, RFC 1952",
-)
-def damaged_compression(damage: Damage) -> Iterator[Problem]:
-    """A gzip or zlib stream has a damage or ends early."""
-    return _when(damage, DamageKind.COMPRESSION)
-
-
-@rule(
-    "TFR012 warning: record too large to be checked",
-    why="Reading it would take more memory than the limit allows; nothing else was checked in it.",
-    fix="Raise --max-record-bytes if such records are meant.",
-    source="protobuf: a message has at most 2 GiB",
-)
-def oversize_record(damage: Damage) -> Iterator[Problem]:
-    """A record has more bytes than may be held."""
-    return _when(damage, DamageKind.OVERSIZE)
 
 
 @rule(

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.check.findings.finding import Place, Problem, first_of, plural
-from tfod.check.rules.near_names import folded, names_near_map
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.near_names import folded
 from tfod.detection.problems import DetectionProblem, Wrong
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
@@ -146,7 +146,7 @@ def unknown_text(use: ClassUse) -> Iterator[Problem]:
     """A class text is neither a name nor a display name of the map."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    known = names_near_map(use.label_map)
+    known = use.label_map.near_names
     if not known.same(use.text):
         near = known.nearest(use.text)
         hint = f", did you mean {near!r}" if near else ""
@@ -238,7 +238,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    meant = names_near_map(use.label_map).same(use.text)
+    meant = use.label_map.near_names.same(use.text)
     if meant:
         message = f"class {use.text!r} is {meant!r} in the label map"
         yield Problem(message, keys.CLASS_TEXT, use.text)

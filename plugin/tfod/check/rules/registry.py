@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias
 
 from tfod.check.findings.finding import Problem, Severity
+from tfod.detection.problems import DetectionProblem, Wrong
 from tfod.errors import TfodError
 
 _P = ParamSpec("_P")
@@ -103,6 +104,15 @@ def rule(
         return problems
 
     return declare
+
+
+def detection_rule(heading: str, wrong: Wrong, *, why: str, fix: str, source: str) -> None:
+    """Declare the rule that reports a problem of the detections, which also stops an import."""
+
+    @rule(heading, why=why, fix=fix, source=source)
+    def of_kind(problem: DetectionProblem) -> Iterator[Problem]:
+        if problem.wrong is wrong:
+            yield Problem(f"{problem.key} {problem.cause}", feature=problem.key)
 
 
 def all_rules() -> dict[str, Rule]:

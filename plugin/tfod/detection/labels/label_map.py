@@ -28,6 +28,7 @@ from google.protobuf import (
 )
 
 from tfod.detection.labels.cache_metadata import parse_metadata
+from tfod.detection.labels.near_names import NearNames, folded
 from tfod.errors import LabelMapError, ShardError
 from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.label_files import METADATA_ENDING, TFDS_LABELS_FILE
@@ -125,6 +126,11 @@ class LabelMap:
             for text in filter(None, (item.name, item.display_name)):
                 found.setdefault(text, set()).add(item.id)
         return found
+
+    @functools.cached_property
+    def near_names(self) -> NearNames:
+        """Its names and display names, to be looked up with an error."""
+        return NearNames(self._ids_by_text, folded)
 
     @functools.cached_property
     def id_range(self) -> tuple[int, int]:

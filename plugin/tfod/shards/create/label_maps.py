@@ -26,10 +26,7 @@ class ChosenLabelMap:
         """The id of a class; raises TfodError where the map lacks it."""
         item = self.label_map.find(text)
         if item is None:
-            from tfod.check.rules.near_names import names_near_map
-
-            names = names_near_map(self.label_map)
-            near = names.same(text) or names.nearest(text)
+            near = self.label_map.near_names.nearest(text)
             hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
             raise TfodError(
                 f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "

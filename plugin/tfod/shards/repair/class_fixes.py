@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tfod.check.records.figures.statistics import MOST_KINDS
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.rules.near_names import folded
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.near_names import folded
 from tfod.example.example import int64_feature, text_feature
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.record import EditedRecord

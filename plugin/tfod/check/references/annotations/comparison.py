@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.rules.fidelity import (
+from tfod.check.rules.references.fidelity import (
     BoxPair,
     Comparison,
     NamedBox,

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import Place
 from tfod.check.references.cvat_task.task import Frame, Task
-from tfod.check.rules.near_names import plain_letters
-from tfod.check.rules.task import (
+from tfod.check.rules.references.task import (
     Attachment,
     MatchedBy,
     bare_frames,
     nameless_frames,
     unknown_label,
 )
+from tfod.detection.labels.near_names import plain_letters
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 

@@ -16,7 +16,12 @@ from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
 from tfod.check.rules.dataset import different_label_maps
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.rules.pipeline import ConfiguredPath, ModelData, ReaderData, unlisted_images
+from tfod.check.rules.references.pipeline import (
+    ConfiguredPath,
+    ModelData,
+    ReaderData,
+    unlisted_images,
+)
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfod.check.references.predictions.predictions import Predictions
-from tfod.check.rules.predictions import BadlyLocated, Overlooked, Spurious, Suspect, Swapped
+from tfod.check.rules.references.predictions import (
+    BadlyLocated,
+    Overlooked,
+    Spurious,
+    Suspect,
+    Swapped,
+)
 from tfod.detection.box_pairs import NO_CLASS, iou, pair_best, ranges
 
 TYPES: tuple[type[Suspect], ...] = (Overlooked, Swapped, BadlyLocated, Spurious)

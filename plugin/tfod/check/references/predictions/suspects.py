@@ -13,7 +13,7 @@ from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import first_of, plural
 from tfod.check.references.predictions.comparison import TYPES
 from tfod.check.references.predictions.predictions import Predictions
-from tfod.check.rules.predictions import (
+from tfod.check.rules.references.predictions import (
     BadlyLocated,
     Suspect,
     Swapped,

@@ -10,16 +10,12 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from tfod.detection.labels.label_map import LabelMap
-
 _LONGEST = 32
 """Letters: of longer names a typing error is seldom the matter."""
 _MOST_NAMES = 1000
 """So many are known by their spellings with an error; a dozen of each take up memory."""
-_MOST_KNOWN_MAPS = 16
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
-_known_maps: dict[int, tuple[LabelMap, NearNames]] = {}
 
 
 def folded(text: str) -> str:
@@ -74,18 +70,6 @@ def _with_an_error(spelling: str) -> Iterator[str]:
     if 2 < len(spelling) <= _LONGEST:
         yield spelling
         yield from (spelling[:at] + spelling[at + 1 :] for at in range(len(spelling)))
-
-
-def names_near_map(label_map: LabelMap) -> NearNames:
-    """The names of a map, looked through once: its hash would take as long as all of it."""
-    known = _known_maps.get(id(label_map))
-    if known is None:
-        if len(_known_maps) >= _MOST_KNOWN_MAPS:
-            _known_maps.clear()
-        names = (name for item in label_map.items for name in (item.name, item.display_name))
-        known = label_map, NearNames(filter(None, names), folded)
-        _known_maps[id(label_map)] = known  # with the map, or another might get its id
-    return known[1]
 
 
 @functools.lru_cache(4)

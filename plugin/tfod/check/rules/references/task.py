@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import Place, Problem, first_of
-from tfod.check.rules.near_names import names_near_labels
 from tfod.check.rules.registry import rule
+from tfod.detection.labels.near_names import names_near_labels
 
 if TYPE_CHECKING:
     from tfod.check.references.cvat_task.task import Frame
