@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,9 @@ def test_every_family_has_rules_numbered_without_gaps() -> None:
 def test_hints_make_nothing_invalid_and_check_what_nothing_else_does() -> None:
     hints = [rule for rule in RULES.values() if rule.family == "DAT"]
     assert {rule.severity for rule in hints} <= {Severity.INFO, Severity.WARNING}
-    others = {rule.subject for rule in RULES.values() if rule.family != "DAT"} - {None}
-    assert not {rule.subject for rule in hints} & others
+    others = {rule.subject for rule in RULES.values() if rule.family != "DAT"}
+    # Rules that take these are called by their names.
+    assert not {rule.subject for rule in hints} & others - {None, Mapping[str, int]}
 
 
 def test_titles_are_unique_and_short() -> None:

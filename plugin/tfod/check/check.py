@@ -44,7 +44,7 @@ from tfod.check.rules.example import no_profile
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
+from tfod.check.sources.datasets import Dataset, datasets_of, problems_of_sets
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.check.sources.metadata import read_tfds_files
 from tfod.check.sources.search import Inventory, Location, take_inventory
@@ -367,8 +367,8 @@ def _check_dataset(
         collector.findings.merge(result.all_findings())
         for group in inventory.groups:
             paths = [shard.location.name for shard in group.shards]
-            for one in numbered_sets(paths, group.missing):
-                collector.check(one, Place(one.stem))
+            for stem, problems in problems_of_sets(paths, group.missing):
+                collector.add_all(problems, Place(stem))
         if unknown is not None:
             features, layout, shard = unknown
             title = receiver.title if receiver is not ANY else ""

@@ -27,7 +27,7 @@ from tfod.check.records.figures.statistics import named_classes
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
 from tfod.check.rules.boxes import mostly_flat
 from tfod.check.rules.dataset import different_keys, different_label_maps, empty_set, empty_shard
-from tfod.check.rules.hints.boxes import Shapes
+from tfod.check.rules.hints import boxes
 from tfod.check.rules.hints.images import (
     UsualSizes,
     near_image,
@@ -35,9 +35,15 @@ from tfod.check.rules.hints.images import (
     odd_ratio,
     odd_size,
 )
-from tfod.check.rules.hints.subsets import Subsets, WholeDataset
+from tfod.check.rules.hints.subsets import Subsets, few_images, one_image, unbalanced
 from tfod.check.rules.images import check_same_image, check_shared_image, check_some_images
-from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, no_label_map
+from tfod.check.rules.labels import (
+    LabelMapFile,
+    counts_from_zero,
+    nearly_equal_texts,
+    no_label_map,
+    unused_class,
+)
 from tfod.check.rules.names import duplicate_name, duplicate_source_id
 from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.sources.metadata import metadata_problems
@@ -140,10 +146,12 @@ def check_data(result: Result, collector: Collector, place: Place) -> None:
     collector.check(Subsets(result.subsets), place)
     statistics = result.statistics
     if statistics.details is not None:
-        whole = WholeDataset(statistics.details, statistics.classes, len(result.subsets))
-        collector.check(whole, place)
+        collector.add_all(few_images(statistics.details, len(result.subsets)), place)
+        collector.add_all(one_image(statistics.details), place)
+        collector.add_all(unbalanced(statistics.classes), place)
     for name, shape in sorted(result.shapes.items()):
-        collector.check(Shapes(name, shape), place)
+        collector.add_all(boxes.odd_size(name, shape), place)
+        collector.add_all(boxes.odd_ratio(name, shape), place)
 
 
 def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys: OwnKeys) -> None:
@@ -192,8 +200,11 @@ def _check_classes(
         file = label_maps.get(name or "")
         counts = uses.get(name, Counter())
         label_map = file.label_map if file else None
-        classes = ClassesOfShards(counts, label_map, name or "", is_part=name in carried)
-        collector.check(classes, Place(shard_name))
+        place = Place(shard_name)
+        collector.add_all(counts_from_zero(counts, label_map), place)
+        if label_map is not None and name not in carried:  # whose other shards use more
+            collector.add_all(unused_class(counts, label_map, name or ""), place)
+        collector.add_all(nearly_equal_texts(counts, label_map or LabelMap()), place)
 
 
 def _check_label_maps(

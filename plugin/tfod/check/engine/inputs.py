@@ -21,7 +21,7 @@ from tfod.check.records.examiner import Examiner
 from tfod.check.rules.framing import compression_that_says_so, silent_compression, unreadable
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_parts
 from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.datasets import numbered_sets
+from tfod.check.sources.datasets import problems_of_sets
 from tfod.check.sources.metadata import TFDS_FILES
 from tfod.check.sources.search import Inventory, Location, ShardSource
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, LabelMap
@@ -276,8 +276,8 @@ def _examine_archive(
         archive = contents.archive
         contents.begin(collector)
         for group in contents.shard_sets:
-            for subject in numbered_sets(group.paths, group.missing):
-                collector.check(subject, archive.place())
+            for _, problems in problems_of_sets(group.paths, group.missing):
+                collector.add_all(problems, archive.place())
         for number, shard in enumerate(contents.shards):
             map_name, label_map = one.label_map, instructions.label_maps.get(one.label_map or "")
             if shard.label_map is not None:

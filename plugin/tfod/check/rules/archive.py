@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tfod.check.findings.finding import Problem, first_of, plural
 from tfod.check.rules.registry import rule
@@ -39,23 +38,6 @@ _CONTROL = re.compile(r"[\0-\x0c\x0e-\x1f\x7f-\x9f]|(?<!Icon)\r")
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
 _SHOWN_NAMES = 4
-
-
-@dataclass(frozen=True)
-class Composition:
-    """What the archive consists of.
-
-    Numbers of files, of shards (also those that cannot be read) and of shards with a label map, or
-    with several that fit equally well; label maps where none is looked for; whether one is needed:
-    the user named none, and a shard can be read; the format of annotations where no shard is there.
-    """
-
-    files: int
-    shards: int
-    mapped_shards: int
-    stray_maps: tuple[str, ...]
-    needs_label_map: bool
-    other_format: str | None = None
 
 
 @rule(
@@ -224,11 +206,13 @@ def damaged_entry(cause: str) -> Iterator[Problem]:
     fix="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
     source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
 )
-def no_shard(composition: Composition) -> Iterator[Problem]:
-    """At least one entry is a shard."""
-    files, other = composition.files, composition.other_format
-    if composition.shards:
-        return
+def no_shard(files: int, other: str | None) -> Iterator[Problem]:
+    """At least one entry is a shard, also one that cannot be read.
+
+    Args:
+        files: how many there are.
+        other: format of annotations that they are of.
+    """
     if other:
         fix = "Export the annotations as TFRecord 1.0 instead."
         yield Problem(f"this zip holds {other} annotations, not TFRecord", value=other, fix=fix)
@@ -244,11 +228,9 @@ def no_shard(composition: Composition) -> Iterator[Problem]:
     fix="Add label_map.pbtxt beside the shards, or name one with --label-map.",
     source="datumaro, plugins/tf_detection_api_format; cvat#6304",
 )
-def no_label_map(composition: Composition) -> Iterator[Problem]:
-    """A label map lies beside a shard or one folder up."""
-    if not composition.needs_label_map or not composition.shards or composition.mapped_shards:
-        return
-    if stray := composition.stray_maps:
+def no_label_map(stray: Sequence[str]) -> Iterator[Problem]:
+    """A label map lies beside a shard or one folder up; those elsewhere are stray."""
+    if stray:
         where = "no label map lies beside a shard or one folder up"
         yield Problem(f"{where}; {_listed(stray)} is not looked for")
     else:

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tfod.check.findings.finding import Place, Problem, first_of
 from tfod.check.rules.registry import rule
 from tfod.detection.labels.label_map import LabelMap
 
+_MOST_NAMED = 100
 _NAMES = "tensorflow/models: dataset_tools/tf_record_creation_util.py"
-
-
-@dataclass(frozen=True)
-class NumberedSet:
-    """Shards of one stem: ``train-00003-of-00010`` has the stem train and the total 10.
-
-    ``missing`` are names that the numbering promises, of many the first; ``count`` is how many
-    there are; ``totals`` the numbers of shards that the names claim, with one example each.
-    """
-
-    stem: str
-    missing: Sequence[str]
-    totals: Mapping[int, str]
-    count: int
 
 
 @rule(
@@ -33,13 +19,11 @@ class NumberedSet:
     fix="Copy or download the missing shards.",
     source=_NAMES,
 )
-def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
-    """The names count to a number, and some are not there."""
-    if shards.missing and len(shards.totals) == 1:
-        count = shards.count
-        what = "shard is" if count == 1 else "shards are"
-        message = f"{count:,} {what} missing: {first_of(shards.missing, 3, count)}"
-        yield Problem(message, value=list(shards.missing[:100]))
+def missing_shards(missing: Sequence[str], count: int) -> Iterator[Problem]:
+    """The names count to a number, and so many are not there; of many the first are named."""
+    what = "shard is" if count == 1 else "shards are"
+    message = f"{count:,} {what} missing: {first_of(missing, 3, count)}"
+    yield Problem(message, value=[*missing[:_MOST_NAMED]])
 
 
 @rule(
@@ -48,11 +32,10 @@ def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
     fix="Delete the shards of the older export.",
     source=_NAMES,
 )
-def mixed_sets(shards: NumberedSet) -> Iterator[Problem]:
-    """Shards of one stem claim different totals."""
-    if len(shards.totals) > 1:
-        some = ", ".join(f"{example} (of {total})" for total, example in shards.totals.items())
-        yield Problem(f"shards of several sets lie together: {some}", value=list(shards.totals))
+def mixed_sets(totals: Mapping[int, str]) -> Iterator[Problem]:
+    """Shards of one stem claim different totals; an example of each."""
+    some = ", ".join(f"{example} (of {total})" for total, example in totals.items())
+    yield Problem(f"shards of several sets lie together: {some}", value=[*totals])
 
 
 @rule(

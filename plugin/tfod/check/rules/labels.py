@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tfod.check.findings.finding import Place, Problem, first_of, plural
 from tfod.check.rules.registry import rule
@@ -22,6 +23,8 @@ _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
 _BACKGROUND = "background"
 _MOST_CANDIDATES, _MOST_CLASSES = 8, 6
+Uses: TypeAlias = "Mapping[tuple[str | None, int | None], int]"
+"""How often the shards of one label map use a text with an id."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +47,6 @@ class LabelMapFile:
     label_map: LabelMap | None
     error: str = ""
     liberties: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class ClassesOfShards:
-    """All pairs of text and id that the shards of one label map use, with their numbers.
-
-    ``is_part`` is whether there are more shards, which were not read again.
-    """
-
-    uses: Mapping[tuple[str | None, int | None], int]
-    label_map: LabelMap | None
-    name: str = ""
-    is_part: bool = False
 
 
 @rule(
@@ -250,12 +240,12 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
     fix="Add 1 to every id, and count the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
 )
-def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
+def counts_from_zero(uses: Uses, label_map: LabelMap | None) -> Iterator[Problem]:
     """Id 0 is in use, the ids are 0, 1, 2, … without a gap, and no texts decide in their place."""
-    ids = sorted({label for text, label in classes.uses if label is not None and text is None})
+    ids = sorted({label for text, label in uses if label is not None and text is None})
     if len(ids) < 2 or ids != list(range(len(ids))):
         return
-    if _is_not_positive(0, classes.label_map):
+    if _is_not_positive(0, label_map):
         yield Problem(f"the ids of the objects are 0 to {ids[-1]}", keys.CLASS_LABEL, ids[-1])
 
 
@@ -265,17 +255,15 @@ def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
     fix="Nothing, if other shards use it.",
     source=_UTIL,
 )
-def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
-    """A class of the map has no object."""
-    if not classes.label_map or not classes.uses or classes.is_part:
-        return
-    texts = {text for text, _ in classes.uses if text}
-    ids = {label for text, label in classes.uses if not text}
-    for item in classes.label_map.items:
+def unused_class(uses: Uses, label_map: LabelMap, name: str) -> Iterator[Problem]:
+    """A class of the map, which is called so, has no object."""
+    texts = {text for text, _ in uses if text}
+    ids = {label for text, label in uses if not text}
+    for item in label_map.items if uses else ():
         used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
         if not used and item.id != 0:
             message = f"class {item.class_name!r} (id {item.id}) has no object"
-            yield Problem(message, value=item.class_name, place=Place(classes.name))
+            yield Problem(message, value=item.class_name, place=Place(name))
 
 
 @rule(
@@ -311,15 +299,14 @@ def liberties(file: LabelMapFile) -> Iterator[Problem]:
     fix="Choose one spelling, for the label map and for all records.",
     source="tensorflow/models#1881",
 )
-def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
+def nearly_equal_texts(uses: Uses, label_map: LabelMap) -> Iterator[Problem]:
     """Two classes have the same text but for case, spaces, hyphens and underscores.
 
     Classes are the texts that the records use, and those of the label map. Single letters that
     are all in the map are different classes, as in a dataset of handwriting.
     """
-    label_map = classes.label_map or LabelMap()
     objects: Counter[str] = Counter()
-    for (text, label), count in classes.uses.items():
+    for (text, label), count in uses.items():
         item = label_map.find_id(label) if label and not text else None
         objects[text or (item.class_name if item else "")] += count
     in_map = {folded(name) for item in label_map.items for name in (item.name, item.display_name)}

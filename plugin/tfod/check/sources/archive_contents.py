@@ -17,9 +17,15 @@ from typing import BinaryIO
 
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
-from tfod.check.rules.archive import Composition, equal_label_maps, nested_archive, stray_files
+from tfod.check.rules.archive import (
+    equal_label_maps,
+    nested_archive,
+    no_label_map,
+    no_shard,
+    stray_files,
+)
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.rules.registry import RuleProblems, problems_of
+from tfod.check.rules.registry import RuleProblems
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.label_maps import label_map_file
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, decode_label_map
@@ -236,16 +242,13 @@ def look_through(archive: Archive, *, needs_label_map: bool = True) -> Contents:
     if needs_label_map:
         label_maps, mapped = _match_label_maps(archive, shards, problems)
     if archive.readable:
-        refused = sum(is_shard(entry, b"") for entry in archive.refused)
-        composition = Composition(
-            files=len(archive.entries) + len(archive.refused),
-            shards=len(shards) + refused,
-            mapped_shards=mapped,
-            stray_maps=tuple(entry.path for entry in others if _is_named_label_map(entry)),
-            needs_label_map=needs_label_map and bool(shards),
-            other_format=None if shards else other_format([one.path for one in others]),
-        )
-        problems.append(([*problems_of(composition)], archive.place()))
+        if shards and needs_label_map and not mapped:
+            stray_maps = [entry.path for entry in others if _is_named_label_map(entry)]
+            problems.append((no_label_map(stray_maps), archive.place()))
+        if not shards and not any(is_shard(entry, b"") for entry in archive.refused):
+            files = len(archive.entries) + len(archive.refused)
+            other = other_format([one.path for one in others])
+            problems.append((no_shard(files, other), archive.place()))
     sets = group_shards(list(shards), _ROOT)
     found = [
         ArchivedShard(

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfod.check.findings.finding import plural
-from tfod.check.rules.dataset import NumberedSet
+from tfod.check.rules.dataset import missing_shards, mixed_sets
+from tfod.check.rules.registry import RuleProblems
 from tfod.check.sources.search import Inventory, ShardGroup
 from tfod.tfrecord.shard_names import (
     MOST_MISSING,
@@ -21,8 +22,6 @@ from tfod.tfrecord.shard_names import (
 )
 from tfod.tfrecord.shard_search import is_roboflow_export
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
-
-_MOST_NAMED = 100  # of missing shards; all are counted
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,14 @@ def _name_of(groups: list[ShardGroup]) -> str:
     return folder if os.path.isabs(first.name) else os.path.relpath(folder)
 
 
-def numbered_sets(paths: Sequence[str], missing: Sequence[str]) -> Iterator[NumberedSet]:
-    """The numbered sets that the shards of a subset make up."""
+def problems_of_sets(
+    paths: Sequence[str], missing: Sequence[str]
+) -> Iterator[tuple[str, RuleProblems]]:
+    """The stems of the numbered sets that the shards of a subset make up, and what is wrong.
+
+    ``train-00003-of-00010`` has the stem train and the total 10; ``missing`` are the names that
+    the numbering promises.
+    """
     totals: dict[str, dict[int, str]] = {}
     there: Counter[str] = Counter()
     for path in paths:
@@ -132,7 +137,10 @@ def numbered_sets(paths: Sequence[str], missing: Sequence[str]) -> Iterator[Numb
         count = len(names)
         if len(found) == 1 and len(missing) >= MOST_MISSING:  # of which not all are named
             count = next(iter(found)) - there[stem]
-        yield NumberedSet(stem, tuple(names[:_MOST_NAMED]), found, count if names else 0)
+        if len(found) > 1:
+            yield stem, mixed_sets(found)
+        elif names:
+            yield stem, missing_shards(names, count)
 
 
 def _stem_of(path: str) -> str:

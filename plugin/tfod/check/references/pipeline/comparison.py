@@ -17,9 +17,10 @@ from tfod.check.references.pipeline.training_config import Input, Reader, Traini
 from tfod.check.rules.dataset import different_label_maps
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.references.pipeline import (
-    ConfiguredPath,
     ModelData,
     ReaderData,
+    leads_nowhere,
+    placeholder,
     unlisted_images,
 )
 from tfod.check.sources.label_maps import load_label_maps
@@ -44,8 +45,7 @@ def check_training_config(
     """
     place = Place(config.file)
     shards = [shard for dataset in datasets for shard in dataset.shards]
-    for path in _paths(config, shards):
-        collector.check(path, place)
+    _check_paths(config, shards, collector)
     maps = {name: one for dataset in datasets for name, one in dataset.label_maps.items()}
     _check_label_maps(config, maps, collector)
     goes_by_text = config.background == 0
@@ -74,14 +74,19 @@ def check_training_config(
     collector.check(ModelData(config, classes, unseen if trained else (), sizes), place)
 
 
-def _paths(config: TrainingConfig, shards: Sequence[ShardSummary]) -> Iterator[ConfiguredPath]:
+def _check_paths(
+    config: TrainingConfig, shards: Sequence[ShardSummary], collector: Collector
+) -> None:
     """All paths that the configuration names."""
     inputs = [each for reader in config.readers for each in reader.inputs]
     named = {_real(path) for one in inputs for path in one.files}
     is_replaced = any(_real(shard.name) not in named for shard in shards)
     maps = [each for reader in config.readers for each in reader.label_maps]
     for one in (*inputs, *map(Input.find, (*maps, *config.other_paths))):
-        yield ConfiguredPath(one, is_replaced)
+        if one.is_placeholder:
+            collector.add_all(placeholder(str(one.setting), one.setting.value), Place(config.file))
+        elif not one.files:
+            collector.add_all(leads_nowhere(one, is_replaced), Place(config.file))
 
 
 def _check_label_maps(

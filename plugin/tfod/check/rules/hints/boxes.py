@@ -23,24 +23,16 @@ _RARE = 0.05  # of more boxes beyond the fences than that, none is odd
 _NEIGHBOURS = 32
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """The boxes of one class of a dataset by size and ratio."""
-
-    name: str
-    shape: ClassShape
-
-
 @rule(
     "DAT010 info: box much larger or smaller than others of its class",
     why="Mostly the class is wrong, or the box is around half an object or a group.",
     fix="Look at the box with tfod show, and correct it if it is wrong.",
     source="deepchecks: vision image_property_outliers, by interquartile ranges; Tukey's far out",
 )
-def odd_size(one: Shapes) -> Iterator[Problem]:
+def odd_size(name: str, shape: ClassShape) -> Iterator[Problem]:
     """The logarithm of its area is 3 interquartile ranges beyond the quartiles of its class."""
-    for example, count in _outliers(one.shape, 0, AREAS):
-        yield _odd(one.name, example, count, f"covers {example.value:.2g} of the image")
+    for example, count in _outliers(shape, 0, AREAS):
+        yield _odd(name, example, count, f"covers {example.value:.2g} of the image")
 
 
 @rule(
@@ -49,10 +41,10 @@ def odd_size(one: Shapes) -> Iterator[Problem]:
     fix="Look at the box with tfod show, and correct it if it is wrong.",
     source="deepchecks: vision image_property_outliers, by interquartile ranges; Tukey's far out",
 )
-def odd_ratio(one: Shapes) -> Iterator[Problem]:
+def odd_ratio(name: str, shape: ClassShape) -> Iterator[Problem]:
     """The logarithm of width / height is 3 interquartile ranges beyond the class's quartiles."""
-    for example, count in _outliers(one.shape, AREAS, BINS):
-        yield _odd(one.name, example, count, f"is {example.value:.2g} times as wide as high")
+    for example, count in _outliers(shape, AREAS, BINS):
+        yield _odd(name, example, count, f"is {example.value:.2g} times as wide as high")
 
 
 def _outliers(shape: ClassShape, start: int, end: int) -> Iterator[tuple[Example, int]]:

@@ -234,15 +234,6 @@ def _pixels(statistics: Statistics) -> np.ndarray:
     return counts
 
 
-@dataclass(frozen=True)
-class WholeDataset:
-    """What a dataset as a whole is like; ``details`` and ``boxes`` of each class, subsets."""
-
-    details: Details
-    boxes: Mapping[str, int]
-    subsets: int
-
-
 @rule(
     "DAT007 info: class in too few images for a split",
     why="Some subset will be without it, or with a single image that decides its score.",
@@ -250,10 +241,10 @@ class WholeDataset:
     source="scikit-learn: StratifiedShuffleSplit asks for a member of each class on both sides; "
     "datum validate: few_samples_thr",
 )
-def few_images(data: WholeDataset) -> Iterator[Problem]:
+def few_images(details: Details, subsets: int) -> Iterator[Problem]:
     """A class is in more than one image, but in fewer than there are subsets, or than 3."""
-    need = max(SPLIT, data.subsets)
-    yield from _in_images(data, range(2, need), f"fewer than {need} images")
+    need = max(SPLIT, subsets)
+    yield from _in_images(details, range(2, need), f"fewer than {need} images")
 
 
 @rule(
@@ -262,14 +253,13 @@ def few_images(data: WholeDataset) -> Iterator[Problem]:
     fix="Look at the image: correct the class, or collect more images with it.",
     source="scikit-learn: StratifiedShuffleSplit, 'the least populated class has only 1 member'",
 )
-def one_image(data: WholeDataset) -> Iterator[Problem]:
+def one_image(details: Details) -> Iterator[Problem]:
     """All boxes of a class are in one image, of a dataset of three or more."""
-    yield from _in_images(data, range(1, 2), "one image alone")
+    yield from _in_images(details, range(1, 2), "one image alone")
 
 
-def _in_images(data: WholeDataset, counts: range, what: str) -> Iterator[Problem]:
-    found = data.details.class_images
-    images = _total(np.fromiter(data.details.formats.values(), np.int64))
+def _in_images(details: Details, counts: range, what: str) -> Iterator[Problem]:
+    found, images = details.class_images, sum(details.formats.values())
     rare = sorted(name for name, count in found.items() if count in counts)
     if rare and images >= SPLIT:
         named = first_of([f"{name!r} ({plural(found[name], 'image')})" for name in rare], 5)
@@ -283,16 +273,12 @@ def _in_images(data: WholeDataset, counts: range, what: str) -> Iterator[Problem
     fix="Collect more of the rare classes, or weigh or sample them more often in training.",
     source="datum validate: imbalance_ratio_thr, 50",
 )
-def unbalanced(data: WholeDataset) -> Iterator[Problem]:
+def unbalanced(boxes: Mapping[str, int]) -> Iterator[Problem]:
     """The most frequent class has 50 times as many boxes as the rarest, or more."""
-    if not data.boxes:
-        return
-    names = sorted(data.boxes, key=lambda name: (-data.boxes[name], name))
-    most, least = names[0], names[-1]
-    ratio = data.boxes[most] / data.boxes[least]
-    if ratio >= IMBALANCE:
-        yield Problem(
-            f"{most!r} has {data.boxes[most]:,} boxes, {least!r} {data.boxes[least]:,}: "
-            f"{ratio:,.0f} times as many, from {IMBALANCE} on classes are unbalanced",
-            value=round(ratio, 1),
-        )
+    names = sorted(boxes, key=lambda name: (-boxes[name], name))
+    if names and boxes[names[0]] >= IMBALANCE * boxes[names[-1]]:
+        most, least = names[0], names[-1]
+        ratio = boxes[most] / boxes[least]
+        message = f"{most!r} has {boxes[most]:,} boxes, {least!r} {boxes[least]:,}: {ratio:,.0f} "
+        message += f"times as many, from {IMBALANCE} on classes are unbalanced"
+        yield Problem(message, value=round(ratio, 1))

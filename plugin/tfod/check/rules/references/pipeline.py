@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfod.check.findings.finding import Problem, Severity, first_of, plural
+from tfod.check.findings.finding import JsonValue, Problem, Severity, first_of, plural
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.example.wire import Kind
@@ -25,17 +25,6 @@ _VISION = "official/vision"
 _MOST_NAMED = 6
 _MOST_REDUCED, _MOST_ENLARGED, _MOST_DISTORTED = 4, 2, 2
 _PNG = "PNG_MASKS"
-
-
-@dataclass(frozen=True)
-class ConfiguredPath:
-    """A path in the configuration.
-
-    ``is_replaced``: other shards are named on the command line than the configuration names.
-    """
-
-    input: Input
-    is_replaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,10 +56,9 @@ class ModelData:
     fix="Write the path, relative to the folder in which the trainer is started.",
     source="tensorflow/models: research/object_detection/configs/tf2, PATH_TO_BE_CONFIGURED",
 )
-def placeholder(path: ConfiguredPath) -> Iterator[Problem]:
+def placeholder(setting: str, value: JsonValue) -> Iterator[Problem]:
     """The value is that of the template, or empty."""
-    if path.input.is_placeholder:
-        yield Problem(f"{path.input.setting} is not filled in", value=path.input.setting.value)
+    yield Problem(f"{setting} is not filled in", value=value)
 
 
 @rule(
@@ -81,16 +69,14 @@ def placeholder(path: ConfiguredPath) -> Iterator[Problem]:
     source="tensorflow/models: research/object_detection/builders/dataset_builder.py, "
     "_read_dataset_internal; official/core/input_reader.py, match_files",
 )
-def leads_nowhere(path: ConfiguredPath) -> Iterator[Problem]:
-    """A pattern matches nothing, or a file is not there, on this machine."""
-    if path.input.files or path.input.is_placeholder:
-        return
-    message = f"{path.input.setting}: {path.input.reason}"
-    severity = None
-    if path.is_replaced:
-        message += ", and other shards are checked"
-        severity = Severity.WARNING
-    yield Problem(message, value=path.input.setting.value, severity=severity)
+def leads_nowhere(path: Input, is_replaced: bool) -> Iterator[Problem]:
+    """A pattern matches nothing, or a file is not there, on this machine.
+
+    ``is_replaced``: other shards are named on the command line than the configuration names.
+    """
+    message = f"{path.setting}: {path.reason}" + ", and other shards are checked" * is_replaced
+    severity = Severity.WARNING if is_replaced else None
+    yield Problem(message, value=path.setting.value, severity=severity)
 
 
 @rule(
