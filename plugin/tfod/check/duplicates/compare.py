@@ -23,27 +23,20 @@ Wanted: TypeAlias = "Mapping[tuple[int, int], np.ndarray]"
 """Numbers of rows, sorted, by piece of work and shard."""
 
 
-class Duplicate(enum.Enum):
-    """What several records share, by the rule about it."""
+class Duplicate(str, enum.Enum):
+    """What several records share: the code of the rule about it."""
 
-    FILENAME = "file name in a subset"
-    SOURCE_ID = "source id in a subset"
-    IMAGE = "image in a subset"
-    SHARED = "image in another subset"
-    ELSEWHERE = "image of a subset that another one has"
+    FILENAME = "NAM002"
+    SOURCE_ID = "NAM008"
+    IMAGE = "IMG010"
+    SHARED = "IMG011"
+    ELSEWHERE = ""
     """Counted only: one for each image and subset, whichever subset comes first."""
-    NEAR = "nearly the same image in a subset"
-    NEAR_SHARED = "nearly the same image in another subset"
-    ODD_SIZE = "image of unusual size"
-    ODD_RATIO = "image of unusual ratio"
+    NEAR = "DAT058"
+    NEAR_SHARED = "DAT059"
+    ODD_SIZE = "DAT056"
+    ODD_RATIO = "DAT057"
     """What only shows beside all others: listed as duplicates of themselves."""
-
-
-_IN_SUBSET = {
-    Key.FILENAME: Duplicate.FILENAME,
-    Key.SOURCE_ID: Duplicate.SOURCE_ID,
-    Key.IMAGE: Duplicate.IMAGE,
-}
 
 
 @dataclass
@@ -126,7 +119,7 @@ def _compare(key: Key, parts: Iterable[np.ndarray], most: int) -> Duplicates:
         starts = np.flatnonzero(np.concatenate(([True], ~same)))
         laters = np.flatnonzero(same) + 1
         firsts = starts[np.searchsorted(starts, laters, side="right") - 1]
-        found.add(_IN_SUBSET[key], rows[laters], rows[firsts], most)
+        found.add(Duplicate[key.name], rows[laters], rows[firsts], most)
         heads = rows[starts]
     if key is Key.IMAGE and len(heads):
         shared, starts = _shared(heads)

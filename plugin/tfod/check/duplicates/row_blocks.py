@@ -148,18 +148,9 @@ class RowBlock:
         chosen = range(self.count) if rows is None else sorted(row - self.first for row in rows)
         for one in chosen:
             record, offset, height, width, boxes = numbers[one].tolist()
-            yield (
-                RowPlace(self.work, self.shard, self.first + one),
-                RowFacts(
-                    record,
-                    offset,
-                    filenames[one],
-                    source_ids[one],
-                    None if height < 0 else height,
-                    None if width < 0 else width,
-                    boxes,
-                ),
-            )
+            size = None if height < 0 else height, None if width < 0 else width
+            facts = RowFacts(record, offset, filenames[one], source_ids[one], *size, boxes)
+            yield RowPlace(self.work, self.shard, self.first + one), facts
 
     def numbers(self) -> np.ndarray:
         """What is known of all rows but for their names; dtype :data:`FACTS`."""
@@ -271,18 +262,9 @@ class RowCollector:
         sections.append(np.concatenate(self._facts).tobytes())
         sections += map(_packed, self._names)
         sections.append(b"".join(one.tobytes() for one in self._looks))
-        self._keep(
-            RowBlock(
-                self._work,
-                self._shard,
-                self._subset,
-                self._first,
-                count,
-                tuple(map(len, sections)),
-                tuple(edges),
-                b"".join(sections),
-            )
-        )
+        place = self._work, self._shard, self._subset, self._first
+        lengths, data = tuple(map(len, sections)), b"".join(sections)
+        self._keep(RowBlock(*place, count, lengths, tuple(edges), data))
         self._first += count
         self._clear()
 

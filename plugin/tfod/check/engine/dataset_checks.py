@@ -60,16 +60,6 @@ _OPTIONAL = ("image/object/", "image/class/")
 _TRAINING = "train"
 Facts = Mapping[RowPlace, RowFacts]
 Shards = Mapping[tuple[int, int], ShardSummary]
-_RULES: Mapping[Duplicate, str] = {
-    Duplicate.FILENAME: "NAM002",
-    Duplicate.SOURCE_ID: "NAM008",
-    Duplicate.IMAGE: "IMG010",
-    Duplicate.SHARED: "IMG011",
-    Duplicate.NEAR: "DAT058",
-    Duplicate.NEAR_SHARED: "DAT059",
-    Duplicate.ODD_SIZE: "DAT056",
-    Duplicate.ODD_RATIO: "DAT057",
-}
 
 
 def find_all_duplicates(result: Result, with_sizes: bool = False) -> None:
@@ -272,7 +262,7 @@ def _check_duplicates(
             collector.add_all(found, _place_of(later, facts, shards))
             uncounted[later.work, later.shard] -= 1
         for at, count in sorted(uncounted.items()):
-            collector.count(all_rules()[_RULES[kind]], shards[at].name, count)
+            collector.count(all_rules()[kind.value], shards[at].name, count)
 
 
 def _leaked_subsets(duplicates: Duplicates, shards: Shards) -> dict[str, int]:

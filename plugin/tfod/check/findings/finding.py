@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
+_OF_BASELINE = ("amount", "fingerprint")
 _PLURALS = {"box": "boxes", "class": "classes"}
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -127,6 +131,24 @@ class Finding:
         """How suspicious it is, where findings of a rule are ranked; from 0 to 1."""
         score = self.value.get("score") if isinstance(self.value, dict) else None
         return score if isinstance(score, float) else None
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """The finding as the report's JSON has it."""
+        found = {name: one for name, one in vars(self).items() if name not in _OF_BASELINE}
+        return {**found, "severity": self.severity.value, "value": _finite(self.value)}
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """A value without what JSON cannot say: NaN and the infinities become strings."""
+    if isinstance(value, np.generic):  # slips in unseen from arrays of boxes
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return value
 
 
 def plural(count: int, noun: str) -> str:

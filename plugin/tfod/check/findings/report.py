@@ -5,15 +5,12 @@ Its JSON form is versioned and described by ``docs/report.schema.json``.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from tfod.check.findings.baseline import BaselineComparison
 from tfod.check.findings.collector import Findings
@@ -25,7 +22,6 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.version import __version__
 
 REPORT_VERSION = 2
-_OF_BASELINE = ("amount", "fingerprint")
 
 
 @dataclass(frozen=True)
@@ -226,7 +222,7 @@ class Report:
             },
             "undecoded": self.undecoded,
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
-            "findings": [finding_to_json(one) for one in self.findings],
+            "findings": [one.to_json() for one in self.findings],
             "statistics": self.statistics.to_json(),
             "since": asdict(self.since) if self.since else None,
             "baseline": self.baseline.to_json() if self.baseline else None,
@@ -255,25 +251,6 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
         },
         "subsets": {name: one.to_json() for name, one in dataset.subsets.items()},
     }
-
-
-def finding_to_json(finding: Finding) -> dict[str, JsonValue]:
-    """A finding as the report's JSON has it."""
-    found = {name: one for name, one in vars(finding).items() if name not in _OF_BASELINE}
-    return {**found, "severity": finding.severity.value, "value": _finite(finding.value)}
-
-
-def _finite(value: JsonValue) -> JsonValue:
-    """A value without what JSON cannot say: NaN and the infinities become strings."""
-    if isinstance(value, np.generic):  # slips in unseen from arrays of boxes
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, list):
-        return [_finite(one) for one in value]
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    return value
 
 
 @dataclass(frozen=True)

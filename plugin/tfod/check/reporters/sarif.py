@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tfod.check.findings.finding import Severity, plural
-from tfod.check.findings.report import Report, finding_to_json
+from tfod.check.findings.report import Report
 from tfod.check.reporters.github_and_gitlab import RULES_PAGES, FileFinding, file_findings
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.json_and_junit import dump_json
@@ -71,7 +71,7 @@ def _rule(group: Group) -> dict[str, Any]:
 
 
 def _result(one: FileFinding, groups: Sequence[Group]) -> dict[str, Any]:
-    properties = finding_to_json(one.finding)
+    properties = one.finding.to_json()
     location = {"artifactLocation": {"uri": _uri(one.path)}, "region": _NO_LINES}
     return {
         "ruleId": one.group.code,
