@@ -39,9 +39,9 @@ from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, ve
 from tfod.check.records.decoding import MOST_DECODED, Decoding, can_decode, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.records.figures.image_look import missing_hash
-from tfod.check.rules.dataset import empty_source
 from tfod.check.rules.example import no_profile
 from tfod.check.rules.labels import LabelMapFile
+from tfod.check.rules.shards import empty_source
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, problems_of_sets

@@ -26,7 +26,6 @@ from tfod.check.records.examined import ShardSummary, Use
 from tfod.check.records.figures.statistics import named_classes
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
 from tfod.check.rules.boxes import mostly_flat
-from tfod.check.rules.dataset import different_keys, different_label_maps, empty_set, empty_shard
 from tfod.check.rules.hints import boxes
 from tfod.check.rules.hints.images import (
     UsualSizes,
@@ -46,6 +45,7 @@ from tfod.check.rules.labels import (
 )
 from tfod.check.rules.names import duplicate_name, duplicate_source_id
 from tfod.check.rules.registry import all_rules, problems_of
+from tfod.check.rules.shards import different_keys, different_label_maps, empty_set, empty_shard
 from tfod.check.sources.metadata import metadata_problems
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap

@@ -18,7 +18,7 @@ from tfod.check.engine.result import Result
 from tfod.check.findings.finding import Place
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
-from tfod.check.rules.framing import compression_that_says_so, silent_compression, unreadable
+from tfod.check.rules.shards import compression_that_says_so, silent_compression, unreadable
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_parts
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import problems_of_sets

@@ -31,9 +31,7 @@ from tfod.check.rules.boxes import (
     object_mask_of_another_size,
     other_mask_values,
 )
-from tfod.check.rules.dataset import empty_shard
 from tfod.check.rules.example import not_utf8, refused
-from tfod.check.rules.framing import zero_length_record
 from tfod.check.rules.hints.boxes import NearBoxes
 from tfod.check.rules.images import (
     ImageFacts,
@@ -46,6 +44,7 @@ from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts, large_number, not_a_number
 from tfod.check.rules.references.fidelity import other_size
 from tfod.check.rules.registry import Rule, RuleProblems, problems_of, rules_for
+from tfod.check.rules.shards import empty_shard, zero_length_record
 from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfod.check.findings.finding import plural
-from tfod.check.rules.dataset import missing_shards, mixed_sets
 from tfod.check.rules.registry import RuleProblems
+from tfod.check.rules.shards import missing_shards, mixed_sets
 from tfod.check.sources.search import Inventory, ShardGroup
 from tfod.tfrecord.shard_names import (
     MOST_MISSING,

@@ -14,9 +14,9 @@ from typing import Any
 
 from tfod.check.findings.finding import Place
 from tfod.check.records.examined import ShardSummary
-from tfod.check.rules.dataset import wrong_metadata
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.registry import RuleProblems
+from tfod.check.rules.shards import wrong_metadata
 from tfod.check.sources.search import Location
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import TfodError

@@ -14,7 +14,6 @@ from tfod.check.findings.report import CheckedDataset
 from tfod.check.records.examined import ShardSummary
 from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
-from tfod.check.rules.dataset import different_label_maps
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.references.pipeline import (
     ModelData,
@@ -23,6 +22,7 @@ from tfod.check.rules.references.pipeline import (
     placeholder,
     unlisted_images,
 )
+from tfod.check.rules.shards import different_label_maps
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
