@@ -433,8 +433,7 @@ class Examiner:
                 boxes.corners[start:end],
                 self._class_names(boxes.classes[row], end - start),
             )
-            if found is not None:
-                self._check(batch, row, found)
+            self._add(batch, row, found)
 
     def _class_names(self, classes: Sequence[object], count: int) -> list[str | None]:
         """Names of the classes of a record's boxes, by text or by id through the label map."""

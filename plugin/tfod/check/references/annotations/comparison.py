@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.check.rules.references.fidelity import (
-    BoxPair,
-    Comparison,
     NamedBox,
+    changed_class,
+    extra_box,
     missing_background,
+    missing_box,
     missing_image,
+    moved_box,
+    swapped_sides,
+    unknown_image,
 )
 from tfod.check.rules.registry import RuleProblems
 from tfod.detection.box_pairs import NO_CLASS, PIXEL, Pairs, TwoSides, Unpaired
@@ -43,7 +47,7 @@ def compare(
     width: int | None,
     boxes: np.ndarray,
     classes: Sequence[str | None],
-) -> Comparison | None:
+) -> RuleProblems:
     """Compare a record with the source.
 
     Normalized boxes are scaled by the size that the source gives for the image, so that a
@@ -59,18 +63,18 @@ def compare(
             Another number of names says nothing of the boxes: then none is used.
 
     Returns:
-        What differs; None when nothing does, or when neither side knows the image's size.
+        What rules say of what differs; nothing when neither side knows the image's size.
     """
     found = annotations.find(filename)
     if len(found) != 1:
         first = [annotations.images[place].name for place in found[:_CANDIDATES]]
-        return Comparison(filename, first, others=len(found) - len(first))
+        return unknown_image(filename, first, len(found))
     image = annotations.images[found[0]]
     if len(classes) != len(boxes):
         classes = [None] * len(boxes)
     source_size = (image.width or width or 0, image.height or height or 0)
     if 0 in source_size:
-        return None
+        return []
     scale = np.array(source_size * 2, "<f8")
     # A pixel of whichever image has the larger ones.
     own = np.array([width or source_size[0], height or source_size[1]] * 2, "<f8")
@@ -83,12 +87,12 @@ def compare(
     ]
     with np.errstate(all="ignore"):
         if any(pairing.is_clean_in_order() for pairing in pairings):
-            return None
+            return []
         results = [_pair(pairing) for pairing in pairings]
     best = min(range(len(results)), key=lambda one: results[one].differences)
     if not results[best].differences:
-        return None
-    return _comparison(pairings[best], results[best], filename, image, classes, shifted=best > 0)
+        return []
+    return _differences(pairings[best], results[best], image, classes, shifted=best > 0)
 
 
 def sizes_of(
@@ -162,29 +166,25 @@ def _pair(pairing: _Pairing) -> _Result:
     return _Result(changed, moved, swapped, left.rows, left.columns)
 
 
-def _comparison(
+def _differences(
     pairing: _Pairing,
     result: _Result,
-    filename: str,
     image: SourceImage,
     classes: Sequence[str | None],
     shifted: bool,
-) -> Comparison:
+) -> RuleProblems:
     source = functools.partial(_named, names=image.classes, boxes=pairing.first)
     shard = functools.partial(_named, names=classes, boxes=pairing.second)
-
-    return Comparison(
-        filename=filename,
-        candidates=[image.name],
-        missing=[source(row) for row in result.missing],
-        extra=[shard(column) for column in result.extra],
-        moved=[BoxPair(source(row), shard(column)) for row, column in result.moved],
-        changed=[BoxPair(source(row), shard(column)) for row, column in result.changed],
-        swapped=len(result.swapped),
-        tolerance=float(pairing.tolerance.max()),
-        size=(float(pairing.scale[0]), float(pairing.scale[1])),
-        shifted=shifted,
-    )
+    moved = ((source(row), shard(column)) for row, column in result.moved)
+    changed = ((source(row), shard(column)) for row, column in result.changed)
+    width, height = pairing.scale[:2].tolist()
+    return [
+        *missing_box(map(source, result.missing), width, height),
+        *extra_box(map(shard, result.extra), image.name),
+        *moved_box(moved, float(pairing.tolerance.max()), shifted),
+        *changed_class(changed),
+        *swapped_sides(len(result.swapped)),
+    ]
 
 
 def _named(number: int, names: Sequence[str | None], boxes: np.ndarray) -> NamedBox:

@@ -6,7 +6,7 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,40 +30,8 @@ class NamedBox:
     corners: Corners
 
 
-@dataclass(frozen=True)
-class BoxPair:
-    """A box of the source and the one of the shard that it became."""
-
-    source: NamedBox
-    shard: NamedBox
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What differs between a record and the source.
-
-    Attributes:
-        candidates, others: names of the source's images that it can be, one unless something is
-            wrong, and how many more there are.
-        missing, extra: boxes that the record lacks, and that the source lacks.
-        moved, changed: pairs of one class more than a pixel apart; of one location and two classes.
-        swapped: how many boxes of the source are found when x and y change places.
-        tolerance: pixels that a side may be off.
-        size: width and height of the image, in the source's pixels.
-        shifted: the source counts pixels from 1; its boxes are given as counted from 0.
-    """
-
-    filename: str
-    candidates: Sequence[str]
-    missing: Sequence[NamedBox] = ()
-    extra: Sequence[NamedBox] = ()
-    moved: Sequence[BoxPair] = ()
-    changed: Sequence[BoxPair] = ()
-    swapped: int = 0
-    tolerance: float = 1.0
-    size: tuple[float, float] = (0.0, 0.0)
-    shifted: bool = False
-    others: int = 0
+BoxPair: TypeAlias = tuple[NamedBox, NamedBox]
+"""A box of the source and the one of the shard that it became."""
 
 
 @rule(
@@ -72,10 +40,9 @@ class Comparison:
     fix="Make the shard again; look for a filter in the script that drops boxes.",
     source="issue 3 of tfod",
 )
-def missing_box(compared: Comparison) -> Iterator[Problem]:
-    """Neither in its place nor near it."""
-    width, height = compared.size
-    for box in compared.missing:
+def missing_box(boxes: Iterable[NamedBox], width: float, height: float) -> Iterator[Problem]:
+    """Boxes of the source, neither in their place nor near it, in an image of so many pixels."""
+    for box in boxes:
         beyond = box.corners[2] > width or box.corners[3] > height
         yield Problem(
             f"box {box.number} of the source, {_named(box)}, is missing in the shard"
@@ -89,10 +56,9 @@ def missing_box(compared: Comparison) -> Iterator[Problem]:
     fix="Make the shard again; look for boxes of another image or of another run.",
     source="issue 3 of tfod",
 )
-def extra_box(compared: Comparison) -> Iterator[Problem]:
-    """Neither in its place nor near it."""
-    for box in compared.extra:
-        source = compared.candidates[0]
+def extra_box(boxes: Iterable[NamedBox], source: str) -> Iterator[Problem]:
+    """Boxes of the shard, neither in their place nor near it in this image of the source."""
+    for box in boxes:
         yield Problem(f"box {box.number}, {_named(box)}, is not in the source {source!r}")
 
 
@@ -102,21 +68,22 @@ def extra_box(compared: Comparison) -> Iterator[Problem]:
     fix="Make the shard again; divide boxes by the size of the image they were drawn on.",
     source="issue 3 of tfod",
 )
-def moved_box(compared: Comparison) -> Iterator[Problem]:
-    """By more than a pixel on some side; with Pascal VOC's count from 1, either count is right."""
-    for pair in compared.moved:
-        shifts = [
-            new - old for old, new in zip(pair.source.corners, pair.shard.corners, strict=True)
-        ]
+def moved_box(pairs: Iterable[BoxPair], tolerance: float, shifted: bool) -> Iterator[Problem]:
+    """By more than a pixel on some side; with Pascal VOC's count from 1, either count is right.
+
+    ``tolerance`` is how many pixels a side may be off; ``shifted``, that the source counts pixels
+    from 1: its boxes are given as counted from 0.
+    """
+    for source, box in pairs:
+        shifts = [new - old for old, new in zip(source.corners, box.corners, strict=True)]
         worst = max(range(4), key=lambda side: abs(shifts[side]))
         sides = ", ".join(
             f"{name} by {shift:+.1f}"
             for name, shift in zip(SIDES, shifts, strict=True)
-            if abs(shift) > compared.tolerance
+            if abs(shift) > tolerance
         )
-        message = f"box {pair.shard.number}, {_named(pair.shard)}, has moved from "
-        message += f"{_pixels(pair.source.corners)}: {sides} pixels"
-        message += " (the source's pixels counted from 0)" * compared.shifted
+        message = f"box {box.number}, {_named(box)}, has moved from {_pixels(source.corners)}: "
+        message += f"{sides} pixels" + " (the source's pixels counted from 0)" * shifted
         yield Problem(message, keys.BOX[worst], round(shifts[worst], 3))
 
 
@@ -126,12 +93,11 @@ def moved_box(compared: Comparison) -> Iterator[Problem]:
     fix="Make the shard again; look at the label map that the script used.",
     source="issue 3 of tfod",
 )
-def changed_class(compared: Comparison) -> Iterator[Problem]:
+def changed_class(pairs: Iterable[BoxPair]) -> Iterator[Problem]:
     """The box is where it was, its name is another."""
-    for pair in compared.changed:
-        box, name = pair.shard, pair.shard.name
-        message = f"box {box.number} at {_pixels(box.corners)} is {name!r}, in the source it is "
-        yield Problem(f"{message}{pair.source.name!r}", keys.CLASS_TEXT, name)
+    for source, box in pairs:
+        message = f"box {box.number} at {_pixels(box.corners)} is {box.name!r}, in the source it "
+        yield Problem(f"{message}is {source.name!r}", keys.CLASS_TEXT, box.name)
 
 
 @rule(
@@ -153,20 +119,16 @@ def missing_image(name: str, boxes: int) -> Iterator[Problem]:
     fix="Compare with the annotations that the shard was made from, under the same names.",
     source="issue 3 of tfod",
 )
-def unknown_image(compared: Comparison) -> Iterator[Problem]:
-    """By its full name, its last part, or that without extension."""
-    names = compared.candidates
-    if len(names) == 1:
-        return
-    if names:
-        count = len(names) + compared.others
-        message = f"image {compared.filename!r} can be any of {count} images of the source "
-        message += f"({_first(names)})"
-    elif compared.filename:
-        message = f"image {compared.filename!r} is not in the source"
+def unknown_image(filename: str, candidates: Sequence[str], count: int) -> Iterator[Problem]:
+    """By its full name, its last part, or that without extension; or it can be one of several."""
+    if candidates:
+        message = f"image {filename!r} can be any of {count} images of the source "
+        message += f"({_first(candidates)})"
+    elif filename:
+        message = f"image {filename!r} is not in the source"
     else:
         message = "record has no file name, so that no image of the source is its own"
-    yield Problem(message, keys.FILENAME, compared.filename)
+    yield Problem(message, keys.FILENAME, filename)
 
 
 @rule(
@@ -175,10 +137,10 @@ def unknown_image(compared: Comparison) -> Iterator[Problem]:
     fix="Exchange the x and y lists in the script that made the shard.",
     source="issue 3 of tfod; the OD API orders boxes ymin, xmin, ymax, xmax, others x first",
 )
-def swapped_sides(compared: Comparison) -> Iterator[Problem]:
+def swapped_sides(count: int) -> Iterator[Problem]:
     """In place of missing and moved boxes."""
-    if compared.swapped:
-        boxes = "1 box fits" if compared.swapped == 1 else f"{compared.swapped} boxes fit"
+    if count:
+        boxes = "1 box fits" if count == 1 else f"{count} boxes fit"
         yield Problem(f"{boxes} the source only with x and y exchanged", feature=keys.XMIN)
 
 
