@@ -60,11 +60,6 @@ def test_every_format(tmp_path: Path) -> None:
         assert width == 2 * height
 
 
-def test_a_request_survives_its_text(tmp_path: Path) -> None:
-    request = request_of(tmp_path, {"é.zip": b"", "profile:p.yaml": b""}, decode="all")
-    assert Request.from_text(request.to_text()) == request
-
-
 def test_warnings_can_fail(tmp_path: Path) -> None:
     shard = shard_of(tmp_path)
     assert check_upload(tmp_path, {"a.record": shard}).valid is True

@@ -11,9 +11,18 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, render_template, request, session, url_for
+from flask import (
+    Blueprint,
+    Response,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
 from flask.blueprints import BlueprintSetupState
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic import ValidationError
 from tfod.check.findings.finding import plural
 from tfod.check.profiles.profile import READY
@@ -43,17 +52,9 @@ def _prepare(state: BlueprintSetupState) -> None:
     environment = state.app.jinja_env
     environment.finalize = lambda value: visible(value) if type(value) is str else value
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.filters.update(
-        size=size,
-        plural=plural,
-        called=_called,
-        standing=_standing,
-        moment=_moment,
-        spans=_spans,
-        type=_type,
-        example=_example,
-        anchor=_anchor,
-    )
+    own = (_called, _standing, _moment, _spans, _type, _example, _anchor)
+    environment.filters.update({one.__name__.strip("_"): one for one in own})
+    environment.filters.update(size=size, plural=plural)
     environment.globals.update(version=__version__, signed_in_token=security.signed_in_token)
 
 
@@ -84,10 +85,7 @@ def accept() -> AnyResponse:
     page = url_for("pages.report", key=validation.id)
     if request.accept_mimetypes.best_match(("text/html", "application/json")) == "text/html":
         return redirect(page, 303)
-    answer = jsonify(page=page, id=validation.id)
-    answer.status_code = 202
-    answer.headers["Location"] = page
-    return answer
+    return make_response({"page": page, "id": validation.id}, 202, {"Location": page})
 
 
 @pages.get("/reports/<key>")
@@ -122,12 +120,15 @@ def delete(key: str) -> AnyResponse:
 @pages.get("/rules")
 def rules() -> str:
     """What is checked."""
-    known = list(all_rules().values())
-    families = []
-    for family, members in by_family(known):
-        changed = [(rule, profile_changes(rule), receiver_changes(rule)) for rule in members]
-        families.append((family, FAMILIES[family], changed))
-    return render_template("rules.html", families=families, count=len(known))
+    families = [
+        (
+            name,
+            FAMILIES[name],
+            [(one, profile_changes(one), receiver_changes(one)) for one in rules],
+        )
+        for name, rules in by_family(list(all_rules().values()))
+    ]
+    return render_template("rules.html", families=families, count=len(all_rules()))
 
 
 @pages.get("/docs")
@@ -180,7 +181,7 @@ def _local(target: str) -> str:
 
 def _called(one: Validation) -> str:
     """What people call a validation: its first file, and how many more there are."""
-    names = [file.name for file in one.files]
+    names = [file.name for file in one.request.sources]
     more = f" and {plural(len(names) - 1, 'more file')}" if len(names) > 1 else ""
     return (names[0] if names else "upload") + more
 
@@ -189,9 +190,7 @@ def _standing(one: Validation) -> str:
     """A validation's state in a word."""
     if one.state == "finished":
         return "valid" if one.valid else "invalid"
-    if one.state == "failed":
-        return "failed"
-    return "waiting" if one.state == "queued" else "checking"
+    return {"failed": "failed", "queued": "waiting", "running": "checking"}[one.state]
 
 
 def _moment(seconds: float, separator: str = " ") -> str:
@@ -204,15 +203,10 @@ def _moment(seconds: float, separator: str = " ") -> str:
 
 def _spans(text: str) -> Markup:
     """A text with what is between backticks as code."""
-    parts = text.split("`")
-    return Markup("").join(
-        Markup('<span class="code">{}</span>').format(part) if number % 2 else part
-        for number, part in enumerate(parts)
-    )
+    return Markup(re.sub("`(.*?)`", r'<span class="code">\1</span>', str(escape(text))))
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A schema of a parameter in a word or two."""
     if "enum" in schema:
         return " | ".join(str(one) for one in schema["enum"] if one)
     if schema.get("type") == "array":
@@ -221,7 +215,6 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _example(operation: dict[str, Any], method: str, address: str) -> str:
-    """A call with curl, for a shell."""
     parts = ["curl"]
     if method not in ("GET", "POST"):
         parts.append(f"-X {method}")
@@ -238,5 +231,4 @@ def _example(operation: dict[str, Any], method: str, address: str) -> str:
 
 
 def _anchor(text: str) -> str:
-    """The id of something on a page."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

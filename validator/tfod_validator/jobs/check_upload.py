@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tfod.check.profiles.policy import Selections
 from tfod.check.profiles.profile import Profile
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.decoding import read_most_decoded
-from tfod.check.references.cvat_task.task import Task, load_task
+from tfod.check.references.cvat_task.task import load_task
 from tfod.check.reporters.html.drawing import draw_image
 from tfod.check.reporters.html.page import render_body, render_html
 from tfod.check.reporters.html.samples import choose_samples
@@ -33,7 +32,6 @@ from tfod_validator.jobs.request import (
     FilesAwayError,
     Request,
     Result,
-    UploadedFile,
     failed,
 )
 from tfod_validator.settings import Limits
@@ -71,7 +69,7 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
         return failed(422, detail, limit="max_records")
     except TfodError as error:
         _require_files(folder, request)
-        return failed(422, f"The check could not run: {error}")
+        return failed(422, f"The check could not run: {_with_names(str(error), folder, request)}")
     if _UNREADABLE in report.counts.by_code:
         raise FilesAwayError
     _require_files(folder, request)
@@ -88,76 +86,48 @@ def _require_files(folder: Path, request: Request) -> None:
     raise FilesAwayError
 
 
+def _with_names(text: str, folder: Path, request: Request) -> str:
+    """A text with the files' own names in place of their paths."""
+    for one in reversed(request.files):  # 10 comes before 1
+        text = text.replace(str(folder / one.stored), one.name)
+    return text
+
+
 def _options(folder: Path, request: Request, limits: Limits) -> Options:
-    archive_limits = ArchiveLimits(
-        limits.max_archive_entries, limits.max_archive_bytes, limits.max_archive_ratio
-    )
-    configuration = _configuration(folder, request)
+    paths = {one.role: str(folder / one.stored) for one in request.files if one.role != "file"}
+    configuration = Configuration()
+    if "config" in paths:
+        name = next(one.name for one in request.files if one.role == "config")
+        configuration = load_configuration(paths["config"], name)
+        configuration.require_no_files()
     configured = configuration.values
     receiver = request.receiver or configured.get("for")
+    profile = paths.get("profile") or request.profile or configured.get("profile")
+    task = None
+    if paths.keys() & {"cvat_labels", "cvat_xml"}:
+        task = load_task(paths.get("cvat_labels"), paths.get("cvat_xml"))
+        if task.without_frames is not None:
+            task = replace(task, without_frames=_with_names(task.without_frames, folder, request))
     selections = Selections(configuration.selection(), configuration.selections_by_path())
+    hints = configured.get("hints", selections.names("DAT"))
     return Options(
-        profile=_profile(folder, request, configured.get("profile")),
+        profile=load_profile(profile) if profile else None,
         receiver=RECEIVERS[receiver] if receiver else None,
         label_map=configured.get("label-map"),
         severities=selections.severities(),
         by_path=selections if selections.by_path else None,
         configuration=configuration.file,
-        hints=configured.get("hints", selections.names("DAT"))
-        if request.hints is None
-        else request.hints,
-        task=_task(folder, request),
+        hints=hints if request.hints is None else request.hints,
+        task=task,
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,
         max_record_bytes=limits.max_record_bytes,
         fail_on=Severity(request.fail_on or configured.get("fail-on", "error")),
         spill=False,  # the sandbox lets a check write no files
-        archive_limits=archive_limits,
+        archive_limits=ArchiveLimits(
+            limits.max_archive_entries, limits.max_archive_bytes, limits.max_archive_ratio
+        ),
     )
-
-
-def _configuration(folder: Path, request: Request) -> Configuration:
-    uploaded = request.uploaded("config")
-    if uploaded is None:
-        return Configuration()
-    found = load_configuration(str(folder / uploaded.stored), uploaded.name)
-    found.require_no_files()
-    return found
-
-
-def _profile(folder: Path, request: Request, configured: str | None) -> Profile | None:
-    uploaded = request.uploaded("profile")
-    if uploaded is not None:
-        with _called(folder, uploaded) as path:
-            return load_profile(path)
-    name = request.profile or configured
-    return load_profile(name) if name else None
-
-
-def _task(folder: Path, request: Request) -> Task | None:
-    """The CVAT task; of two files each is read under its own name."""
-    labels, xml = request.uploaded("cvat_labels"), request.uploaded("cvat_xml")
-    task = None
-    if xml is not None:
-        with _called(folder, xml) as path:
-            task = load_task(cvat_xml=path)
-            if task.without_frames is not None:
-                task = replace(task, without_frames=xml.name)
-    if labels is not None:
-        with _called(folder, labels) as path:
-            known = load_task(cvat_labels=path)
-            task = known if task is None else replace(task, labels=known.labels)
-    return task
-
-
-@contextmanager
-def _called(folder: Path, file: UploadedFile) -> Iterator[str]:
-    """The path of an uploaded file; errors about it have its name instead."""
-    path = str(folder / file.stored)
-    try:
-        yield path
-    except TfodError as error:
-        raise TfodError(str(error).replace(path, file.name)) from None
 
 
 def _counting(progress: Progress, most_records: int) -> Progress:

@@ -89,7 +89,7 @@ class DataFolder:
     def is_there(self) -> bool:
         """Whether it is the one of the database; the log says what to do where it is not."""
         if self._mark is None:
-            self._mark = self._settle_mark() if self._makes_mark else self._database.known_mark()
+            self._mark = self._settle_mark() if self._makes_mark else self._database.mark()
         is_there = self._mark is not None and self._read_mark() == self._mark
         if self._mark is not None and not is_there and not self._has_warned:
             _log.error(
@@ -109,7 +109,7 @@ class DataFolder:
     def _settle_mark(self) -> str:
         there = self._read_mark()
         new = there or secrets.token_hex(16)
-        mark = self._database.mark(new)
+        mark = self._database.settle_mark(new)
         if mark != there and (mark == new or self._is_here_surely):
             self._mark_file.write_text(mark + "\n")
         return mark

@@ -14,20 +14,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, Literal
 
+import pydantic
 import sqlalchemy as sql
 from sqlalchemy import orm
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from tfod_validator.jobs.request import Request, Result, UploadedFile
+from tfod_validator.jobs.request import Request, Result
 from tfod_validator.settings import Settings
 
 State = Literal["queued", "running", "finished", "failed"]
 STATES: tuple[State, ...] = ("queued", "running", "finished", "failed")
 _SEEN_SECONDS = 30.0
 """A worker that was seen so long ago is one that lives."""
+_TABLES, _CLAIMS, _RATES = 827364910, 827364911, 827364912
+"""PostgreSQL's numbers of what only one transaction at a time may change."""
+_REQUESTS = pydantic.TypeAdapter(Request)
 
 
 class _AsText(sql.TypeDecorator[Request]):
@@ -37,10 +40,10 @@ class _AsText(sql.TypeDecorator[Request]):
     cache_ok = True
 
     def process_bind_param(self, value: Request | None, _: object) -> str | None:
-        return None if value is None else value.to_text()
+        return None if value is None else _REQUESTS.dump_json(value).decode()
 
     def process_result_value(self, value: str | None, _: object) -> Request | None:
-        return None if value is None else Request.from_text(value)
+        return None if value is None else _REQUESTS.validate_json(value)
 
 
 class _Table(orm.DeclarativeBase):
@@ -96,11 +99,6 @@ class Validation(_Table):
         """Whether nothing will change any more."""
         return self.state in ("finished", "failed")
 
-    @property
-    def files(self) -> list[UploadedFile]:
-        """The files that are to be checked."""
-        return self.request.sources
-
 
 class _Document(_Table):
     __tablename__ = "documents"
@@ -151,23 +149,31 @@ class Database:
             sql.event.listen(self._engine, "connect", _prepare_sqlite)
             sql.event.listen(self._engine, "begin", _begin_at_once)
 
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with self._turn, self._engine.begin() as connection:
-            yield connection
+    def _rows(self, query: Any) -> Sequence[Any]:
+        with orm.Session(self._reading) as session:
+            return session.execute(query).all()
 
-    def _read(self, query: sql.Select[Any]) -> Any:
+    def _first(self, query: sql.Select[Any]) -> Any:
         """The first column of the first row; None if there is none."""
-        with self._reading.connect() as connection:
-            return connection.scalar(query)
+        with orm.Session(self._reading) as session:
+            return session.scalar(query)
+
+    @contextmanager
+    def _write(self, lock: int | None = None) -> Iterator[orm.Session]:
+        """A transaction; only one at a time that has the same lock, as in SQLite all."""
+        with (
+            self._turn,
+            orm.Session(self._engine, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            if lock and not self._is_sqlite:
+                session.execute(sql.select(sql.func.pg_advisory_xact_lock(lock)))
+            yield session
 
     def create_tables(self) -> None:
         """Create what is missing; several services may do so at the same time."""
-        with self._writing() as connection:
-            if not self._is_sqlite:
-                # An advisory lock, since CREATE TABLE IF NOT EXISTS is not atomic in PostgreSQL.
-                connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364910)"))
-            _Table.metadata.create_all(connection)
+        with self._write(_TABLES) as session:
+            _Table.metadata.create_all(session.connection())
 
     def close(self) -> None:
         """Close all connections; the next call opens one again."""
@@ -175,48 +181,42 @@ class Database:
 
     def ping(self) -> bool:
         """Ask the database for an answer."""
-        return bool(self._read(sql.select(sql.literal(1))))
+        return bool(self._first(sql.select(sql.literal(1))))
 
     def add(
         self, key: str, client: str, request: Request, expires: float, owner: str | None = None
     ) -> Validation:
         """Remember a new upload, as queued."""
-        total = sum(one.bytes for one in request.sources)
         added = Validation(id=key, client=client, owner=owner, state="queued", request=request)
-        added.created, added.expires, added.bytes_total = time.time(), expires, total
-        with (
-            self._writing() as connection,
-            orm.Session(connection, expire_on_commit=False) as session,
-        ):
+        added.created, added.expires = time.time(), expires
+        added.bytes_total = sum(one.bytes for one in request.sources)
+        with self._write() as session:
             session.add(added)
-            session.flush()
-            session.expunge(added)
         return added
 
     def find(self, key: str) -> Validation | None:
         """A validation that has not expired."""
-        with self._reading.connect() as connection:
-            return _find(connection, key, Validation.expires > time.time())
+        chosen = (Validation.id == key) & (Validation.expires > time.time())
+        found: Validation | None = self._first(sql.select(Validation).where(chosen))
+        return found
 
     def document(self, key: str, name: str) -> bytes | None:
         """A document of a finished validation."""
         chosen = (_Document.validation == key) & (_Document.name == name)
-        packed = self._read(sql.select(_Document.content).where(chosen))
+        packed = self._first(sql.select(_Document.content).where(chosen))
         return None if packed is None else zlib.decompress(packed)
 
     def waiting(self, client: str) -> tuple[int, int]:
         """How many validations wait: of one client, and in all."""
-        own = sql.func.sum(sql.case((Validation.client == client, 1), else_=0))
+        own = sql.func.count().filter(Validation.client == client)
         query = sql.select(own, sql.func.count()).where(Validation.state == "queued")
-        with self._reading.connect() as connection:
-            of_client, in_all = connection.execute(query).one()
-            return of_client or 0, in_all
+        ((of_client, in_all),) = self._rows(query)
+        return of_client, in_all
 
     def counts(self) -> dict[str, int]:
         """How many validations there are in each state."""
         query = sql.select(Validation.state, sql.func.count()).group_by(Validation.state)
-        with self._reading.connect() as connection:
-            found = {state: count for state, count in connection.execute(query)}  # noqa: C416
+        found: dict[str, int] = dict(self._rows(query))
         return {state: found.get(state, 0) for state in STATES}
 
     def claim(
@@ -236,25 +236,23 @@ class Database:
         now = time.time()
         waits = _waits(holder, now) & Validation.id.not_in(busy)
         next_client = _next_client(waits, most_running, now)
-        if self._read(next_client) is None:
+        if self._first(next_client) is None:
             return None
-        with self._writing() as connection:
-            if not self._is_sqlite:
-                # Two claims at the same moment would both count what runs of a client.
-                connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364911)"))
-            client = connection.scalar(next_client)
-            of_client = sql.select(Validation.id).where(waits & (Validation.client == client))
-            first = of_client.order_by(Validation.created).limit(1)
-            key = connection.scalar(first.with_for_update(skip_locked=True))
-            changes = {"state": "running", "started": now, "holder": holder, "lease": lease}
-            changes |= {"attempts": Validation.attempts + 1, "bytes_done": 0, "records_done": 0}
-            claimed = sql.update(Validation).where(Validation.id == key)
-            connection.execute(claimed.values(**changes))
-            return _find(connection, key)
+        with self._write(_CLAIMS) as session:  # two would both count what runs of a client
+            of_client = waits & (Validation.client == session.scalar(next_client))
+            query = sql.select(Validation).where(of_client).order_by(Validation.created).limit(1)
+            found = session.scalar(query.with_for_update(skip_locked=True))
+            if found is not None:
+                found.state, found.started = "running", now
+                found.holder, found.lease = holder, lease
+                found.attempts += 1
+                found.bytes_done = found.records_done = 0
+            return found
 
     def renew(self, key: str, holder: str, lease: float, done: tuple[int, int]) -> bool:
         """Go on with a validation, so many bytes and records; False if another has it now."""
-        return self._change(key, holder, lease=lease, bytes_done=done[0], records_done=done[1])
+        values = {"lease": lease, "bytes_done": done[0], "records_done": done[1]}
+        return self._change(key, holder, values)
 
     def release(self, key: str, holder: str, *, counts: bool, until: float | None = None) -> bool:
         """Let a validation wait again, until some time for other workers only.
@@ -262,55 +260,48 @@ class Database:
         ``counts`` says whether it was an attempt. Returns False if another worker has it now.
         """
         attempts = Validation.attempts - (0 if counts else 1)
-        kept = holder if until else None
-        return self._change(
-            key, holder, state="queued", attempts=attempts, holder=kept, lease=until
-        )
+        values = {"state": "queued", "attempts": attempts, "lease": until}
+        return self._change(key, holder, values | {"holder": holder if until else None})
 
     def finish(self, key: str, holder: str, result: Result) -> bool:
         """Keep the result of a check; False if another worker has the validation now."""
         documents = [
-            {"validation": key, "name": name, "content": zlib.compress(content, 6)}
+            _Document(validation=key, name=name, content=zlib.compress(content, 6))
             for name, content in result.documents.items()
         ]
-        return self._change(
-            key,
-            holder,
-            documents,
-            state="finished" if result.failure is None else "failed",
-            ended=time.time(),
-            holder=None,
-            lease=None,
-            bytes_done=Validation.bytes_total,
-            records_done=result.records,
-            valid=result.valid,
-            failure=result.failure,
-            images=list(result.images),
-        )
+        values = {
+            "state": "finished" if result.failure is None else "failed",
+            "ended": time.time(),
+            "bytes_done": Validation.bytes_total,
+            "records_done": result.records,
+            "valid": result.valid,
+            "failure": result.failure,
+            "images": list(result.images),
+        }
+        return self._change(key, holder, values | {"holder": None, "lease": None}, documents)
 
     def _change(
-        self, key: str, by: str, documents: Sequence[Mapping[str, Any]] = (), **values: Any
+        self, key: str, by: str, values: Mapping[str, Any], documents: Sequence[_Document] = ()
     ) -> bool:
         """Change a validation that runs, and whose holder asks; False if that is not so."""
         held = (Validation.id == key) & (Validation.state == "running") & (Validation.holder == by)
-        with self._writing() as connection:
-            changed = connection.execute(sql.update(Validation).where(held).values(**values))
-            if changed.rowcount and documents:
-                connection.execute(sql.insert(_Document), documents)
-            return bool(changed.rowcount)
+        with self._write() as session:
+            change = sql.update(Validation).where(held).values(values).returning(Validation.id)
+            is_held = session.scalar(change) is not None
+            session.add_all(documents if is_held else ())
+            return is_held
 
     def delete(self, key: str) -> None:
         """Forget a validation and its documents."""
-        with self._writing() as connection:
-            connection.execute(sql.delete(Validation).where(Validation.id == key))
+        with self._write() as session:
+            session.execute(sql.delete(Validation).where(Validation.id == key))
 
     def delete_expired(self) -> list[str]:
         """Forget what is too old; returns which."""
-        with self._writing() as connection:
+        with self._write() as session:
+            session.execute(sql.delete(_Rate).where(_Rate.full_at <= time.time()))
             old = sql.delete(Validation).where(Validation.expires <= time.time())
-            gone = connection.scalars(old.returning(Validation.id))
-            connection.execute(sql.delete(_Rate).where(_Rate.full_at <= time.time()))
-            return list(gone)
+            return list(session.scalars(old.returning(Validation.id)))
 
     def take(self, name: str, most: int, seconds: float) -> float:
         """Take one of ``most`` turns in some seconds; the seconds until there is one again, or 0.
@@ -318,74 +309,48 @@ class Database:
         All may be taken at once; they become free again evenly.
         """
         now, each = time.time(), seconds / most
-        full_at, mine = _Rate.full_at, _Rate.name == name
-        later = sql.case((full_at > now, full_at), else_=now) + each
-        with self._writing() as connection:
-            known = sql.update(_Rate).where(mine & (full_at <= now + seconds - each))
-            if connection.execute(known.values(full_at=later)).rowcount:
-                return 0.0
-            new = self._insert(_Rate).values(name=name, full_at=now + each)
-            if connection.execute(new.on_conflict_do_nothing()).rowcount:
-                return 0.0
-            found = connection.scalar(sql.select(full_at).where(mine)) or now
-            return max(0.0, found - (now + seconds - each))
+        with self._write(_RATES) as session:
+            rate = session.get(_Rate, name) or _Rate(name=name, full_at=now)
+            rate_full_at = max(rate.full_at, now)
+            wait = rate_full_at - (now + seconds - each)
+            if wait <= 0:
+                rate.full_at = rate_full_at + each
+                session.add(rate)
+            return max(0.0, wait)
 
-    def mark(self, new: str) -> str:
-        """The mark of the data folder that belongs to this database: the first that was given."""
-        with self._writing() as connection:
-            made = self._insert(_Mark).values(name="data", mark=new)
-            connection.execute(made.on_conflict_do_nothing())
-            return str(connection.scalar(sql.select(_Mark.mark)))
-
-    def known_mark(self) -> str | None:
-        """The mark, if there is one already."""
-        found: str | None = self._read(sql.select(_Mark.mark))
+    def mark(self) -> str | None:
+        """The mark of the data folder that belongs to this database, if there is one already."""
+        found: str | None = self._first(sql.select(_Mark.mark))
         return found
 
-    def _insert(self, table: type[_Table]) -> Any:
-        """An INSERT that knows of conflicts, which is no standard SQL."""
-        if self._is_sqlite:
-            return sqlite.insert(table)
-        from sqlalchemy.dialects import postgresql  # imports drivers, a tenth of a second
-
-        return postgresql.insert(table)
+    def settle_mark(self, new: str) -> str:
+        """The mark of the data folder that belongs to this database: the first that was given."""
+        with self._write(_TABLES) as session:
+            found = session.get(_Mark, "data") or _Mark(name="data", mark=new)
+            session.add(found)
+            return found.mark
 
     def needs_files(self, keys: Sequence[str]) -> set[str]:
         """Those of some uploads whose files are still needed."""
-        query = sql.select(Validation.id).where(
-            Validation.id.in_(keys) & Validation.state.in_(("queued", "running"))
-        )
-        with self._reading.connect() as connection:
-            return set(connection.scalars(query))
+        is_needed = Validation.id.in_(keys) & Validation.state.in_(("queued", "running"))
+        return {key for (key,) in self._rows(sql.select(Validation.id).where(is_needed))}
 
     def see_worker(self, name: str, long_ago: float) -> None:
         """Note that a worker lives, and forget those that were last seen long ago."""
-        seen = self._insert(_Worker).values(name=name, seen=time.time())
-        with self._writing() as connection:
-            connection.execute(
-                seen.on_conflict_do_update(
-                    index_elements=["name"], set_={"seen": seen.excluded.seen}
-                )
-            )
-            connection.execute(sql.delete(_Worker).where(_Worker.seen < long_ago))
+        with self._write() as session:
+            session.merge(_Worker(name=name, seen=time.time()))
+            session.execute(sql.delete(_Worker).where(_Worker.seen < long_ago))
 
     def forget_worker(self, name: str) -> None:
         """Note that a worker has ended."""
-        with self._writing() as connection:
-            connection.execute(sql.delete(_Worker).where(_Worker.name == name))
+        with self._write() as session:
+            session.execute(sql.delete(_Worker).where(_Worker.name == name))
 
     def count_workers(self) -> int:
         """How many workers live."""
         lately = _Worker.seen >= time.time() - _SEEN_SECONDS
-        count: int = self._read(sql.select(sql.func.count()).select_from(_Worker).where(lately))
+        count: int = self._first(sql.select(sql.func.count()).where(lately))
         return count
-
-
-def _find(
-    connection: Connection, key: str | None, *conditions: sql.ColumnElement[bool]
-) -> Validation | None:
-    with orm.Session(connection) as session:
-        return session.scalar(sql.select(Validation).where(Validation.id == key, *conditions))
 
 
 def _next_client(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -60,25 +59,10 @@ class Request:
     hints: bool | None = None
     fail_on: str | None = "error"
 
-    def to_text(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_text(text: str) -> Request:
-        """What :meth:`to_text` has written."""
-        values = json.loads(text)
-        values["files"] = tuple(UploadedFile(**one) for one in values["files"])
-        return Request(**values)
-
     @property
     def sources(self) -> list[UploadedFile]:
         """The files that are to be checked."""
         return [one for one in self.files if one.role == "file"]
-
-    def uploaded(self, role: str) -> UploadedFile | None:
-        """The file that was uploaded to help the check, in that role."""
-        return next((one for one in self.files if one.role == role), None)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tfod_validator.jobs.request import FilesAwayError, Request, Result, failed
@@ -53,24 +51,18 @@ OnProgress = Callable[[int, int], bool]
 """Called with the bytes and records that were read so far, often; False ends the check."""
 
 
-class CheckError(Exception):
-    """The check has a mistake; the text says where."""
-
-
 class RetryError(Exception):
-    """The check could not be done here and now, which says nothing about the upload."""
+    """The check could not be done here and now, which says nothing about the upload.
+
+    Args:
+        detail: what is said where it cannot be done at all.
+        most_attempts: it makes sense to begin so often.
+        seconds: so long the same worker leaves it to others.
+    """
 
     def __init__(self, detail: str, most_attempts: int, seconds: float) -> None:
-        """What has happened.
-
-        Args:
-            detail: what is said where it cannot be done at all.
-            most_attempts: it makes sense to begin so often.
-            seconds: so long the same worker leaves it to others.
-        """
         super().__init__(detail)
-        self.most_attempts = most_attempts
-        self.seconds = seconds
+        self.most_attempts, self.seconds = most_attempts, seconds
 
 
 class StoppedError(Exception):
@@ -92,15 +84,18 @@ def run_in_sandbox(
     Raises:
         StoppedError: ``on_progress`` has said so.
         RetryError: another attempt may succeed.
-        CheckError: the check has a mistake.
+        RuntimeError: the check has a mistake; the text says where.
     """
     ours, theirs = _CONTEXT.Pipe(duplex=False)
-    arguments = (theirs, str(folder), request.to_text(), json.dumps(asdict(limits)))
+    arguments = (theirs, folder, request, limits)
     process = _CONTEXT.Process(target=_child, args=arguments, daemon=True)
     process.start()
     theirs.close()
     try:
-        return _listen(process, ours, limits, on_progress)
+        return _listen(ours, limits, on_progress)
+    except (EOFError, OSError):
+        process.join()
+        return _died(process.exitcode or 0, limits)
     finally:
         ours.close()
         process.kill()
@@ -108,40 +103,24 @@ def run_in_sandbox(
         process.close()
 
 
-def _listen(
-    process: BaseProcess, pipe: Connection, limits: Limits, on_progress: OnProgress
-) -> Result:
+def _listen(pipe: Connection, limits: Limits, on_progress: OnProgress) -> Result:
     end = time.monotonic() + limits.max_check_seconds
     done = (0, 0)
-    while True:
-        if not on_progress(*done):
-            raise StoppedError
-        ready = wait([pipe], timeout=max(0.0, min(_LOOK_EVERY, end - time.monotonic())))
-        if not ready:
-            if time.monotonic() >= end:
-                return _too_slow(limits)
-            continue
-        try:
+    while on_progress(*done):
+        if wait([pipe], timeout=max(0.0, min(_LOOK_EVERY, end - time.monotonic()))):
             message = json.loads(pipe.recv_bytes(_LONGEST_MESSAGE))
             if "away" in message:
                 raise RetryError(_AWAY, limits.max_attempts, _AWAY_SECONDS)
             if "error" in message:
-                raise CheckError(message["error"])
+                raise RuntimeError(message["error"])
             if "result" in message:
-                return _receive(pipe, message["result"])
-        except (EOFError, OSError):
-            process.join()
-            if process.exitcode in (-signal.SIGKILL, 255):  # 255: how it ended is not known
-                raise RetryError(_KILLED, 2, 0.0) from None
-            return _died(process.exitcode or 0, limits)
-        done = (message["bytes"], message["records"])
-
-
-def _receive(pipe: Connection, message: dict[str, object]) -> Result:
-    names = message.pop("documents")
-    assert isinstance(names, list)
-    documents = {name: pipe.recv_bytes(_LONGEST_MESSAGE) for name in names}
-    return Result(documents=documents, **message)  # type: ignore[arg-type]
+                names, about = message["documents"], message["result"]
+                documents = {name: pipe.recv_bytes(_LONGEST_MESSAGE) for name in names}
+                return Result(documents, **about)
+            done = (message["bytes"], message["records"])
+        elif time.monotonic() >= end:
+            return _too_slow(limits)
+    raise StoppedError
 
 
 def _too_slow(limits: Limits) -> Result:
@@ -161,19 +140,18 @@ def _too_large(limits: Limits) -> Result:
 
 
 def _died(exit_code: int, limits: Limits) -> Result:
-    """What is said of a process that ended without an result."""
+    """What is said of a process that ended without a result."""
+    if exit_code in (-signal.SIGKILL, 255):  # 255: how it ended is not known
+        raise RetryError(_KILLED, 2, 0.0)
     if exit_code == -signal.SIGXCPU:
         return _too_slow(limits)
+    how = f"ended with exit status {exit_code}"
     if exit_code < 0:
         how = f"was ended by {signal.Signals(-exit_code).name}"
-    else:
-        how = f"ended with exit status {exit_code}"
     return failed(500, f"The check's process {how}; upload again to try again.")
 
 
-def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> None:
-    """What the process does."""
-    limits = Limits(**json.loads(limits_text))
+def _child(pipe: Connection, folder: Path, request: Request, limits: Limits) -> None:
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, signal.SIG_IGN)  # the worker decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -181,29 +159,37 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
     _limit_resources(limits)
     sent = 0.0
 
+    def send(**message: object) -> None:
+        pipe.send_bytes(json.dumps(message).encode())
+
     def send_progress(read: int, records: int) -> None:
         nonlocal sent
         now = time.monotonic()
         if now - sent >= _SEND_EVERY:
             sent = now
-            _send_json(pipe, {"bytes": read, "records": records})
+            send(bytes=read, records=records)
 
     try:
         _require_room()
         from tfod_validator.jobs.check_upload import run_check
 
-        result = run_check(Path(folder), Request.from_text(request), limits, send_progress)
+        result = run_check(folder, request, limits, send_progress)
     except MemoryError:
         result = _too_large(limits)
     except FilesAwayError:
-        _send_json(pipe, {"away": True})
-        return
+        return send(away=True)
     except BrokenPipeError:
-        return
+        return None
     except Exception as error:
-        _send_json(pipe, {"error": _where(error)})
-        return
-    _send(pipe, result)
+        # Where it was raised, and its type: its text may quote the upload.
+        frames = traceback.format_list(traceback.extract_tb(error.__traceback__))
+        return send(error=f"{type(error).__name__}\n" + "".join(frames))
+    about = dict(vars(result))
+    documents = about.pop("documents")
+    send(result=about, documents=list(documents))
+    for content in documents.values():
+        pipe.send_bytes(content)
+    return None
 
 
 def _require_room() -> None:
@@ -216,23 +202,6 @@ def _require_room() -> None:
         mmap.mmap(-1, _LEAST_ROOM).close()
     except OSError:
         raise MemoryError from None
-
-
-def _where(error: Exception) -> str:
-    """Where an error was raised, and its type; its text may quote the upload."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__}\n" + "".join(traceback.format_list(frames))
-
-
-def _send(pipe: Connection, result: Result) -> None:
-    message = {**vars(result), "documents": list(result.documents)}
-    _send_json(pipe, {"result": message})
-    for content in result.documents.values():
-        pipe.send_bytes(content)
-
-
-def _send_json(pipe: Connection, message: Mapping[str, object]) -> None:
-    pipe.send_bytes(json.dumps(message).encode())
 
 
 def _end_with_parent() -> None:

@@ -115,23 +115,17 @@ class Worker:
 
     def _check(self, found: Validation) -> None:
         began = time.monotonic()
-        most = self._limits.max_attempts
         about = {"validation": found.id[:6], "attempt": found.attempts}  # all would open the report
         if found.attempts > 1:
             _log.warning("a check is tried again", extra={"fields": about})
         try:
-            if found.attempts > most:
-                detail = f"The check was begun {most} times and never ended; check it in parts."
-                result = failed(500, detail)
-            else:
-                folder = self._folder.of_upload(found.id)
-                result = run_in_sandbox(folder, found.request, self._limits, self._keeper(found))
+            result = self._result_of(found)
         except StoppedError:
             if self._given_up.is_set():
                 self._release(found, counts=False)
             return  # another worker has it, or it was deleted
         except RetryError as error:
-            if found.attempts < min(error.most_attempts, most):
+            if found.attempts < min(error.most_attempts, self._limits.max_attempts):
                 self._release(found, counts=True, until=time.time() + error.seconds)
                 return
             result = failed(500, str(error))
@@ -139,7 +133,9 @@ class Worker:
             _log.exception("a check failed", extra={"fields": about})
             detail = "The service has made a mistake; its log has more. Upload again to try again."
             result = failed(500, detail)
-        if not self._finish(found, result):
+        is_kept = self._retry(lambda: self._database.finish(found.id, self._name, result))
+        self._retry(lambda: self._remove_files(found.id))
+        if not is_kept:
             return  # it was deleted, or another worker has begun it again
         seconds = time.monotonic() - began
         outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
@@ -155,46 +151,42 @@ class Worker:
         }
         _log.info("checked", extra={"fields": about})
 
-    def _keeper(self, found: Validation) -> Callable[[int, int], bool]:
-        """What renews the lease of a validation while it is checked, and says whether to go on."""
+    def _result_of(self, found: Validation) -> Result:
+        most = self._limits.max_attempts
+        if found.attempts > most:
+            detail = f"The check was begun {most} times and never ended; check it in parts."
+            return failed(500, detail)
         renewed = 0.0
         lost = time.monotonic() + LEASE_SECONDS
 
         def keep(read: int, records: int) -> bool:
+            """Renew the lease now and then; say whether to go on."""
             nonlocal renewed, lost
             now = time.monotonic()
             if self._given_up.is_set():
                 return False
             if now - renewed < _RENEW_EVERY:
                 return True
-            renewed = now
-            done = (min(read, found.bytes_total), records)
+            renewed, done = now, (min(read, found.bytes_total), records)
             try:
                 lease = time.time() + LEASE_SECONDS
-                mine = self._database.renew(found.id, self._name, lease, done)
+                is_mine = self._database.renew(found.id, self._name, lease, done)
             except SQLAlchemyError:
                 return now < lost  # the database may come back before another worker claims it
             lost = now + LEASE_SECONDS
-            return mine
+            return is_mine
 
-        return keep
+        return run_in_sandbox(self._folder.of_upload(found.id), found.request, self._limits, keep)
 
     def _release(self, found: Validation, *, counts: bool, until: float | None = None) -> None:
         self._retry(
             lambda: self._database.release(found.id, self._name, counts=counts, until=until)
         )
 
-    def _finish(self, found: Validation, result: Result) -> bool:
-        """Keep a result, and remove the files; False if it is not wanted any more."""
-
-        def remove_files() -> bool:
-            if found.id not in self._database.needs_files([found.id]):
-                self._folder.remove(found.id)
-            return True
-
-        is_kept = self._retry(lambda: self._database.finish(found.id, self._name, result))
-        self._retry(remove_files)
-        return is_kept
+    def _remove_files(self, key: str) -> bool:
+        if not self._database.needs_files([key]):
+            self._folder.remove(key)
+        return True
 
     def _retry(self, action: Callable[[], bool]) -> bool:
         """Do what needs the database, again if it does not answer for a while.

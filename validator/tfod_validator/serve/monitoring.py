@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -75,13 +76,9 @@ def configure_logging() -> None:
     logging.config.dictConfig(LOGGING)
     logging.captureWarnings(True)
     sys.excepthook = lambda *error: _log.critical("the process ends by an error", exc_info=error)
-    threading.excepthook = _log_uncaught
-
-
-def _log_uncaught(given: threading.ExceptHookArgs) -> None:
-    assert given.exc_value is not None
-    error = (given.exc_type, given.exc_value, given.exc_traceback)
-    _log.critical("a thread ends by an error", exc_info=error)
+    threading.excepthook = lambda given: _log.critical(
+        "a thread ends by an error", exc_info=given.exc_value
+    )
 
 
 def method_label(method: str) -> str:
@@ -89,17 +86,16 @@ def method_label(method: str) -> str:
     return method if method in _METHODS else "other"
 
 
+@dataclass(frozen=True, eq=False)  # a registry keeps collectors in a dictionary
 class _States(Collector):
     """How many validations are in each state."""
 
-    def __init__(self, counts: Mapping[str, int]) -> None:
-        self._counts = counts
+    counts: Mapping[str, int]
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            "tfod_validations", "Validations that are kept.", labels=["state"]
-        )
-        for state, count in self._counts.items():
+        about = "Validations that are kept."
+        family = GaugeMetricFamily("tfod_validations", about, labels=["state"])
+        for state, count in self.counts.items():
             family.add_metric([state], count)
         yield family
 
