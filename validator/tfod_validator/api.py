@@ -15,45 +15,26 @@ from tfod.check.findings.finding import Severity
 from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
-from tfod.version import __version__
 
-from tfod_validator import security, uploads
-from tfod_validator.errors import ProblemError, invalid_parameter
+from tfod_validator import schemas, security, uploads
+from tfod_validator.errors import ProblemError
 from tfod_validator.jobs.database import Validation
 from tfod_validator.jobs.request import IMAGE, REPORTS
-from tfod_validator.schemas import (
-    UPLOAD_BODY,
-    AnswerParameters,
-    CreateParameters,
-    Document,
-    ImageNumber,
-    Key,
-    Problem,
-    ReportParameters,
-    RuleCode,
-    answer,
-    describe_api,
-    in_every_format,
-    problems,
-    ref,
-)
-from tfod_validator.security import DOCUMENT_POLICY
+from tfod_validator.schemas import answer, in_every_format, problems
 from tfod_validator.serve import monitoring
 from tfod_validator.service import service
 
-_OF_VALIDATION = ["id", "state", "created", "started", "ended", "expires", "valid", "failure"]
 _HEARTBEAT_SECONDS = 10.0
 _RETRY_AFTER = {"Retry-After": "1"}
-_log = logging.getLogger("tfod.service")
-
 _TYPES = {
     "json": "application/json",
     "html": "text/html; charset=utf-8",
     "junit": "application/xml",
     "text": "text/plain; charset=utf-8",
 }
+_RULE = ("code", "severity", "title", "why", "fix", "source")
 _JSON = answer("As JSON.", "application/json", schema={"type": "object"})
-_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
+_log = logging.getLogger("tfod.service")
 
 
 def _blueprint(name: str, tag: str, **options: Any) -> openapi.APIBlueprint:
@@ -66,6 +47,7 @@ def _blueprint(name: str, tag: str, **options: Any) -> openapi.APIBlueprint:
     )
 
 
+_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
 _V1: dict[str, Any] = {
     "url_prefix": "/api/v1",
     "abp_responses": problems(400, 401),
@@ -76,42 +58,20 @@ checked = _blueprint("checked", "what is checked", **_V1)
 operation = _blueprint("operation", "operation")
 
 
-def make_app() -> openapi.OpenAPI:
-    """A Flask application with a description."""
-
-    def refuse(error: Any) -> None:
-        raise invalid_parameter(error)
-
-    return openapi.OpenAPI(
-        "tfod_validator",
-        info=openapi.Info(
-            title="tfod validator",
-            version=__version__,
-            description="Checks TF Object Detection API TFRecords and annotation zips before "
-            "they are uploaded or trained on.",
-        ),
-        security_schemes={"token": {"type": "http", "scheme": "bearer"}},
-        validation_error_callback=refuse,
-        validation_error_status=400,
-        validation_error_model=Problem,
-        doc_ui=False,
-    )
-
-
 @api.post(
     "/validations",
-    openapi_extensions={"requestBody": UPLOAD_BODY},
+    openapi_extensions={"requestBody": schemas.UPLOAD_BODY},
     responses={
         200: in_every_format("The check has ended within `wait`."),
         202: answer(
             "The check waits or runs; `Location` says where to ask.",
             "application/json",
-            schema=ref("Validation"),
+            schema=schemas.ref("Validation"),
         ),
         **problems(408, 409, 413, 415, 422, 429, 503, 507),
     },
 )
-def create(query: CreateParameters) -> Response:
+def create(query: schemas.CreateParameters) -> Response:
     """Upload files and have them checked."""
     found = service().wait_for(uploads.accept(request, query), query.wait)
     location = {"Location": url_for("api.validation", key=found.id)}
@@ -121,7 +81,7 @@ def create(query: CreateParameters) -> Response:
         detail = f"The check has not ended in time; it goes on at {location['Location']}."
         raise ProblemError(409, detail, headers=location)
     else:
-        response = _json(describe(found), 202)
+        response = _json(_describe(found), 202)
         response.headers.update(_RETRY_AFTER)
     response.headers.update(location)
     return response
@@ -134,7 +94,7 @@ def create(query: CreateParameters) -> Response:
         **problems(404, 409, 422),
     },
 )
-def validation(path: Key, query: AnswerParameters) -> Response:
+def validation(path: schemas.Key, query: schemas.AnswerParameters) -> Response:
     """State, progress and report of a validation."""
     found = service().wait_for(service().find(path.key), query.wait)
     if query.fail and not found.is_over:
@@ -142,11 +102,8 @@ def validation(path: Key, query: AnswerParameters) -> Response:
     return _state_or_report(found, query)
 
 
-@api.delete(
-    "/validations/<key>",
-    responses={204: None, **problems(403, 404)},
-)
-def delete(path: Key) -> Response:
+@api.delete("/validations/<key>", responses={204: None, **problems(403, 404)})
+def delete(path: schemas.Key) -> Response:
     """Delete a validation, its report and its files.
 
     Only the client that uploaded it may do so: with the same token, or, of a service without
@@ -160,12 +117,11 @@ def delete(path: Key) -> Response:
     "/validations/<key>/report",
     responses={200: in_every_format("The report.", "Report"), **problems(404, 409, 422)},
 )
-def report(path: Key, query: ReportParameters) -> Response:
+def report(path: schemas.Key, query: schemas.ReportParameters) -> Response:
     """The report alone, to be saved, as `tfod check` writes it."""
     name = query.format or _accepted()
     response = _document(service().find(path.key), name)
-    file_name = "tfod-" + REPORTS[name]
-    response.headers["Content-Disposition"] = f"attachment; filename={file_name}"
+    response.headers["Content-Disposition"] = f"attachment; filename=tfod-{REPORTS[name]}"
     return response
 
 
@@ -173,7 +129,7 @@ def report(path: Key, query: ReportParameters) -> Response:
     "/validations/<key>/events",
     responses={200: answer("Events.", "text/event-stream"), **problems(404, 503)},
 )
-def events(path: Key) -> Response:
+def events(path: schemas.Key) -> Response:
     """Progress as server-sent events.
 
     An event `progress` at each change, and `end` when the check has ended. The stream ends as well
@@ -194,7 +150,7 @@ def events(path: Key) -> Response:
     "/validations/<key>/images/<int:number>",
     responses={200: answer("The image.", "image/jpeg"), **problems(404)},
 )
-def image(path: ImageNumber) -> Response:
+def image(path: schemas.ImageNumber) -> Response:
     """An image of findings with its boxes drawn, decoded and encoded again by the service."""
     service().find(path.key)
     content = service().database.document(path.key, IMAGE.format(path.number))
@@ -216,12 +172,16 @@ def rules() -> Response:
 
 
 @checked.get("/rules/<code>", responses={200: _JSON, **problems(404)})
-def one_rule(path: RuleCode) -> Response:
+def one_rule(path: schemas.RuleCode) -> Response:
     """A rule by its code."""
     found = all_rules().get(path.code)
     if found is None:
         raise ProblemError(404, "There is no such rule; see /api/v1/rules.")
     return _json(_rule(found))
+
+
+def _rule(one: Rule) -> dict[str, str]:
+    return {name: getattr(one, name) for name in _RULE}
 
 
 @operation.get("/healthz", responses={200: _JSON})
@@ -240,30 +200,24 @@ def ready() -> Response:
     database, folder = service().database, service().folder
     least = service().settings.limits.min_free_bytes
     checks = {
-        "database": _holds(database.ping),
-        "disk": _holds(lambda: folder.free_bytes() > least),
-        "folder": _holds(folder.is_there),
-        "workers": _holds(lambda: database.count_workers() > 0),
+        "database": _state_of(database.ping),
+        "disk": _state_of(lambda: folder.free_bytes() > least),
+        "folder": _state_of(folder.is_there),
+        "workers": _state_of(lambda: database.count_workers() > 0),
     }
-    words = {True: "ok", False: "failing"}
-    is_ready = all(checks.values())
-    shown = {name: words[holds] for name, holds in checks.items()}
-    return _json({"status": words[is_ready], "checks": shown}, 200 if is_ready else 503)
+    status = "failing" if "failing" in checks.values() else "ok"
+    return _json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
 
 
-def _holds(ask: Callable[[], bool]) -> bool:
+def _state_of(is_there: Callable[[], bool]) -> str:
     try:
-        return ask()
+        return "ok" if is_there() else "failing"
     except Exception:
         _log.warning("not ready", exc_info=True)
-        return False
+        return "failing"
 
 
-@operation.get(
-    "/metrics",
-    security=_TOKEN,
-    responses={200: answer("Metrics.", "text/plain")},
-)
+@operation.get("/metrics", security=_TOKEN, responses={200: answer("Metrics.", "text/plain")})
 def metrics() -> Response:
     """Metrics for Prometheus, of all processes."""
     text = monitoring.exposition(service().database.counts())
@@ -273,23 +227,16 @@ def metrics() -> Response:
 @operation.get("/openapi.json", security=_TOKEN, responses={200: _JSON})
 def description() -> Response:
     """This description, in OpenAPI 3.1."""
-    return _json(describe_api())
+    return _json(schemas.describe_api())
 
 
-def describe(found: Validation) -> dict[str, Any]:
-    """A validation as JSON."""
+def _describe(found: Validation) -> dict[str, Any]:
     key, wanted = found.id, found.request
-    links = {
-        "self": url_for("api.validation", key=key),
-        "page": url_for("pages.report", key=key),
-        "events": url_for("api.events", key=key),
-        **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
-    }
-    is_finished = found.state == "finished"
-    saved = service().database.document(key, REPORTS["json"]) if is_finished else None
-    document = Document.model_validate(
+    saved = found.state == "finished" and service().database.document(key, REPORTS["json"])
+    columns = [name for name in schemas.Document.model_fields if hasattr(found, name)]
+    document = schemas.Document.model_validate(
         {
-            **{name: getattr(found, name) for name in _OF_VALIDATION},
+            **{name: getattr(found, name) for name in columns},
             "files": [vars(one) for one in wanted.files],
             "options": {
                 "for": wanted.receiver,
@@ -303,7 +250,12 @@ def describe(found: Validation) -> dict[str, Any]:
                 {"href": url_for("api.image", key=key, number=number), **about}
                 for number, about in enumerate(found.images)
             ],
-            "links": links,
+            "links": {
+                "self": url_for("api.validation", key=key),
+                "page": url_for("pages.report", key=key),
+                "events": url_for("api.events", key=key),
+                **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
+            },
         }
     )
     return document.model_dump(mode="json", exclude_unset=True)
@@ -317,26 +269,22 @@ def _progress(found: Validation) -> dict[str, dict[str, int | None]]:
     }
 
 
-def _state_or_report(found: Validation, query: AnswerParameters) -> Response:
-    """A validation in the format that is asked for."""
+def _state_or_report(found: Validation, query: schemas.AnswerParameters) -> Response:
+    """A validation in the format that is asked for; 422 where `fail` says so."""
     name = query.format or _accepted()
     if found.failure is not None and (query.fail or name != "json"):
         raise _failure_of(found)
-    response = _json(describe(found)) if name == "json" else _document(found, name)
-    if query.fail and found.is_over and _has_findings(found, Severity(query.fail)):
-        response.status_code = 422
+    response = _json(_describe(found)) if name == "json" else _document(found, name)
+    if query.fail and found.is_over:
+        saved = service().database.document(found.id, REPORTS["json"])
+        counts = json.loads(saved)["counts"]["by_severity"] if saved else {}
+        least = Severity(query.fail).rank  # which need not be that of the verdict
+        if any(counts.get(one.value) for one in Severity if one.rank >= least):
+            response.status_code = 422
     return response
 
 
-def _has_findings(found: Validation, level: Severity) -> bool:
-    """Whether there are any at or above a level, which need not be that of the verdict."""
-    saved = service().database.document(found.id, REPORTS["json"])
-    counts = json.loads(saved)["counts"]["by_severity"] if saved else {}
-    return any(counts.get(one.value) for one in Severity if one.rank >= level.rank)
-
-
 def _document(found: Validation, name: str) -> Response:
-    """The report in a format."""
     if found.failure is not None:
         raise _failure_of(found)
     content = service().database.document(found.id, REPORTS[name])
@@ -346,7 +294,7 @@ def _document(found: Validation, name: str) -> Response:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
     response = Response(content, content_type=_TYPES[name])
     if name == "html":
-        response.headers["Content-Security-Policy"] = DOCUMENT_POLICY
+        response.headers["Content-Security-Policy"] = security.DOCUMENT_POLICY
     return response
 
 
@@ -367,28 +315,18 @@ def _events_of(found: Validation) -> Iterator[str]:
     sent, sent_at = "", time.monotonic()
     yield "retry: 1000\n\n"
     for one in service().follow(found):
-        now = json.dumps({"state": one.state, "progress": _progress(one)}) if one else ""
         if one is None:
             yield 'event: end\ndata: {"state": "deleted"}\n\n'
-        elif now != sent:
+            return
+        now = json.dumps({"state": one.state, "progress": _progress(one)})
+        if now != sent:
             sent, sent_at = now, time.monotonic()
             yield f"event: progress\ndata: {now}\n\n"
         elif time.monotonic() - sent_at > _HEARTBEAT_SECONDS:
             sent_at = time.monotonic()
             yield ": still there\n\n"  # and it shows whether the client is
-        if one and one.is_over:
+        if one.is_over:
             yield f"event: end\ndata: {json.dumps({'state': one.state})}\n\n"
-
-
-def _rule(one: Rule) -> dict[str, str]:
-    return {
-        "code": one.code,
-        "severity": one.severity.value,
-        "title": one.title,
-        "why": one.why,
-        "fix": one.fix,
-        "source": one.source,
-    }
 
 
 def _json(document: object, status: int = 200) -> Response:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from typing import Any
 
+import flask_openapi3 as openapi
 from flask import Flask, Response, g, request
+from tfod.version import __version__
 
-from tfod_validator import api, errors, pages, security
+from tfod_validator import api, errors, pages, schemas, security
 from tfod_validator.serve import monitoring
 from tfod_validator.service import Service
 from tfod_validator.settings import Settings
@@ -20,8 +23,21 @@ _MAX_FORM_PARTS = 20
 
 
 def create_app(settings: Settings) -> Flask:
-    """The application, with its tables created; ``app.extensions["tfod"]`` is the `Service`."""
-    app = api.make_app()
+    """The application; ``app.extensions["tfod"]`` is the `Service`."""
+    app = openapi.OpenAPI(
+        "tfod_validator",
+        info=openapi.Info(
+            title="tfod validator",
+            version=__version__,
+            description="Checks TF Object Detection API TFRecords and annotation zips before "
+            "they are uploaded or trained on.",
+        ),
+        security_schemes={"token": {"type": "http", "scheme": "bearer"}},
+        validation_error_callback=_refuse,
+        validation_error_status=400,
+        validation_error_model=schemas.Problem,
+        doc_ui=False,
+    )
     app.extensions["tfod"] = Service(settings)
     app.config.update(
         MAX_CONTENT_LENGTH=settings.limits.max_body_bytes,
@@ -36,6 +52,10 @@ def create_app(settings: Settings) -> Flask:
         app.register_api(blueprint)
     app.register_blueprint(pages.pages)
     return app
+
+
+def _refuse(error: Any) -> None:
+    raise errors.invalid_parameter(error)
 
 
 def _begin() -> None:

@@ -58,6 +58,11 @@ def invalid_parameter(error: ValidationError) -> ProblemError:
     return ProblemError(400, detail, parameter=name)
 
 
+def too_many(detail: str, limit: str) -> ProblemError:
+    """The answer to a client that has to wait until some of its requests have ended."""
+    return ProblemError(429, detail, limit=limit, headers={"Retry-After": "10"})
+
+
 def disk_is_full() -> ProblemError:
     """The answer to an upload for which there is no space any more."""
     return ProblemError(507, "The service's disk is full; try again later.")
@@ -67,7 +72,6 @@ def register(app: Flask) -> None:
     """Let the app answer all errors in this way."""
     app.register_error_handler(ProblemError, _answer)
     app.register_error_handler(HTTPException, _answer_http)
-    app.register_error_handler(SQLAlchemyError, _answer_database)
     app.register_error_handler(Exception, _answer_other)
 
 
@@ -76,8 +80,8 @@ def _answer(problem: ProblemError) -> Response:
         page = render_template("error.html", problem=problem.document)
         response = Response(page, mimetype="text/html")
     else:
-        response = Response(json.dumps(problem.document, ensure_ascii=False) + "\n")
-        response.content_type = CONTENT_TYPE
+        text = json.dumps(problem.document, ensure_ascii=False) + "\n"
+        response = Response(text, content_type=CONTENT_TYPE)
     response.status_code = problem.document["status"]
     response.headers.update(problem.headers)
     return response
@@ -85,33 +89,30 @@ def _answer(problem: ProblemError) -> Response:
 
 def _wants_page() -> bool:
     """Whether a person looks at the answer: browsers ask for pages by name."""
-    if request.path.startswith("/api/"):
-        return False
-    return "text/html" in [name for name, _ in request.accept_mimetypes]
+    types = [name for name, _ in request.accept_mimetypes]
+    return "text/html" in types and not request.path.startswith("/api/")
 
 
 def _answer_http(error: HTTPException) -> Any:
     original = error.get_response()
     if error.code is None or error.code < 400:
         return original
-    if error.code == 413:
-        most = request.max_content_length or 0
-        if request.content_length is None or request.content_length > most:
-            detail = f"A request may have {most:,} bytes; send less, or in parts."
-            return _answer(ProblemError(413, detail, limit="max_body_bytes"))
+    most = request.max_content_length or 0
+    length = request.content_length
+    if error.code == 413 and (length is None or length > most):
+        detail = f"A request may have {most:,} bytes; send less, or in parts."
+        return _answer(ProblemError(413, detail, limit="max_body_bytes"))
     detail = _DETAILS.get(error.code) or error.description or ""
     headers = {name: original.headers[name] for name in ("Allow",) if name in original.headers}
     return _answer(ProblemError(error.code, detail, headers=headers))
 
 
-def _answer_database(error: SQLAlchemyError) -> Response:
+def _answer_other(error: Exception) -> Response:
+    if not isinstance(error, SQLAlchemyError):
+        _log.exception("a request failed")
+        return _answer(ProblemError(500, _DETAILS[500]))
     _log.exception("the database does not answer")
     if "disk is full" in str(error):  # in SQLite's words
         return _answer(disk_is_full())
     detail = "The database does not answer; try again in a moment."
     return _answer(ProblemError(503, detail, headers={"Retry-After": "5"}))
-
-
-def _answer_other(_: Exception) -> Response:
-    _log.exception("a request failed")
-    return _answer(ProblemError(500, _DETAILS[500]))

@@ -8,7 +8,6 @@ import ipaddress
 import math
 import os
 import secrets
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -68,21 +67,19 @@ def register(app: Flask, settings: Settings) -> None:
         SESSION_COOKIE_SAMESITE="Strict",
     )
     app.session_interface = _Sessions()
-    count = settings.trusted_proxies
-    app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
-        app.wsgi_app, x_for=count, x_proto=count, x_host=count
-    )
+    proxies = dict.fromkeys(("x_for", "x_proto", "x_host"), settings.trusted_proxies)
+    app.wsgi_app = ProxyFix(app.wsgi_app, **proxies)  # type: ignore[method-assign]
 
 
 def _kept_key(path: Path) -> str:
     """The key in a file, which is made if it is not there; of several processes the first wins."""
     if not path.exists():
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # for this user only
-        with open(handle, "w") as file:
-            file.write(secrets.token_hex(32))
+        made = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
+        made.touch(mode=0o600)  # for this user only
+        made.write_text(secrets.token_hex(32))
         with suppress(FileExistsError):
             os.link(made, path)
-        os.unlink(made)
+        made.unlink()
     return path.read_text()
 
 
@@ -90,8 +87,7 @@ def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
     """Compare with every token, in a time that does not depend on them."""
     given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
     known = [hashlib.sha256(one.encode()).digest() for one in tokens]
-    same = [hmac.compare_digest(given, one) for one in known]  # all of them, in any case
-    return any(same)
+    return sum(hmac.compare_digest(given, one) for one in known) > 0  # all are compared
 
 
 def is_known_host(host: str, known: tuple[str, ...]) -> bool:
@@ -108,7 +104,9 @@ def current_client() -> str:
     """The client: a token, or else an address; as a hash, since it is kept."""
     given = _bearer_token()
     token = given if is_known_token(given, service().settings.tokens) else signed_in_token()
-    return _hashed(f"token {token}" if token else f"address {_network()}")
+    return _hashed(
+        f"token {token}" if token else f"address {network_of(request.remote_addr or '')}"
+    )
 
 
 def current_browser(*, make: bool = False) -> str | None:
@@ -149,21 +147,15 @@ def limit_rate(what: str, limit: str, client: str) -> None:
         ProblemError: the client has to wait.
     """
     most = getattr(service().settings.limits, limit)
-    seconds = service().database.take(f"{limit} {client}", most, 60.0)
-    if seconds:
-        wait = str(math.ceil(seconds))
-        detail = (
-            f"There were too many {what} ({most:,} in a minute are allowed); try again in {wait} s."
-        )
-        raise ProblemError(429, detail, limit=limit, headers={"Retry-After": wait})
+    wait = math.ceil(service().database.take(f"{limit} {client}", most, 60.0))
+    if wait:
+        detail = f"There were too many {what} ({most:,} in a minute are allowed)"
+        headers = {"Retry-After": str(wait)}
+        raise ProblemError(429, f"{detail}; try again in {wait} s.", limit=limit, headers=headers)
 
 
 def _hashed(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _network() -> str:
-    return network_of(request.remote_addr or "")
 
 
 def network_of(address: str) -> str:
@@ -174,9 +166,8 @@ def network_of(address: str) -> str:
         return address
     if isinstance(parsed, ipaddress.IPv4Address):
         return str(parsed)
-    if parsed.ipv4_mapped:  # a client of IPv4 at a socket for both
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(parsed), 64), strict=False))
+    mapped = parsed.ipv4_mapped  # a client of IPv4 at a socket for both
+    return str(mapped or ipaddress.IPv6Network((int(parsed), 64), strict=False))
 
 
 def _bearer_token() -> str:
@@ -196,7 +187,9 @@ def sign_in(token: str) -> bool:
     Raises:
         ProblemError: there were too many attempts from this address.
     """
-    limit_rate("attempts to sign in", "max_sign_ins_per_minute", _network())
+    limit_rate(
+        "attempts to sign in", "max_sign_ins_per_minute", network_of(request.remote_addr or "")
+    )
     if not is_known_token(token, service().settings.tokens):
         return False
     session["token"] = _token_mark(token)
@@ -207,8 +200,8 @@ def sign_in(token: str) -> bool:
 def signed_in_token() -> str:
     """The token whose mark the cookie of this request holds; an empty text without one."""
     mark = str(session.get("token", ""))
-    same = [one for one in service().settings.tokens if hmac.compare_digest(mark, _token_mark(one))]
-    return "".join(same[:1])
+    tokens = service().settings.tokens
+    return next((one for one in tokens if hmac.compare_digest(mark, _token_mark(one))), "")
 
 
 def _token_mark(token: str) -> str:
@@ -223,32 +216,26 @@ def _refuse() -> Any:
     endpoint = request.endpoint or ""
     if settings.hosts and not is_known_host(request.host, settings.hosts):
         raise ProblemError(400, "The service is not called by this name; see the option --hosts.")
-    if request.method not in _SAFE_METHODS and _is_of_other_site():
+    # Browsers say whose page is behind a request in Sec-Fetch-Site, older ones in Origin; other
+    # clients send neither.
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is None:
+        is_own = origin is None or origin.partition("://")[2] == request.host
+    else:
+        is_own = site in ("same-origin", "none")
+    if request.method not in _SAFE_METHODS and not is_own:
         raise ProblemError(403, "Another site made the browser send this; nothing was done.")
     tokens = () if endpoint in _OPEN_ENDPOINTS else settings.tokens
     if tokens and not is_known_token(_bearer_token(), tokens) and not signed_in_token():
         if endpoint.startswith("pages.") and request.method == "GET":
             return redirect(url_for("pages.sign_in", next=request.full_path.rstrip("?")))
         detail = "A token is needed: send the header 'Authorization: Bearer TOKEN'."
-        headers = {"WWW-Authenticate": 'Bearer realm="tfod"'}
-        raise ProblemError(401, detail, headers=headers)
+        raise ProblemError(401, detail, headers={"WWW-Authenticate": 'Bearer realm="tfod"'})
     is_chunked = "Transfer-Encoding" in request.headers
     is_long = is_chunked or (request.content_length or 0) > _MAX_OTHER_BYTES
     if is_long and endpoint not in _TAKE_UPLOADS:
         raise ProblemError(413, "A body here is short; uploads go to /api/v1/validations.")
     return None
-
-
-def _is_of_other_site() -> bool:
-    """Whether a page of another site is behind the request.
-
-    Browsers say so in Sec-Fetch-Site, older ones in Origin; other clients send neither.
-    """
-    site = request.headers.get("Sec-Fetch-Site")
-    if site is not None:
-        return site not in ("same-origin", "none")
-    origin = request.headers.get("Origin")
-    return origin is not None and origin.partition("://")[2] != request.host
 
 
 def _add_headers(response: Response) -> Response:

@@ -11,42 +11,13 @@ from contextlib import contextmanager
 
 from flask import current_app
 
-from tfod_validator.errors import ProblemError
+from tfod_validator.errors import ProblemError, too_many
 from tfod_validator.jobs.data_folder import DataFolder
 from tfod_validator.jobs.database import Database, Validation
 from tfod_validator.settings import Settings
 
-_NOT_THERE = "There is no such report: it was deleted, its time is over, or the link is wrong."
 _LOOK_EVERY = 0.25
 _FIRST_PAUSE = 0.02
-
-
-class Arriving:
-    """How many uploads of each client arrive at this moment, in this process."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def one_more(self, client: str, most: int) -> Iterator[None]:
-        """Count an upload until the block ends.
-
-        Raises:
-            ProblemError: there are too many.
-        """
-        limit = "max_uploads_per_client"
-        with self._lock:
-            if self._counts[client] >= most:
-                detail = f"{most:,} of your uploads arrive already; wait until some have arrived."
-                raise ProblemError(429, detail, limit=limit, headers={"Retry-After": "10"})
-            self._counts[client] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._counts[client] -= 1
-                self._counts += Counter()  # forgets those that are 0
 
 
 class Service:
@@ -56,12 +27,33 @@ class Service:
         self.settings = settings
         self.database = Database(settings)
         self.folder = DataFolder(settings, self.database, takes_uploads=True)
-        self.arriving = Arriving()
         self.is_draining: Callable[[], bool] = lambda: False
         # Long answers leave threads to others.
         streams = min(settings.limits.max_event_streams, max(1, settings.threads // 4))
         self.streams = threading.BoundedSemaphore(streams)
         self._waiting = threading.BoundedSemaphore(max(1, settings.threads // 2))
+        self._arriving: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def arriving(self, client: str) -> Iterator[None]:
+        """Count an upload of a client that arrives in this process, until the block ends.
+
+        Raises:
+            ProblemError: there are too many.
+        """
+        most = self.settings.limits.max_uploads_per_client
+        with self._lock:
+            if self._arriving[client] >= most:
+                detail = f"{most:,} of your uploads arrive already; wait until some have arrived."
+                raise too_many(detail, "max_uploads_per_client")
+            self._arriving[client] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._arriving[client] -= 1
+                self._arriving += Counter()  # forgets those that are 0
 
     def find(self, key: str) -> Validation:
         """A validation.
@@ -71,7 +63,10 @@ class Service:
         """
         found = self.database.find(key) if key.isprintable() else None
         if found is None:
-            raise ProblemError(404, _NOT_THERE)
+            detail = (
+                "There is no such report: it was deleted, its time is over, or the link is wrong."
+            )
+            raise ProblemError(404, detail)
         return found
 
     def follow(

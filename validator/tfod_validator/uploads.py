@@ -9,6 +9,7 @@ import errno
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.sansio import multipart
 
 from tfod_validator import security
-from tfod_validator.errors import ProblemError, disk_is_full, invalid_parameter
+from tfod_validator.errors import ProblemError, disk_is_full, invalid_parameter, too_many
 from tfod_validator.jobs.data_folder import Incoming
 from tfod_validator.jobs.database import Validation
 from tfod_validator.jobs.request import Request, UploadedFile
@@ -54,16 +55,14 @@ def accept(
     Raises:
         ProblemError: the upload is refused; nothing of it is left.
     """
-    settings = service().settings
-    limits = settings.limits
+    limits = service().settings.limits
     client = security.current_client()
     _refuse_by_head(request, limits, client)
-    with service().arriving.one_more(client, limits.max_uploads_per_client):
+    with service().arriving(client):
         security.limit_rate("uploads", "max_uploads_per_minute", client)
-        key = security.new_id()
         incoming = None
         try:
-            incoming = Incoming(settings, key)
+            incoming = Incoming(service().settings, key := security.new_id())
             wanted = _read(request, parameters, incoming, limits)
             incoming.publish()
             expires = time.time() + limits.report_seconds
@@ -86,19 +85,20 @@ def _refuse_by_head(request: FlaskRequest, limits: Limits, client: str) -> None:
     length = request.content_length or 0
     if length > limits.max_body_bytes:
         raise RequestEntityTooLarge
-    if folder.free_bytes() < length + limits.min_free_bytes:
-        raise _no_room()
+    _require_room(length, limits)
     of_client, in_all = service().database.waiting(client)
     if of_client >= limits.max_queued_per_client:
         detail = f"{of_client:,} of your validations wait already; try again when some are done."
-        raise _too_many(detail, "max_queued_per_client")
+        raise too_many(detail, "max_queued_per_client")
     if in_all >= limits.max_queued:
         detail = f"{in_all:,} validations wait already; try again when some are done."
-        raise _too_many(detail, "max_queued")
+        raise too_many(detail, "max_queued")
 
 
-def _too_many(detail: str, limit: str) -> ProblemError:
-    return ProblemError(429, detail, limit=limit, headers={"Retry-After": "10"})
+def _require_room(length: int, limits: Limits) -> None:
+    if service().folder.free_bytes() < length + limits.min_free_bytes:
+        detail = "The service's disk has no room for this upload; try again later."
+        raise ProblemError(507, detail, limit="min_free_bytes")
 
 
 def _too_many_files(max_files: int) -> ProblemError:
@@ -106,24 +106,19 @@ def _too_many_files(max_files: int) -> ProblemError:
     return ProblemError(413, detail, limit="max_files")
 
 
-def _no_room() -> ProblemError:
-    detail = "The service's disk has no room for this upload; try again later."
-    return ProblemError(507, detail, limit="min_free_bytes")
-
-
 def _read(
     request: FlaskRequest, parameters: UploadParameters, incoming: Incoming, limits: Limits
 ) -> Request:
     """Read the body; what is to be checked, once it makes sense."""
     pieces = _pieces(request, limits)
-    options = parameters.model_dump(include=set(Options.model_fields), exclude_unset=True)
+    given: Options = parameters
     if request.mimetype == "multipart/form-data":
-        boundary = request.mimetype_params.get("boundary", "")
         form = _Form(incoming, limits.max_files)
-        form.read(pieces, boundary)
-        files = form.files
+        form.read(pieces, request.mimetype_params.get("boundary", ""))
+        files, names = form.files, set(Options.model_fields)
+        asked = parameters.model_dump(by_alias=True, exclude_unset=True, include=names)
         try:
-            options |= Options(**form.texts).model_dump(exclude_unset=True)
+            given = Options(**asked | form.texts)
         except ValidationError as error:
             raise invalid_parameter(error) from None
     elif not parameters.filename and request.mimetype not in _FILE_TYPES:
@@ -134,43 +129,42 @@ def _read(
         )
     else:
         files = [incoming.store(pieces, parameters.filename or "upload", "file")]
-    is_configured = any(one.role == "config" for one in files)
-    wanted = Request(
-        files=tuple(_with_different_names(files)),
-        receiver=options.get("receiver") or None,
-        profile=options.get("profile") or None,
-        decode=options.get("decode", parameters.decode),
-        hints={"true": True, "false": False}.get(options.get("hints", "")),
-        fail_on=options.get("fail_on") or parameters.fail or (None if is_configured else "error"),
-    )
-    if not wanted.sources:
+    roles = Counter(one.role for one in files)
+    if not roles["file"]:
         raise ProblemError(400, "There is no file in the form; its field is called 'file'.")
     for role in _FILE_FIELDS[1:]:
-        if sum(one.role == role for one in files) > 1:
+        if roles[role] > 1:
             raise ProblemError(400, f"There are several files for {role}; send one.")
-    return wanted
+    return Request(
+        files=tuple(_with_different_names(files)),
+        receiver=given.receiver or None,
+        profile=given.profile or None,
+        decode=given.decode,
+        hints={"true": True, "false": False}.get(given.hints),
+        fail_on=given.fail_on or parameters.fail or (None if roles["config"] else "error"),
+    )
 
 
 def _pieces(request: FlaskRequest, limits: Limits) -> Iterator[bytes]:
     """The body of a request as it comes, as long as there is time and room for it."""
     end = time.monotonic() + limits.max_upload_seconds
-    while True:
-        try:
-            piece = request.stream.read(_STEP)
-        except RequestEntityTooLarge:
-            raise
-        except Exception:  # werkzeug's, gunicorn's or the socket's
-            detail = "The upload has ended early, or is malformed; send it again."
-            raise ProblemError(400, detail) from None
-        if not piece:
-            return
+    while piece := _next_piece(request):
         if time.monotonic() > end:
             most = limits.max_upload_seconds
             detail = f"An upload may take {most:,} seconds; send less, or faster."
             raise ProblemError(408, detail, limit="max_upload_seconds")
-        if service().folder.free_bytes() < limits.min_free_bytes:
-            raise _no_room()
+        _require_room(0, limits)
         yield piece
+
+
+def _next_piece(request: FlaskRequest) -> bytes:
+    try:
+        return request.stream.read(_STEP)
+    except RequestEntityTooLarge:
+        raise
+    except Exception:  # werkzeug's, gunicorn's or the socket's
+        detail = "The upload has ended early, or is malformed; send it again."
+        raise ProblemError(400, detail) from None
 
 
 class _Form:
@@ -280,10 +274,8 @@ def _with_different_names(files: Iterable[UploadedFile]) -> Iterator[UploadedFil
     """The files; a name that was there before, as of files from several folders, gets a number."""
     taken: set[str] = set()
     for file in files:
-        name, (stem, ending) = file.name, os.path.splitext(file.name)
-        for number in itertools.count(2):
-            if name not in taken:
-                break
-            name = f"{stem} ({number}){ending}"
+        stem, ending = os.path.splitext(file.name)
+        others = (f"{stem} ({number}){ending}" for number in itertools.count(2))
+        name = next(one for one in itertools.chain([file.name], others) if one not in taken)
         taken.add(name)
         yield replace(file, name=name)

@@ -21,8 +21,7 @@ _PACKAGES = (
     "Pillow",
 )
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1", "[::1]")
-_OPTIONS = {one.name: one for one in fields(Settings) if one.metadata}
-_LIMITS = {one.name: one for one in fields(Limits)}
+_FIELDS = [one for one in (*fields(Settings), *fields(Limits)) if one.metadata]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,13 +36,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "TFOD_TOKENS_FILE and TFOD_SECRET_KEY_FILE name files that hold them.",
     )
     groups = {name: parser.add_argument_group(name) for name in ("where", "how many", "limits")}
-    for name, option in (_OPTIONS | _LIMITS).items():
-        default = f" (default: {option.default})" if option.default != () else ""
-        groups[option.metadata["group"]].add_argument(
-            "--" + name.replace("_", "-"),
-            type=_reader_of(option),
-            metavar="N" if isinstance(option.default, int) else name.upper(),
-            help=option.metadata["help"] + default,
+    for one in _FIELDS:
+        default = f" (default: {one.default})" if one.default != () else ""
+        groups[one.metadata["group"]].add_argument(
+            "--" + one.name.replace("_", "-"),
+            type=_reader_of(one),
+            metavar="N" if isinstance(one.default, int) else one.name.upper(),
+            help=one.metadata["help"] + default,
         )
     parser.set_defaults(run=_run)
 
@@ -54,7 +53,18 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
     Raises:
         TfodError: a variable makes no sense.
     """
-    chosen = _chosen(_OPTIONS, options, environment)
+    chosen: dict[str, Any] = {}
+    for one in _FIELDS:
+        value = getattr(options, one.name)
+        variable = ENVIRONMENT_PREFIX + one.name.upper()
+        if value is None and environment.get(variable):
+            try:
+                value = _reader_of(one)(environment[variable])
+            except argparse.ArgumentTypeError as error:
+                raise TfodError(f"{variable}={environment[variable]}: {error}") from None
+        if value is not None:
+            chosen[one.name] = value
+    limits = {one.name: chosen.pop(one.name) for one in fields(Limits) if one.name in chosen}
     chosen["data"] = chosen.get("data", Settings.data).absolute()
     host = chosen.get("host", Settings.host)
     hosts = chosen.get("hosts", ())
@@ -66,31 +76,11 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
         database_url=environment.get("TFOD_DATABASE_URL", ""),
         tokens=_tokens(environment),
         secret_key=_secret(environment, "TFOD_SECRET_KEY"),
-        limits=Limits(**_chosen(_LIMITS, options, environment)),
+        limits=Limits(**limits),
     )
 
 
-def _chosen(
-    known: Mapping[str, Field[Any]], options: argparse.Namespace, environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """What is given of some options."""
-    chosen = {}
-    for name, option in known.items():
-        value = getattr(options, name)
-        variable = ENVIRONMENT_PREFIX + name.upper()
-        text = environment.get(variable)
-        if value is None and text:
-            try:
-                value = _reader_of(option)(text)
-            except argparse.ArgumentTypeError as error:
-                raise TfodError(f"{variable}={text}: {error}") from None
-        if value is not None:
-            chosen[name] = value
-    return chosen
-
-
 def _reader_of(option: Field[Any]) -> Callable[[str], Any]:
-    """What reads the value of an option."""
     if not isinstance(option.default, int):
         return _list if isinstance(option.default, tuple) else type(option.default)
     least, most = option.metadata["least"], option.metadata["most"]
@@ -106,7 +96,6 @@ def _reader_of(option: Field[Any]) -> Callable[[str], Any]:
 
 
 def _list(text: str) -> tuple[str, ...]:
-    """The parts of a text with commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

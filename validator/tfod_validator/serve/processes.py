@@ -170,7 +170,6 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _address_of(listener: socket.socket) -> str:
-    """Where clients find a socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
