@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import pwd
@@ -15,12 +16,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPMessage
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import requests
+import urllib3
+from flask import Flask
+from requests.adapters import HTTPAdapter
+from tfod.cli.main import build_parser
 from tfod.tfrecord.writer import write_records
+from tfod_validator.app import create_app
+from tfod_validator.jobs.database import Database
+from tfod_validator.serve.command import settings_from
+from tfod_validator.serve.processes import make_folders
 
 from tests.commands import free_port, parent_of, require, wait_until
 from tests.image_kinds import plain_image
@@ -38,19 +49,28 @@ _IN_A_HURRY = {"TFOD_MAX_UPLOADS_PER_MINUTE": "100000", "TFOD_MAX_SIGN_INS_PER_M
 
 @dataclass
 class Service:
-    """A service that runs.
+    """A service that runs, or one of this process that only takes uploads and answers.
 
     Attributes:
-        process: the first of its processes.
+        process: the first of its processes; None of one that is in this process.
         url: where it listens; empty for one without web processes.
         data: its folder.
         lines: what it has written on standard error so far.
+        app: the application, of one that is in this process.
     """
 
-    process: subprocess.Popen[str]
+    process: Any
     url: str
     data: Path
     lines: list[str] = field(default_factory=list)
+    app: Flask | None = None
+
+    def browser(self) -> requests.Session:
+        """What keeps cookies."""
+        found = requests.Session()
+        if self.app is not None:
+            found.mount(self.url, _InThisProcess(self.app))
+        return found
 
     def upload(self, files: Any, headers: Mapping[str, str] | None = None, **more: Any) -> Any:
         """POST files, as a dict or list of parts; ``more`` are parameters of the address.
@@ -59,7 +79,7 @@ class Service:
         """
         url = f"{self.url}/api/v1/validations"
         asked = {"wait": 60} | more
-        found = requests.post(
+        found = self.browser().post(
             url, files=files, params=asked, headers=headers, timeout=REMOTE_TIMEOUT
         )
         return found if "wait" in more else self.end_of(found, headers, **more)
@@ -78,7 +98,7 @@ class Service:
 
     def get(self, path: str, **more: Any) -> requests.Response:
         """GET an address of the service."""
-        return requests.get(self.url + path, timeout=REMOTE_TIMEOUT, **more)
+        return self.browser().get(self.url + path, timeout=REMOTE_TIMEOUT, **more)
 
     def wait_until_over(self, key: str) -> dict[str, Any]:
         """The validation when its check has ended."""
@@ -140,6 +160,31 @@ class Service:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
+
+
+class _InThisProcess(HTTPAdapter):
+    """Has requests answered by an application, without a server."""
+
+    def __init__(self, app: Flask) -> None:
+        super().__init__()
+        self._client = app.test_client(use_cookies=False)
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        headers = list(request.headers.items())
+        answer = self._client.open(
+            request.path_url, method=request.method, headers=headers, data=request.body
+        )
+        message = HTTPMessage()  # where requests looks for cookies
+        for name, value in answer.headers:
+            message.add_header(name, value)
+        raw = urllib3.HTTPResponse(
+            io.BytesIO(answer.data),
+            dict(answer.headers),
+            answer.status_code,
+            preload_content=False,
+            original_response=SimpleNamespace(msg=message, isclosed=lambda: True),
+        )
+        return self.build_response(request, raw)
 
 
 def _is_early(found: requests.Response) -> bool:
@@ -224,6 +269,22 @@ def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
             )
 
         yield start
+
+
+@pytest.fixture
+def start_app(tmp_path: Path) -> Callable[..., Service]:
+    """Makes services of this process, which have no workers, with options."""
+
+    def start(*options: str, data: str = "data", **environment: str) -> Service:
+        folder = str(tmp_path / data)
+        given = build_parser("serve").parse_args(["serve", "--data", folder, *options])
+        settings = settings_from(given, _IN_A_HURRY | environment)
+        make_folders(settings)
+        Database(settings).create_tables()
+        app = create_app(settings)
+        return Service(None, "http://localhost", settings.data, app=app)
+
+    return start
 
 
 @pytest.fixture(scope="package")

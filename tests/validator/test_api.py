@@ -377,7 +377,8 @@ def test_what_is_checked(service: Service) -> None:
     problem(service.get("/api/v1/rules/BOX999"), 404)
 
 
-def test_health(service: Service) -> None:
+def test_health(service: Service, good_zip: bytes) -> None:
+    assert service.upload({"file": ("a.zip", good_zip)}).json()["valid"] is True
     assert service.get("/healthz").json() == {"status": "ok"}
     checks = service.get("/readyz").json()["checks"]
     assert checks == dict.fromkeys(("database", "disk", "folder", "workers"), "ok")

@@ -103,7 +103,7 @@ class TestTokens:
 
 class TestCookies:
     def sign_in(self, service: Service, token: str, target: str = "/") -> requests.Session:
-        browser = requests.Session()
+        browser = service.browser()
         url = f"{service.url}/sign-in"
         self.answer = browser.post(
             url, {"token": token}, params={"next": target}, allow_redirects=False, timeout=60
@@ -157,9 +157,9 @@ class TestCookies:
         assert re.match(r"/(?![/\\\s])", place + "x"), place
         assert "X" not in self.answer.headers
 
-    def test_guesses_in_a_minute(self, start_service: Start) -> None:
+    def test_guesses_in_a_minute(self, start_app: Start) -> None:
         limit = ("--max-sign-ins-per-minute", "3")
-        running = start_service("--workers", "0", *limit, TFOD_TOKENS=_TOKEN)
+        running = start_app(*limit, TFOD_TOKENS=_TOKEN)
         for _ in range(3):
             self.sign_in(running, "guess")
             assert self.answer.status_code == 403
@@ -190,10 +190,10 @@ class TestOwners:
             assert "can be deleted only" in problem(refused, 403)["detail"]
         assert asks.get(address, timeout=60, **more).status_code == 200
 
-    def test_of_tokens(self, start_service: Start) -> None:
-        running = start_service("--workers", "0", TFOD_TOKENS=f"{_TOKEN},{_OTHER}")
+    def test_of_tokens(self, start_app: Start) -> None:
+        running = start_app(TFOD_TOKENS=f"{_TOKEN},{_OTHER}")
         signed_in = {token: TestCookies().sign_in(running, token) for token in (_TOKEN, _OTHER)}
-        anybody = requests.Session()
+        anybody = running.browser()
         for with_cookie in (False, True):
             for deletes_with_cookie in (False, True):
                 if with_cookie:
@@ -206,21 +206,21 @@ class TestOwners:
                     more = {} if deletes_with_cookie else {"headers": bearer(token)}
                     self.delete(running, answer.json()["id"], asks, **more, allowed=allowed)
 
-    def test_of_browsers(self, start_service: Start) -> None:
-        running = start_service("--workers", "0")
-        mine, other = requests.Session(), requests.Session()
+    def test_of_browsers(self, start_app: Start) -> None:
+        running = start_app()
+        mine, other = running.browser(), running.browser()
         upload_on_page(running, other)
         key = upload_on_page(running, mine).json()["id"]
-        for one, allowed in ((requests.Session(), False), (other, False), (mine, True)):
+        for one, allowed in ((running.browser(), False), (other, False), (mine, True)):
             self.delete(running, key, one, allowed=allowed)
 
-    def test_of_addresses(self, start_service: Start) -> None:
-        running = start_service("--workers", "0", "--trusted-proxies", "1")
+    def test_of_addresses(self, start_app: Start) -> None:
+        running = start_app("--trusted-proxies", "1")
         for address in ("10.0.0.1", "10.0.0.1"):
             key = running.upload(_FILE, {"X-Forwarded-For": address}, wait=0).json()["id"]
         for address, allowed in (("10.0.0.2", False), ("10.0.0.1", True)):
             headers = {"X-Forwarded-For": address}
-            self.delete(running, key, requests.Session(), headers=headers, allowed=allowed)
+            self.delete(running, key, running.browser(), headers=headers, allowed=allowed)
 
 
 class TestAddresses:
@@ -240,8 +240,8 @@ class TestAddresses:
         assert ask(service, f"DELETE /api/v1/validations/{key}").status == 404
         assert (service.data / "reports.sqlite3").exists()
 
-    def test_who_asks_is_not_what_headers_say(self, start_service: Start) -> None:
-        running = start_service("--workers", "0", "--max-queued-per-client", "1")
+    def test_who_asks_is_not_what_headers_say(self, start_app: Start) -> None:
+        running = start_app("--max-queued-per-client", "1")
         assert running.upload(_FILE, wait=0).status_code == 202
         for number in range(3):
             reported = {"X-Forwarded-For": f"10.0.0.{number}", "Forwarded": f"for=10.0.0.{number}"}

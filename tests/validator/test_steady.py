@@ -147,11 +147,10 @@ def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
 class TestFilesThatAreNotThere:
     """A machine that does not see an upload says nothing about it."""
 
-    def begin(self, start_service: Start) -> tuple[Settings, Database, str]:
-        """An upload that waits, of a service that was stopped."""
-        idle = start_service("--workers", "0")
+    def begin(self, start_app: Start) -> tuple[Settings, Database, str]:
+        """An upload that waits."""
+        idle = start_app()
         key = begin(idle, record_of())
-        idle.stop()
         settings = Settings(data=idle.data)
         return settings, Database(settings), key
 
@@ -161,8 +160,8 @@ class TestFilesThatAreNotThere:
         sandbox.prepare()
         worker.work()
 
-    def test_another_worker_does_it(self, start_service: Start) -> None:
-        settings, store, key = self.begin(start_service)
+    def test_another_worker_does_it(self, start_app: Start) -> None:
+        settings, store, key = self.begin(start_app)
         folder = settings.uploads / key
         hidden = folder.rename(settings.data / "hidden")
         self.work(settings)
@@ -175,8 +174,8 @@ class TestFilesThatAreNotThere:
         assert store.document(key, REPORTS["json"]) is not None
 
     @pytest.mark.parametrize("damage", ["no folder", "no file", "short file"])
-    def test_there_is_never_a_verdict(self, start_service: Start, damage: str) -> None:
-        settings, store, key = self.begin(start_service)
+    def test_there_is_never_a_verdict(self, start_app: Start, damage: str) -> None:
+        settings, store, key = self.begin(start_app)
         folder = settings.uploads / key
         (file,) = folder.iterdir()
         if damage == "no folder":
@@ -227,11 +226,10 @@ def test_another_data_folder(tmp_path: Path, start_service: Start, postgresql: s
 
 
 def test_a_check_that_takes_its_worker_along(
-    start_service: Start, monkeypatch: pytest.MonkeyPatch
+    start_service: Start, start_app: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    idle = start_service("--workers", "0")
+    idle = start_app()
     key = begin(idle, record_of())
-    idle.stop()
     store = Database(Settings(data=idle.data))
     for _ in range(3):
         found = store.claim("a worker that is gone", time.time() - 1, 4)
