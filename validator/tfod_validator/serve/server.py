@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import types
 from typing import Any
 
@@ -109,6 +110,9 @@ def _choose_role(arbiter: Any, process: _Process) -> None:
     """Let a process be what is missing."""
     web = sum(one.is_web for one in arbiter.WORKERS.values())
     process.is_web = web < process.app.settings.web
+    if not process.is_web:
+        # It is not killed when it seems to hang: checks go on after a pause of the machine.
+        process.tmp.last_update = time.monotonic
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc, unused-ignore]
