@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +96,13 @@ class TestEnds:
             assert answer_on(one).status == 202
         assert running.process.wait(REMOTE_TIMEOUT) == 0
         wait_for(lambda: not running.children(), running)
+
+    def test_leaves_no_temporary_files(self, start_service: Start, good_zip: bytes) -> None:
+        with tempfile.TemporaryDirectory() as folder:  # sockets' names are short
+            running = start_service(TMPDIR=folder)
+            assert running.upload({"file": ("a.zip", good_zip)}).json()["valid"] is True
+            assert running.stop() == 0
+            assert os.listdir(folder) == []
 
     def test_second_ctrl_c_kills(self, start_service: Start) -> None:
         running = start_service()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from tfod.errors import TfodError
@@ -51,8 +51,8 @@ def run(settings: Settings) -> int:
         if stack.enter_context(locked(settings)):  # what a service that was killed has left
             for path in (*settings.incoming.iterdir(), *settings.metrics.iterdir()):
                 shutil.rmtree(path, ignore_errors=True)
-        metrics = TemporaryDirectory(dir=settings.metrics, ignore_cleanup_errors=True)
-        os.environ[METRICS_FOLDER] = stack.enter_context(metrics)
+        os.environ[METRICS_FOLDER] = metrics = mkdtemp(dir=settings.metrics)
+        stack.callback(_remove, metrics, os.getpid())
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         os.umask(0o077)
@@ -67,6 +67,12 @@ def run(settings: Settings) -> int:
             does = f"serving on {_address_of(listener)}"
         greeting = f"tfod: {does} (data in {_shown(settings.data)}; Ctrl-C ends it)"
         return server.serve(settings, listener.detach() if settings.web else None, greeting)
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Remove a folder, unless this is a process that its owner has forked."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _prepare_database(settings: Settings) -> None:

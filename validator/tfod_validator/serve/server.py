@@ -34,10 +34,13 @@ def serve(settings: Settings, listener: int | None, greeting: str) -> int:
         greeting: is printed when the first process is ready.
     """
     arbiter = _Arbiter(_Application(settings, listener, greeting))
+    first = os.getpid()
     code: object = None
     try:
         arbiter.run()
     except SystemExit as ended:
+        if os.getpid() != first:
+            raise  # a process that was forked ends
         code = ended.code
     return _EXIT_KILLED if arbiter.interrupts > 1 else _EXIT_FAILED if code else 0
 
@@ -127,10 +130,3 @@ class _Arbiter(Arbiter):  # type: ignore[misc, unused-ignore]
 
     def handle_int(self) -> None:
         self.handle_term()
-
-    def spawn_worker(self) -> None:
-        try:
-            super().spawn_worker()
-        except SystemExit as ended:
-            # A process that was forked ends here: what the first one cleans up is not its own.
-            os._exit(ended.code if isinstance(ended.code, int) else 1)
