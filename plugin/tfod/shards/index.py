@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
@@ -55,17 +56,16 @@ def write_indexes(
     for path in shards:
         _require_seekable(path)
     counts: dict[str, int] = {}
-    files: dict[str, AtomicFile] = {}
-    try:
+    complete: dict[str, str] = {}
+    with contextlib.ExitStack() as stack:
         for target, path in targets.items():
             where, name = os.path.split(target)
-            files[target] = AtomicFile(where or os.curdir, name)
-            counts[target] = _write_index(path, files[target])
-            files[target].complete()
-        publish_together({path: file.aside for path, file in files.items()})
-    finally:
-        for file in reversed(files.values()):  # the first one has made the folder
-            file.discard()
+            file = AtomicFile(where or os.curdir, name)
+            stack.callback(file.discard)
+            counts[target] = _write_index(path, file)
+            file.complete()
+            complete[target] = file.aside
+        publish_together(complete)
     return counts
 
 

@@ -17,7 +17,7 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.records.decoding import read_most_decoded
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.reporters.html.drawing import draw_image
-from tfod.check.reporters.html.page import render_body, render_html
+from tfod.check.reporters.html.page import render_html
 from tfod.check.reporters.html.samples import choose_samples
 from tfod.check.reporters.json_and_junit import render_json, render_junit
 from tfod.check.reporters.text import render_text
@@ -162,7 +162,7 @@ def _result(
         REPORTS["html"]: render_html(report, samples, on_page=True),
         REPORTS["junit"]: render_junit(report),
         REPORTS["text"]: render_text(report, color=False),
-        BODY: render_body(report, samples, links=links),
+        BODY: render_html(report, samples, links=links, is_body=True, on_page=True),
     }
     documents = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
     documents[REPORTS["json"]] = as_json

@@ -64,7 +64,7 @@ def read_coco_folder(path: str, options: ReadOptions) -> Dataset:
     sets = {_subset_of(file): _coco_set(file, options.images) for file in files}
     if len(sets) < len(files):
         raise TfodError(f"{path}: two JSONs are of the same subset: {', '.join(files)}; name one")
-    plan = plan_coco(list(sets.values()), "", _options(options))
+    plan = plan_coco(list(sets.values()), "", _options(options), include_masks=None)
     return dataset_of(
         {subset: plan._replace(sets=[one]) for subset, one in zip(sets, plan.sets, strict=True)}
     )

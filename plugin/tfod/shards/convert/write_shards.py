@@ -14,7 +14,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.images.image import format_name
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
-from tfod.shards.create.output import Options, PlannedSet, write_sets
+from tfod.shards.create.output import Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems
 from tfod.shards.create.verify import verify
 from tfod.tfrecord.shard_names import SHARD_EXTENSIONS, parse_shard_name, stem_of_subset
@@ -58,7 +58,7 @@ def write_shards(
     notes: list[str] = []
     planned[-1] = replace(planned[-1], items=_finished(planned[-1].items, dataset, notes))
     checked = Options(verify=None if leave_out_images else verify)
-    created = write_sets(planned, chosen, Problems(), checked, sources=dataset.sources)
+    created = write_sets(Plan(planned, chosen, Problems(), checked), sources=dataset.sources)
     pairs = list(zip(dataset.subsets, created.sets, strict=True))
     return Converted(
         {subset: one.images for subset, one in pairs},

@@ -22,7 +22,7 @@ from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
 from tfod.shards.create.objects import detection_of
-from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_search import files_below
@@ -66,7 +66,8 @@ def create_from_csv(
     images = sorted((*found.images, *more), key=attrgetter("filename"))
     make = functools.partial(_make, csv_input, image_dir, chosen)
     planned = PlannedSet(output_path, options.num_shards or 1, csv_input, images, make)
-    created = write_sets([planned], chosen, Problems(options.policy), options, sources=[csv_input])
+    plan = Plan([planned], chosen, Problems(options.policy), options)
+    created = write_sets(plan, sources=[csv_input])
     notes = (*found.liberties, *_unread(found, csv_input), *created.notes)
     if unlisted and not more:
         notes += (

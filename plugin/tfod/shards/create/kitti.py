@@ -22,7 +22,7 @@ from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
 from tfod.shards.create.objects import detection_of
-from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems
 
 DONT_CARE = "dontcare"
@@ -87,7 +87,7 @@ def create_kitti(
         PlannedSet(f"{output_path}_{name}.tfrecord", count, annotations, paths, make)
         for name, paths in sets.items()
     ]
-    return write_sets(planned, chosen, problems, options)
+    return write_sets(Plan(planned, chosen, problems, options))
 
 
 @dataclass(frozen=True)

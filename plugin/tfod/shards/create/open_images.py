@@ -26,7 +26,7 @@ from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
 from tfod.shards.create.objects import detection_of
-from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems, Refusal
 
 NUM_SHARDS = 100
@@ -84,7 +84,7 @@ def create_open_images(
         source_ids=ids,
     )
     sources = [path for path in (box_annotations_csv, image_label_annotations_csv) if path]
-    return write_sets([planned], chosen, problems, options, sources=sources)
+    return write_sets(Plan([planned], chosen, problems, options), sources=sources)
 
 
 @dataclass(frozen=True)

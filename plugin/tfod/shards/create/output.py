@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
 
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
@@ -22,6 +23,7 @@ from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.shard_names import numbered_file_names
 from tfod.tfrecord.writer import ShardLayout
 
+_P = ParamSpec("_P")
 _AROUND = 12  # characters before and behind the bytes that are not text
 
 
@@ -81,14 +83,6 @@ class PlannedSet:
         except OSError:
             return []  # there is no such folder yet
         return [os.path.join(folder, entry) for entry in entries if ours.fullmatch(entry)]
-
-
-class Plan(NamedTuple):
-    """Sets that are to be written, their label map, and what did not fit until now."""
-
-    sets: Sequence[PlannedSet]
-    chosen: ChosenLabelMap
-    problems: Problems
 
 
 @dataclass(frozen=True)
@@ -151,14 +145,26 @@ class Options:
     largest_source_id: int | None = None
 
 
-def write_sets(
-    planned: Sequence[PlannedSet],
-    chosen: ChosenLabelMap,
-    problems: Problems,
-    options: Options,
-    *,
-    sources: Sequence[str] = (),
-) -> Created:
+class Plan(NamedTuple):
+    """Sets that are to be written, their label map, what did not fit until now, and options."""
+
+    sets: Sequence[PlannedSet]
+    chosen: ChosenLabelMap
+    problems: Problems
+    options: Options = Options()
+
+
+def creates(plan: Callable[_P, Plan]) -> Callable[_P, Created]:
+    """What writes the sets that a function plans, with the same arguments."""
+
+    @functools.wraps(plan)
+    def create(*args: _P.args, **kwargs: _P.kwargs) -> Created:
+        return write_sets(plan(*args, **kwargs))
+
+    return create
+
+
+def write_sets(plan: Plan, *, sources: Sequence[str] = ()) -> Created:
     """Write sets into one folder, and the label map beside them.
 
     All files appear complete or none does, and what was there before is unchanged; also when it
@@ -169,6 +175,7 @@ def write_sets(
             of the annotated objects is left, or whatever the records and ``verify`` raise.
         WriteError: a file cannot be written.
     """
+    planned, chosen, problems, options = plan
     for one in planned:
         _require_shard_path(one)
     folder = os.path.dirname(planned[0].path) or "."

@@ -24,7 +24,7 @@ from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
 from tfod.shards.create.objects import detection_of
-from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
+from tfod.shards.create.output import Options, Plan, PlannedSet, creates
 from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import split_extension
 
@@ -46,7 +46,7 @@ _AMBIGUOUS = Refusal(
 )
 
 
-def create_pascal(
+def plan_pascal(
     data_dir: str,
     output_path: str,
     options: Options | None = None,
@@ -56,8 +56,8 @@ def create_pascal(
     annotations_dir: str | None = None,
     image_dir: str | None = None,
     ignore_difficult_instances: bool = False,
-) -> Created:
-    """Write the images of one set.
+) -> Plan:
+    """Find the images of one set, to be written.
 
     Args:
         data_dir: the devkit, with a folder for each year; or one such folder; or any folder that
@@ -78,31 +78,6 @@ def create_pascal(
         TfodError: something is missing, odd or there already; with file and line.
     """
     options = options or Options()
-    plan = plan_pascal(
-        data_dir,
-        output_path,
-        options,
-        year=year,
-        image_set=image_set,
-        annotations_dir=annotations_dir,
-        image_dir=image_dir,
-        ignore_difficult_instances=ignore_difficult_instances,
-    )
-    return write_sets(*plan, options)
-
-
-def plan_pascal(
-    data_dir: str,
-    output_path: str,
-    options: Options,
-    *,
-    year: str | None = None,
-    image_set: str | None = None,
-    annotations_dir: str | None = None,
-    image_dir: str | None = None,
-    ignore_difficult_instances: bool = False,
-) -> Plan:
-    """Find the files, and say what is to be written; arguments as of :func:`create_pascal`."""
     years = _years(data_dir, year, annotations_dir)
     files = [(one, path) for one in years for path in _annotation_files(one, image_set)]
     folders = [one.annotations for one in years]
@@ -114,7 +89,11 @@ def plan_pascal(
     )
     make = functools.partial(_make, _ImageFinder(image_dir), chosen, ignore_difficult_instances)
     planned = PlannedSet(output_path, options.num_shards or 1, folders[0], files, make)
-    return Plan([planned], chosen, Problems(options.policy))
+    return Plan([planned], chosen, Problems(options.policy), options)
+
+
+create_pascal = creates(plan_pascal)
+"""Write what it plans."""
 
 
 def image_sets(data_dir: str) -> list[str]:

@@ -70,56 +70,30 @@ def render_html(
     report: Report,
     samples: Sequence[Sample] = (),
     *,
+    links: Sequence[str] = (),
+    is_body: bool = False,
     on_page: bool = False,
     data_first: bool = False,
 ) -> str:
-    """Write a report as an HTML page, to be saved as UTF-8.
+    """Write a report as an HTML page, to be saved as UTF-8; or as a part of another page.
 
-    ``on_page`` says that the service made it, whose users have no options of a command line; with
+    As such it brings the ``<h1>``, and that page needs :func:`report_css`, and from its policy only
+    ``img-src data:`` besides. ``links`` are where larger images of the samples are. ``on_page``
+    says that the service made it, whose users have no options of a command line; with
     ``data_first`` what the data are like comes first, then the hints, without a verdict.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
     """
-    cards = [make_card(one) for one in samples]
+    cards = list(map(make_card, samples, links or [""] * len(samples)))
     groups = group_findings(report)
     if data_first:
         groups.sort(key=lambda one: not one.code.startswith("DAT"))
-    return _render("report.html", report, groups, cards, on_page=on_page, data_first=data_first)
-
-
-def render_body(report: Report, samples: Sequence[Sample] = (), links: Sequence[str] = ()) -> str:
-    """Write a report as a part of another page, whose ``<h1>`` it brings.
-
-    That page needs :func:`report_css`, and from its policy only ``img-src data:`` besides.
-    ``links`` are where larger images of the samples are.
-
-    Raises:
-        TfodError: jinja2, or Pillow for the images, is not installed.
-    """
-    cards = list(map(make_card, samples, links or [""] * len(samples)))
-    return _render("body.html", report, group_findings(report), cards, on_page=True)
-
-
-def report_css() -> str:
-    """The style sheet of reports."""
-    return files("tfod.check.reporters.html").joinpath("templates/report.css").read_text("utf-8")
-
-
-def _render(
-    name: str,
-    report: Report,
-    groups: Sequence[Group],
-    cards: Sequence[Card],
-    *,
-    on_page: bool,
-    data_first: bool = False,
-) -> str:
     in_files, images, sound = _entries(report.findings, groups, cards)
     statistics = report.statistics
     subsets = data.subsets_of(report)
     return render_template(
-        name,
+        "body.html" if is_body else "report.html",
         report=report,
         data_first=data_first,
         headline=extent(report) if data_first else headline(report),
@@ -146,6 +120,11 @@ def _render(
         most_lines=_MOST_LINES,
         after_head=AFTER_HEAD,
     )
+
+
+def report_css() -> str:
+    """The style sheet of reports."""
+    return files("tfod.check.reporters.html").joinpath("templates/report.css").read_text("utf-8")
 
 
 def render_template(name: str, **values: Any) -> str:

@@ -36,52 +36,29 @@ from tfod.shards.create.coco.reader import (
 )
 from tfod.shards.create.image_files import Frame, by, frame_of, read_image
 from tfod.shards.create.objects import normalized
-from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
+from tfod.shards.create.output import Options, Plan, PlannedSet, creates
 from tfod.shards.create.problems import Problems
-
-
-def create_coco(
-    sets: Sequence[CocoSet],
-    output_dir: str,
-    options: Options | None = None,
-    *,
-    include_masks: bool = False,
-    remove_non_person_annotations: bool = False,
-    remove_non_person_images: bool = False,
-) -> Created:
-    """Write sets into a folder, with one label map.
-
-    The annotations of all sets are held in memory (about 1.5 GB for COCO 2017, 2 GB with
-    outlines), images are not. Without a label map the classes keep the ids of their categories.
-
-    Raises:
-        TfodError: something is missing, odd or there already.
-    """
-    options = options or Options()
-    plan = plan_coco(
-        sets,
-        output_dir,
-        options,
-        include_masks=include_masks,
-        remove_non_person_annotations=remove_non_person_annotations,
-        remove_non_person_images=remove_non_person_images,
-    )
-    return write_sets(*plan, options)
 
 
 def plan_coco(
     sets: Sequence[CocoSet],
     output_dir: str,
-    options: Options,
+    options: Options | None = None,
     *,
-    include_masks: bool | None = None,
+    include_masks: bool | None = False,
     remove_non_person_annotations: bool = False,
     remove_non_person_images: bool = False,
 ) -> Plan:
-    """Read the JSONs, and say what is to be written; arguments as of :func:`create_coco`.
+    """Read the JSONs of sets, which are to be written into a folder, with one label map.
 
-    Without ``include_masks`` there are masks if any annotation has an outline.
+    The annotations of all sets are held in memory (about 1.5 GB for COCO 2017, 2 GB with
+    outlines), images are not. Without a label map the classes keep the ids of their categories.
+    With ``include_masks`` None there are masks if any annotation has an outline.
+
+    Raises:
+        TfodError: something is missing, odd or there already.
     """
+    options = options or Options()
     problems = Problems(options.policy)
     outlines = include_masks is not False
     readers = [CocoReader(one, outlines, remove_non_person_annotations, problems) for one in sets]
@@ -103,7 +80,11 @@ def plan_coco(
         )
         for one, some in zip(sets, items, strict=True)
     ]
-    return Plan(planned, chosen, problems)
+    return Plan(planned, chosen, problems, options)
+
+
+create_coco = creates(plan_coco)
+"""Write what it plans."""
 
 
 def _make(
