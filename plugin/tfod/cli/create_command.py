@@ -30,7 +30,6 @@ from tfod.detection.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
 from tfod.shards.convert.formats import FORMATS, ReadOptions
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
-from tfod.shards.create.verify import InvalidError, verify
 
 if TYPE_CHECKING:
     from tfod.shards.create.coco.reader import CocoSet
@@ -267,7 +266,7 @@ def _create(options: argparse.Namespace) -> int:
                 setattr(options, name, [os.path.abspath(one) for one in given])
             elif given:
                 setattr(options, name, os.path.abspath(given))
-    from tfod.shards.create.output import Options
+    from tfod.shards.create.output import InvalidError, Options, verify
 
     common = Options(
         label_map=options.label_map,

@@ -14,9 +14,8 @@ from tfod.detection.detection import Detection
 from tfod.detection.images.image import format_name
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
-from tfod.shards.create.output import Options, Plan, PlannedSet, write_sets
+from tfod.shards.create.output import Options, Plan, PlannedSet, verify, write_sets
 from tfod.shards.create.problems import Problems
-from tfod.shards.create.verify import verify
 from tfod.tfrecord.shard_names import SHARD_EXTENSIONS, parse_shard_name, stem_of_subset
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfod.convert.documents import parse_number
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
@@ -41,7 +42,6 @@ _FIELDS = (
     *("3d_bbox_x", "3d_bbox_y", "3d_bbox_z", "3d_bbox_rot_y"),
 )
 _BOX = slice(_FIELDS.index("xmin"), _FIELDS.index("ymax") + 1)
-_LONGEST_QUOTE = 40
 
 
 def create_kitti(
@@ -204,7 +204,7 @@ def _read_labels(path: str) -> list[_Object]:
 
 
 def _values(texts: Sequence[str], where: str) -> tuple[float, ...]:
-    values = tuple(_number(text, where) for text in texts[: len(_FIELDS)])
+    values = tuple(parse_number(text, f"{where}:", finite=False) for text in texts[: len(_FIELDS)])
     others = (*values[: _BOX.start], *values[_BOX.stop :])
     if len(values) < len(_FIELDS) or not all(map(math.isfinite, others)):
         raise TfodError(
@@ -212,13 +212,3 @@ def _values(texts: Sequence[str], where: str) -> tuple[float, ...]:
             "(KITTI's label fields)"
         )
     return values
-
-
-def _number(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise TfodError(
-            f"{where}: {text[:_LONGEST_QUOTE]!r} where a number is expected (KITTI's label "
-            "fields); correct it"
-        ) from None

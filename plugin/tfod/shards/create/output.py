@@ -7,10 +7,12 @@ import functools
 import itertools
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
 
+from tfod.check.findings.finding import Severity, plural
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import read_label_map
@@ -24,6 +26,7 @@ from tfod.tfrecord.shard_names import numbered_file_names
 from tfod.tfrecord.writer import ShardLayout
 
 _P = ParamSpec("_P")
+_MOST_ERRORS = 10  # that are said of shards which would be INVALID
 _AROUND = 12  # characters before and behind the bytes that are not text
 
 
@@ -309,3 +312,52 @@ def _sound_texts(where: str) -> Iterator[None]:
         # Half a surrogate pair, or a file name of bytes that are no text.
         part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
         raise TfodError(f"{ascii(where)[1:-1]}: {part} is not Unicode text; rename it") from None
+
+
+# The check of what was made, before it gets its names
+
+
+class InvalidError(TfodError):
+    """What was made would be INVALID; the text has an error a line, each with its source."""
+
+
+def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None = None) -> None:
+    """Check shards as ``tfod check --for`` their receiver would, by default ``od-api``.
+
+    ``label_map`` is the text of their label map.
+
+    Raises:
+        InvalidError: they are INVALID.
+    """
+    from tfod.check.check import Options, check
+    from tfod.check.profiles.profile import READY
+    from tfod.check.receivers import OD_API, RECEIVERS
+    from tfod.check.sources.search import Location, inventory_of
+
+    if not shards:
+        return
+    with tempfile.TemporaryDirectory(prefix="tfod-create-") as folder:
+        path = os.path.join(folder, "label_map.pbtxt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(label_map)
+        options = Options(
+            profile=READY["tf_detection_api"],
+            receiver=RECEIVERS[receiver] if receiver else OD_API,
+            label_map=path,
+            max_findings=_MOST_ERRORS,
+            jobs=os.cpu_count() or 1,
+            hash_sources=False,
+        )
+        report = check(inventory_of([Location(one.path, one.aside) for one in shards]), options)
+    if report.valid:
+        return
+    sources = {one.path: one.source for one in shards}
+    errors = [one for one in report.findings if one.severity is Severity.ERROR]
+    count = report.counts.by_severity[Severity.ERROR]
+    lines = [f"nothing is written: it would be INVALID, {plural(count, 'error')}"]
+    for one in errors:
+        where = ", ".join(part for part in (sources.get(one.shard), one.item) if part)
+        lines.append(f"  {where or 'the label map'}: {one.message} ({one.code}). {one.fix}")
+    if count > len(errors):
+        lines.append(f"  and {count - len(errors):,} more")
+    raise InvalidError("\n".join(lines))
