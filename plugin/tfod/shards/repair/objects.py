@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from tfod.detection import keys
-from tfod.example.example import bytes_feature, float_feature, int64_feature
+from tfod.example.example import bytes_feature
 from tfod.example.wire import Kind
-from tfod.shards.repair.record import EditedRecord
+from tfod.shards.repair.record import FEATURES, EditedRecord
 
 _OBJECT_PREFIX = "image/object/"
 _IMAGE_PREFIX = "image/"
@@ -47,7 +48,11 @@ def drop_objects(record: EditedRecord, numbers: Sequence[int]) -> None:
     kept = [number for number in range(count) if number not in set(numbers)]
     extra = _renumbered(record, kept)
     for key, rows in shares.items():
-        record.set(key, _encoded(record.kind(key), [rows[number] for number in kept]))
+        kind = record.kind(key)
+        assert kind is not None  # it has values
+        parts = [rows[number] for number in kept]
+        is_array = kind is Kind.FLOAT and bool(parts)
+        record.set(key, FEATURES[kind](np.concatenate(parts) if is_array else [*chain(*parts)]))
     if extra is not None:
         record.set(keys.EXTRA_ATTRIBUTES, extra)
 
@@ -112,13 +117,6 @@ def _shared_out(record: EditedRecord, key: str, count: int) -> list[Any]:
     values: Sequence[Any] = record.ints(key) if kind is Kind.INT64 else record.values(key)
     step = len(values) // count
     return [tuple(values[at : at + step]) for at in range(0, len(values), step)]
-
-
-def _encoded(kind: Kind | None, rows: Sequence[Any]) -> bytes:
-    if kind is Kind.FLOAT:
-        return float_feature(np.concatenate(rows) if rows else [])
-    values = [value for row in rows for value in row]
-    return int64_feature(values) if kind is Kind.INT64 else bytes_feature(values)
 
 
 def _renumbered(record: EditedRecord, kept: Sequence[int]) -> bytes | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,12 @@ from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
 from tfod.shards.repair.changes import Change
 
+FEATURES: Mapping[Kind, Callable[[Any], bytes]] = {
+    Kind.BYTES: bytes_feature,
+    Kind.FLOAT: float_feature,
+    Kind.INT64: int64_feature,
+}
+"""What encodes the values of each kind."""
 _SHOWN = 80
 
 
@@ -105,11 +112,8 @@ class EditedRecord:
     def encoded(self, key: str) -> bytes | None:
         """A feature as it is written; None where there is no list."""
         kind = self.kind(key)
-        if kind is Kind.BYTES:
-            return bytes_feature(self.values(key))
-        if kind is Kind.FLOAT:
-            return float_feature(self.floats(key))
-        return int64_feature(self.ints(key)) if kind is Kind.INT64 else None
+        values = self.floats(key) if kind is Kind.FLOAT else [*self.values(key), *self.ints(key)]
+        return FEATURES[kind](values) if kind else None
 
     def set(self, key: str, feature: bytes | None) -> None:
         """Replace, add or (None) remove a feature."""

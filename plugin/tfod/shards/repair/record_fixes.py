@@ -18,13 +18,8 @@ from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
 from tfod.shards.repair.box_fixes import reaches_far
 from tfod.shards.repair.changes import Change
-from tfod.shards.repair.record import EditedRecord
+from tfod.shards.repair.record import FEATURES, EditedRecord
 
-_NOTHING = {
-    Kind.BYTES: bytes_feature(()),
-    Kind.FLOAT: float_feature(()),
-    Kind.INT64: int64_feature(()),
-}
 _INT64 = np.iinfo(np.int64)
 
 
@@ -100,7 +95,7 @@ def _of_image(record: EditedRecord, key: str) -> bytes | None:
 def _converted(record: EditedRecord, key: str, spec: FeatureSpec) -> bytes | None:
     """The values as the other dtype, if each of them stays what it is."""
     if not record.count(key):
-        return _NOTHING[spec.kind] if spec.length is None else None
+        return FEATURES[spec.kind](()) if spec.length is None else None
     if spec.kind is Kind.INT64 and record.kind(key) is Kind.FLOAT:
         numbers = record.floats(key).astype(np.float64)
         exact = np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()
@@ -115,11 +110,8 @@ def _converted(record: EditedRecord, key: str, spec: FeatureSpec) -> bytes | Non
 
 def _only_value(record: EditedRecord, key: str) -> bytes | None:
     found = {*record.floats(key).tolist(), *record.ints(key), *record.values(key)}
-    if len(found) != 1:
-        return None
-    if record.kind(key) is Kind.BYTES:
-        return bytes_feature(found)
-    return float_feature(list(found)) if record.kind(key) is Kind.FLOAT else int64_feature(found)
+    kind = record.kind(key)
+    return FEATURES[kind](list(found)) if kind and len(found) == 1 else None
 
 
 # What is said of the image

@@ -97,6 +97,7 @@ def repair(
     with (
         take_inventory([source]) as inventory,
         tempfile.TemporaryDirectory(prefix="tfod-repair-") as scratch,
+        contextlib.ExitStack() as stack,
     ):
         for location in inventory.locations:
             if location.remote or location.name != location.path:
@@ -106,16 +107,13 @@ def repair(
             raise TfodError(f"{source}: there are several zips; repair them one by one")
         for group in inventory.groups:
             require_content([shard.location.path for shard in group.shards])
-        run = _Run(source, output, scratch, options or Options(), inventory, Changes(write))
-        try:
-            run.require_free_names()
-            outcome = run.repair()
-            if close is not None:
-                close(outcome)
-            run.publish()
-            return outcome
-        finally:
-            run.discard()
+        run = _Run(source, output, scratch, options or Options(), inventory, Changes(write), stack)
+        run.require_free_names()
+        outcome = run.repair()
+        if close is not None:
+            close(outcome)
+        run.publish()
+        return outcome
 
 
 class _Run:
@@ -129,6 +127,7 @@ class _Run:
         options: Options,
         inventory: Inventory,
         changes: Changes,
+        stack: contextlib.ExitStack,
     ) -> None:
         folder = source if os.path.isdir(source) else os.path.dirname(source)
         while glob.has_magic(folder) and not os.path.lexists(folder):
@@ -148,6 +147,7 @@ class _Run:
         self._collector = Collector(policy, _MOST_FINDINGS)
         self._codes = options.codes(policy)
         self._files: dict[str, AtomicFile] = {}
+        self._stack = stack  # removes in the end what was not published
         self._label_maps: dict[str, bytes] = {}
         self._results: list[ShardRepair] = []
 
@@ -262,11 +262,6 @@ class _Run:
             stale = [one.output + INDEX_EXTENSION for one in self._results]
             publish_together(pending, stale, self._output)
 
-    def discard(self) -> None:
-        """Remove what was not published."""
-        for file in reversed(self._files.values()):
-            file.discard()
-
     def _repair_shard(self, shard: WalkedShard, digests: set[bytes]) -> None:
         map_path = self._label_map_path(shard)
         if map_path is not None and map_path not in self._label_maps:
@@ -356,8 +351,9 @@ class _Run:
         if path in self._files:
             raise TfodError(f"{path} would be written twice; repair the shards one by one")
         folder, name = os.path.split(path)
-        self._files[path] = AtomicFile(folder, name[:100])
-        return self._files[path]
+        self._files[path] = file = AtomicFile(folder, name[:100])
+        self._stack.callback(file.discard)
+        return file
 
     def _check_result(self) -> Report:
         """What is left, as a check of the result by the profile of the source reports it."""

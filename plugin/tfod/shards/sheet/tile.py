@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import colorsys
 import io
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import sniff_format
+from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError
 from tfod.example.example import Example
@@ -152,31 +152,18 @@ def mask_layer(tile: Tile, size: tuple[int, int]) -> Image.Image | None:
 
     layer = None
     for number, mask in enumerate(tile.masks):
-        values = _decoded(mask) if isinstance(mask, PngMask) else mask
-        if values is None:
+        if mask is None:
+            continue
+        try:
+            drawn = decode_mask_png(mask.data) if isinstance(mask, PngMask) else mask > 0
+        except ValueError:  # broken, or a bomb
             continue
         layer = layer or Image.new("RGBA", size, (0, 0, 0, 0))
         colour = tile.colours[number] if number < len(tile.colours) else (0, 0, 0)
-        inside = Image.fromarray(np.where(values > 0, 255, 0).astype("u1"))
+        inside = Image.fromarray(np.where(drawn, 255, 0).astype("u1"))
         inside = inside.resize(size, Image.Resampling.NEAREST)
         layer.paste((*colour, _MASK_OPACITY), (0, 0), inside)
     return layer
-
-
-def _decoded(mask: PngMask) -> np.ndarray | None:
-    """The values of a mask, shape (height, width); None of one that is broken or a bomb."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of bombs: checked below
-            with Image.open(io.BytesIO(mask.data), formats=("PNG",)) as image:
-                if not fits_into_memory(image.size):
-                    return None
-                pixels = np.asarray(image)
-    except Exception:  # whatever decoders raise on broken bytes
-        return None
-    return pixels if pixels.ndim == 2 else pixels[..., 0]
 
 
 # A colour for each class, the same in every run, on which white letters can be read
