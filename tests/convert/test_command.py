@@ -335,3 +335,14 @@ def test_frames_too_large_for_masks(run: Run, tmp_path: Path, shape: str) -> Non
     )
     done = run("convert", tmp_path / "annotations.xml", tmp_path / "out")
     assert done.code == 2 and "a frame of 60000x60000 is too large for masks" in done.err
+
+
+def test_a_label_map_in_the_working_folder_is_not_that_of_the_source(
+    shards: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voc = str(tmp_path / "voc")
+    assert run("convert", str(shards), voc, "--to", "voc")[0] == 0
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 7 name: 'dog' }")
+    monkeypatch.chdir(tmp_path)
+    assert run("convert", voc, str(tmp_path / "out"))[0] == 0
+    assert "cat" in (tmp_path / "out" / "label_map.pbtxt").read_text()

@@ -42,7 +42,7 @@ def choose_label_map(
     if named is not None:
         return named_label_map(named)
     beside = os.path.join(os.path.dirname(path), LABEL_MAP_FILE)
-    if os.path.exists(beside):  # the splits of a dataset in one folder get one map
+    if path and os.path.exists(beside):  # the splits of a dataset in one folder get one map
         label_map, notes = read_label_map(beside)
         return ChosenLabelMap(label_map, beside, tuple(notes))
     return make()
