@@ -64,7 +64,6 @@ def make_report(
     fail_on: Severity = ERROR,
     sources: Sequence[str] = ("a.record",),
     statistics: Statistics | None = None,
-    by_shard: bool = True,
     receiver: str = "any",
     **profile: str,
 ) -> Report:
@@ -81,8 +80,7 @@ def make_report(
         boxes=1,
         by_code=Counter(one.code for one in every),
         by_severity={level: sum(one.severity is level for one in every) for level in Severity},
-        places_by_code=Counter(code for codes in counted.values() for code in codes),
-        by_shard=counted if by_shard else {},
+        by_shard=counted,
     )
     valid = not any(one.severity.rank >= fail_on.rank for one in every)
     chosen = ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile})

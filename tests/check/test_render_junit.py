@@ -123,17 +123,12 @@ def test_files_that_are_no_source_and_the_set_as_a_whole() -> None:
     assert failures(found_there["the data set"]) == ["SET901 a shard of the set is missing"]
 
 
-@pytest.mark.parametrize("by_shard", [True, False])
-def test_findings_that_are_not_listed_fail_as_well(by_shard: bool) -> None:
+def test_findings_that_are_not_listed_fail_as_well() -> None:
     findings = [found("BOX903", f"x {n}", "ab"[n > 2] + ".record", record=n) for n in range(9)]
-    report = make_report(findings, most=2, by_shard=by_shard, sources=["a.record", "b.record"])
-    there = suites(report)
-    assert [name for name in there if failures(there[name])] == (
-        ["a.record", "b.record"] if by_shard else ["a.record", "findings that are not listed"]
-    )
-    if by_shard:
-        assert "and 1 more\n" in (there["a.record"].findtext(".//failure") or "")
-        assert "and 6 more\n" in (there["b.record"].findtext(".//failure") or "")
+    there = suites(make_report(findings, most=2, sources=["a.record", "b.record"]))
+    assert [name for name in there if failures(there[name])] == ["a.record", "b.record"]
+    assert "and 1 more\n" in (there["a.record"].findtext(".//failure") or "")
+    assert "and 6 more\n" in (there["b.record"].findtext(".//failure") or "")
 
 
 def test_jenkins_gets_one_package() -> None:

@@ -159,13 +159,10 @@ def test_totals_are_true_though_none_is_listed() -> None:
     assert "  and 7 more in 7 shards\n  Fix: Clip boxes to the image.\n" in written
 
 
-@pytest.mark.parametrize(("by_shard", "places"), [(True, 1), (False, 2)])
-def test_shards_whose_findings_are_all_shown_have_no_more(by_shard: bool, places: int) -> None:
-    """Where the report does not count by shard, the number of all shards is the best there is."""
+def test_shards_whose_findings_are_all_shown_have_no_more() -> None:
     findings = [found("BOX903", f"x {number}", "b.record", record=number) for number in range(5)]
     findings.insert(0, found("BOX903", "x", "a.record", record=0))
-    written = text(make_report(findings, by_shard=by_shard))
-    assert f"  and 3 more in {places} shard{'s'[: places - 1]}\n" in written
+    assert "  and 3 more in 1 shard\n" in text(make_report(findings))
 
 
 def test_findings_of_one_shape_leave_room_for_others() -> None:

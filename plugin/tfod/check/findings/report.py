@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from tfod.check.findings.baseline import BaselineComparison
@@ -56,7 +57,6 @@ class Counts:
         decoded: how many of the images were decoded.
         by_code: findings by rule.
         by_severity: findings by severity; all three are there.
-        places_by_code: in how many shards each rule fired.
         by_shard: findings by shard and rule, of the shards that have any; JUnit needs it to know
             a clean shard from one whose findings are not listed.
     """
@@ -68,8 +68,7 @@ class Counts:
     boxes: int
     by_code: Mapping[str, int]
     by_severity: Mapping[Severity, int]
-    places_by_code: Mapping[str, int] = field(default_factory=dict)
-    by_shard: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    by_shard: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ class Report:
                 "findings": self.total,
                 "by_code": dict(sorted(counts.by_code.items())),
                 "by_severity": {one.value: counts.by_severity[one] for one in Severity},
-                "shards_by_code": dict(sorted(counts.places_by_code.items())),
+                "shards_by_code": dict(sorted(Counter(chain(*counts.by_shard.values())).items())),
                 "by_shard": {
                     shard: dict(sorted(by_code.items()))
                     for shard, by_code in sorted(counts.by_shard.items())
@@ -375,7 +374,6 @@ def _counts(
         boxes=sum(one.boxes for one in shards),
         by_code=findings.by_code(),
         by_severity=by_severity,
-        places_by_code={code: len(counts) for code, counts in sorted(findings.counts.items())},
         by_shard=findings.by_shard(),
     )
 

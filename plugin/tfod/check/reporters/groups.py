@@ -22,9 +22,8 @@ class Group:
         code, severity, title, why, source: the rule's; empty texts where the rule is unknown.
         fix: what all or most of the findings ask for.
         total: how many there are, listed or not.
-        places: in how many files they are.
         findings: those that are listed, in the report's order.
-        by_shard: how many there are in each file; empty where the report does not say.
+        by_shard: how many there are in each file that has any.
     """
 
     code: str
@@ -34,7 +33,6 @@ class Group:
     source: str
     fix: str
     total: int
-    places: int
     findings: Sequence[Finding]
     by_shard: Mapping[str, int]
 
@@ -42,7 +40,7 @@ class Group:
     def heading(self) -> str:
         """Code, severity and title in a line, and how many there are: ``(212 in 6 shards)``."""
         title = f": {self.title}" if self.title else ""
-        extent = f" ({self._in_places(self.total, self.places)})" if self.total > 1 else ""
+        extent = f" ({self._in_places(self.total, len(self.by_shard))})" if self.total > 1 else ""
         return f"{self.code} {self.severity.value}{title}{extent}"
 
     def examples(self, most: int) -> list[Finding]:
@@ -65,18 +63,16 @@ class Group:
         left = self.total - len(shown)
         if left <= 0:
             return ""
-        places = self.places
-        if self.by_shard:
-            # A shard whose only finding is shown has no more.
-            names = [one.shard for one in shown]
-            places = sum(count > names.count(shard) for shard, count in self.by_shard.items())
+        # A shard whose only finding is shown has no more.
+        names = [one.shard for one in shown]
+        places = sum(count > names.count(shard) for shard, count in self.by_shard.items())
         return f"and {self._in_places(left, places, ' more')}"
 
     def _in_places(self, count: int, places: int, what: str = "") -> str:
         # Findings without a record may be about label maps or entries of an archive.
         in_records = any(one.record is not None for one in self.findings)
         noun = "shard" if in_records or not self.findings else "file"
-        return f"{count:,}{what}" + (f" in {plural(places, noun)}" if places else "")
+        return f"{count:,}{what} in {plural(places, noun)}"
 
 
 def group_findings(report: Report) -> list[Group]:
@@ -96,7 +92,6 @@ def group_findings(report: Report) -> list[Group]:
         usual = findings[0].severity if findings else rule.severity
         fixes = list(dict.fromkeys(one.fix for one in findings))
         is_usual = code in known and (rule.fix in fixes or len(fixes) != 1)
-        counts = report.counts
         groups.append(
             Group(
                 code=code,
@@ -105,8 +100,7 @@ def group_findings(report: Report) -> list[Group]:
                 why=rule.why,
                 source=rule.source,
                 fix=rule.fix if is_usual else next(iter(fixes), ""),
-                total=max(counts.by_code.get(code, 0), len(findings)),
-                places=counts.places_by_code.get(code, 0) or len({one.shard for one in findings}),
+                total=report.counts.by_code.get(code, 0),
                 findings=findings,
                 by_shard=shards.get(code, {}),
             )

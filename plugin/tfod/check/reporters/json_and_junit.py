@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -24,7 +23,6 @@ _NUMBERS = re.compile(r"\[\n\s*(\d+(?:,\n\s*\d+)*)\n\s*\]")
 """A list of counts over many lines. A line break is never part of a JSON string."""
 _EVERYTHING = "the data set"
 """Name of the suite of findings that are about no single file."""
-_UNLISTED = "findings that are not listed"
 
 
 def render_json(report: Report) -> str:
@@ -75,11 +73,8 @@ def _suites(report: Report, groups: Sequence[Group]) -> dict[str, dict[str, int]
     """Findings by rule of each file, sources first; no finding is left out."""
     suites: dict[str, dict[str, int]] = {source.name: {} for source in report.sources}
     for group in groups:
-        by_shard = Counter[str](group.by_shard or (one.shard for one in group.findings))
-        by_shard[_UNLISTED] = group.total - by_shard.total()
-        for shard, count in by_shard.items():
-            if count > 0:
-                suites.setdefault(shard, {})[group.code] = count
+        for shard, count in group.by_shard.items():
+            suites.setdefault(shard, {})[group.code] = count
     # An archive whose only findings are in its entries is shown by those.
     archives = {
         name[: colon.start()]
