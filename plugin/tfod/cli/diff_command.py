@@ -57,7 +57,7 @@ def _pixels(text: str) -> float:
 
 def _run(arguments: argparse.Namespace) -> int:
     from tfod.shards.diff.diff import Options, diff
-    from tfod.shards.diff.result import Diff
+    from tfod.shards.diff.result import Diff, render_json, render_text
 
     options = Options(
         (arguments.from_a, arguments.from_b),
@@ -73,8 +73,6 @@ def _run(arguments: argparse.Namespace) -> int:
             from tfod.shards.diff.page import render_page
 
             return render_page(found, arguments.samples)
-        from tfod.shards.diff.text import render_json, render_text
-
         return render_json(found) if output.format == "json" else render_text(found)
 
     outputs = outputs_of(arguments)

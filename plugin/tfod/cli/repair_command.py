@@ -27,7 +27,7 @@ from tfod.cli.command_line import (
 )
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.changes import Change
+from tfod.shards.repair.record import Change
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1

@@ -134,7 +134,9 @@ def reshard(
         raise OptionError("source ids are numbered by one process; leave out the runner or --for")
     layout = layout or ShardLayout()
     if is_cache:
-        layout = replace(layout, compression=_uncompressed(layout))
+        if layout.compression not in (None, Compression.NONE):
+            raise OptionError("Model Maker reads no compressed shards; leave --compression out")
+        layout = replace(layout, compression=Compression.NONE)
     names_of = _cache_names if is_cache else _names
     sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
@@ -217,12 +219,6 @@ def _names(one: ShardSet, count: int) -> list[str]:
     if subset_of_stem(name.stem) != one.subset:  # it is named for the folder that it is in
         inside = name_of(folder_of(first))
     return [os.path.join(inside, name) for name in similar_file_names(first, count)]
-
-
-def _uncompressed(layout: ShardLayout) -> Compression:
-    if layout.compression not in (None, Compression.NONE):
-        raise OptionError("Model Maker reads no compressed shards; leave --compression out")
-    return Compression.NONE
 
 
 def _cache_names(one: ShardSet, count: int) -> list[str]:

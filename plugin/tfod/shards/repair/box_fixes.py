@@ -12,9 +12,8 @@ from tfod.check.records.batch import BOX_PREFIX
 from tfod.check.records.column_order import ROUNDING, TOLERATED, ColumnOrder
 from tfod.check.rules.boxes import swapped_axes
 from tfod.errors import TfodError
-from tfod.shards.repair.changes import Change
 from tfod.shards.repair.objects import CannotDropError, drop_objects, object_values, own_attributes
-from tfod.shards.repair.record import EditedRecord
+from tfod.shards.repair.record import Change, EditedRecord
 
 FAR = TOLERATED - 1 + ROUNDING
 """A box that reaches farther outside is BOX003's, others are BOX004's."""

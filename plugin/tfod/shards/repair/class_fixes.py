@@ -10,8 +10,7 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
 from tfod.example.example import int64_feature, text_feature
-from tfod.shards.repair.changes import Change
-from tfod.shards.repair.record import EditedRecord
+from tfod.shards.repair.record import Change, EditedRecord
 from tfod.tfrecord.label_files import TFDS_LABELS_FILE
 
 MOST_CLASSES = MOST_KINDS // 4

@@ -1,14 +1,19 @@
-"""A record while it is repaired: its features as they are now, with what is known of them."""
+"""A record while it is repaired: its features as they are now, with what is known of them; and what
+a repair has changed: each change, and all of them counted."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tfod.check.findings.finding import JsonValue
+from tfod.check.findings.collector import shortened
+from tfod.check.findings.finding import JsonValue, Place
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.column_order import ROUNDING
@@ -26,7 +31,6 @@ from tfod.example.example import (
 )
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
-from tfod.shards.repair.changes import Change
 
 FEATURES: Mapping[Kind, Callable[[Any], bytes]] = {
     Kind.BYTES: bytes_feature,
@@ -35,15 +39,71 @@ FEATURES: Mapping[Kind, Callable[[Any], bytes]] = {
 }
 """What encodes the values of each kind."""
 _SHOWN = 80
+_MOST_LISTED = 1000
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of one record, or of a shard as a whole.
+
+    Attributes:
+        what: what was done, with the numbers filled in.
+        feature: key of the feature that was changed; None where the whole record is concerned.
+        before, after: its values, or those of the object, as JSON; after is None where something
+            was removed.
+        record_dropped: whether the record is not in the result.
+        objects_dropped: how many objects of it are not.
+        code: of the rule that asks for it.
+    """
+
+    what: str
+    feature: str | None = None
+    before: JsonValue = None
+    after: JsonValue = None
+    record_dropped: bool = False
+    objects_dropped: int = 0
+    code: str = ""
+
+    def to_json(self, place: Place) -> dict[str, Any]:
+        """The change at its location, as the report file has it."""
+        own = {**vars(self), "what": shortened(self.what)}
+        return {"code": own.pop("code"), "what": own.pop("what"), **vars(place), **own}
+
+
+@dataclass
+class Changes:
+    """All changes counted, a bounded number of them listed, every one written.
+
+    Attributes:
+        write: takes each change as a line of JSON.
+        by_code: true number of changes.
+        listed: the first changes of each code, with their locations.
+        records_changed: records that are in the result, but not as they were.
+        records_dropped, objects_dropped: what is not in it any more.
+    """
+
+    write: Callable[[str], object] | None = None
+    by_code: Counter[str] = field(default_factory=Counter)
+    listed: dict[str, list[tuple[Place, Change]]] = field(default_factory=lambda: defaultdict(list))
+    records_changed: int = 0
+    records_dropped: int = 0
+    objects_dropped: int = 0
+
+    def add(self, change: Change, place: Place) -> None:
+        """Count, list and write a change."""
+        self.by_code[change.code] += 1
+        self.records_dropped += change.record_dropped
+        self.objects_dropped += change.objects_dropped
+        if len(self.listed[change.code]) < _MOST_LISTED:
+            self.listed[change.code].append((place, change))
+        if self.write is not None:
+            self.write(json.dumps(change.to_json(place), ensure_ascii=True))
 
 
 class EditedRecord:
     """One record.
 
     Attributes:
-        example: as it was read.
-        profile: what is expected of it.
-        label_map: of its shard; None where there is none.
         problems: codes of the rules that find something in the dtypes and numbers of its features,
             each with the key; None where they were not applied.
         source_ids: gives numbers to images that have no source id, or none that may stay.

@@ -17,8 +17,7 @@ from tfod.detection.source_ids import former_source_id, number_of
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
 from tfod.shards.repair.box_fixes import reaches_far
-from tfod.shards.repair.changes import Change
-from tfod.shards.repair.record import FEATURES, EditedRecord
+from tfod.shards.repair.record import FEATURES, Change, EditedRecord
 
 _INT64 = np.iinfo(np.int64)
 

@@ -9,7 +9,7 @@ from operator import add
 
 from tfod.check.findings.finding import plural
 from tfod.check.records.column_order import MOST_SLIPS, BoxColumns, is_many
-from tfod.shards.repair.changes import Changes
+from tfod.shards.repair.record import Changes
 from tfod.shards.repair.shard import ShardRepair
 
 _CLIPPED = frozenset({"BOX003", "BOX004"})

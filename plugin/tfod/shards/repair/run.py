@@ -26,8 +26,8 @@ from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
 from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.shards.repair.changes import Change, Changes
 from tfod.shards.repair.class_fixes import counted_from_one, label_map_of
+from tfod.shards.repair.record import Change, Changes
 from tfod.shards.repair.refusals import why_refused
 from tfod.shards.repair.shard import Options, ShardRepair
 from tfod.shards.source_ids import source_ids_of

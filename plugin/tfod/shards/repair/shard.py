@@ -27,8 +27,7 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.spelling import Form
 from tfod.shards.repair import box_fixes, class_fixes, record_fixes
-from tfod.shards.repair.changes import Change, Changes
-from tfod.shards.repair.record import EditedRecord
+from tfod.shards.repair.record import Change, Changes, EditedRecord
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
@@ -154,16 +153,10 @@ class ShardRepair:
     """Repairs one shard.
 
     Attributes:
-        shard: which.
-        output: path of the result.
-        label_map: path of its label map; None where there is none.
-        candidates: paths of label maps that fit equally well.
-        profile: what is expected of the records.
+        output, label_map, candidates: paths of the result, of its label map, where there is one,
+            and of label maps that fit equally well.
         codes: of the rules whose findings are to be repaired.
-        options: of the whole repair.
-        changes: gets what is done.
         digests: of the records of the subset's result so far; added to.
-        source_ids: numbers for images.
         read, written: how many records were.
         objects: how many there are whose lists go together.
         duplicates: how many records were left out since one before them is the same.
