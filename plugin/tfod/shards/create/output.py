@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
 
-from tfod.check.findings.finding import Severity, plural
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import read_label_map
@@ -330,6 +329,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
         InvalidError: they are INVALID.
     """
     from tfod.check.check import Options, check
+    from tfod.check.findings.finding import Severity, plural
     from tfod.check.profiles.profile import READY
     from tfod.check.receivers import OD_API, RECEIVERS
     from tfod.check.sources.search import Location, inventory_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import contextlib
 import io
 import zlib
 from collections import Counter
@@ -20,7 +21,7 @@ from tfod.check.reporters.html.thumbnails import fits_into_memory
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detections import Detections
-from tfod.detection.images.image import sniff_format
+from tfod.detection.images.image import image_size, sniff_format
 from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _CHANNELS = ("channels", "depth", "image/channels")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _MASK_OPACITY = 110
+_PNG_HEAD = 64  # bytes, in which its size is
 _MOST_LABELS = 6
 _GOLDEN, _FIRST_HUE, _SATURATIONS = 0.6180339887498949, 0.36, (0.78, 0.6, 0.95)
 _LUMINANCE = 0.17
@@ -152,18 +154,24 @@ def mask_layer(tile: Tile, size: tuple[int, int]) -> Image.Image | None:
 
     layer = None
     for number, mask in enumerate(tile.masks):
-        if mask is None:
-            continue
-        try:
-            drawn = decode_mask_png(mask.data) if isinstance(mask, PngMask) else mask > 0
-        except ValueError:  # broken, or a bomb
+        drawn = _drawn(mask) if isinstance(mask, PngMask) else mask
+        if drawn is None:
             continue
         layer = layer or Image.new("RGBA", size, (0, 0, 0, 0))
         colour = tile.colours[number] if number < len(tile.colours) else (0, 0, 0)
-        inside = Image.fromarray(np.where(drawn, 255, 0).astype("u1"))
+        inside = Image.fromarray(np.where(drawn > 0, 255, 0).astype("u1"))
         inside = inside.resize(size, Image.Resampling.NEAREST)
         layer.paste((*colour, _MASK_OPACITY), (0, 0), inside)
     return layer
+
+
+def _drawn(mask: PngMask) -> np.ndarray | None:
+    """Where a mask is; None of one that is broken or a bomb."""
+    size = image_size(bytes(mask.data[:_PNG_HEAD]))
+    if size is not None and fits_into_memory(size):
+        with contextlib.suppress(ValueError):
+            return decode_mask_png(mask.data)
+    return None
 
 
 # A colour for each class, the same in every run, on which white letters can be read
