@@ -222,7 +222,7 @@ def _split(options: argparse.Namespace) -> int:
         layout=_layout(options),
         overwrite=options.overwrite,
     )
-    rows = [("", *done.parts), ("records", *map(str, done.records))]
+    rows = [("", *done.records), ("records", *map(str, done.records.values()))]
     boxes = done.boxes.T.tolist()
     rows += [(name, *map(str, row)) for name, row in zip(done.classes, boxes, strict=True)]
     print_line("\n".join(in_columns(rows)))

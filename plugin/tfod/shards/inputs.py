@@ -1,4 +1,5 @@
-"""What the commands that copy records read: sound shards, and the label map beside them."""
+"""What the commands that copy records read: sound shards, and the label map beside them; and what
+all of them say of what they have written."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import array
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.errors import LabelMapError, RecordError, ShardError
@@ -60,6 +62,15 @@ def compression_of(path: str) -> Compression:
     """How a shard is compressed."""
     with open_shard(path) as (stream, _):
         return shard_compression(stream.read(HEADER_BYTES))
+
+
+@dataclass(frozen=True)
+class Written:
+    """How many records were written by subset, the paths of the shards, and what was odd."""
+
+    records: Mapping[str, int]
+    paths: Sequence[str]
+    notes: Sequence[str]
 
 
 class FoundLabelMap(NamedTuple):

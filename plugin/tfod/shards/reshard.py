@@ -16,6 +16,7 @@ from tfod.detection.labels.labels_file import read_classes
 from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers
 from tfod.errors import LabelMapError
 from tfod.shards.inputs import (
+    Written,
     compression_of,
     missing_shards,
     naming_repair,
@@ -42,20 +43,10 @@ from tfod.tfrecord.writer import OptionError, ShardLayout
 
 
 @dataclass(frozen=True)
-class Resharded:
-    """What was written.
+class Resharded(Written):
+    """What was written, and the label maps that were copied along."""
 
-    Attributes:
-        records: how many there are, by subset.
-        paths: the shards.
-        label_maps: the label maps that were copied along.
-        notes: what was odd, as sentences.
-    """
-
-    records: dict[str, int]
-    paths: tuple[str, ...]
-    label_maps: tuple[str, ...]
-    notes: tuple[str, ...]
+    label_maps: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -172,7 +163,7 @@ def reshard(
         if is_cache:
             label_maps = tuple(map(functools.partial(_add_metadata, out, notes), sets, counts))
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
-    return Resharded(records, tuple(out.paths), label_maps, tuple(notes))
+    return Resharded(records, out.paths, notes, label_maps)
 
 
 def _copy(

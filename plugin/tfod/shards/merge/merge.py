@@ -15,7 +15,7 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
-from tfod.shards.inputs import missing_shards, sound_examples
+from tfod.shards.inputs import Written, missing_shards, sound_examples
 from tfod.shards.merge.classes import MergedClasses
 from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
@@ -42,30 +42,24 @@ class EqualRecords:
 
 
 @dataclass(frozen=True)
-class Merged:
+class Merged(Written):
     """What was written.
 
     Attributes:
-        records: how many, by subset.
-        rewritten: how many of them got other ids; all others are as they were, byte for byte.
+        rewritten: how many records got other ids; all others are as they were, byte for byte.
         classes: how many the label map has.
         equal_images: how many records have the image of an earlier one.
         dropped: how many of those were left out.
         equal_names: how many others have the file name of an earlier one of their subset.
         equal: the first of all these.
-        paths: the shards.
-        notes: what was odd, as sentences.
     """
 
-    records: dict[str, int]
     rewritten: int
     classes: int
     equal_images: int
     dropped: int
     equal_names: int
-    equal: tuple[EqualRecords, ...]
-    paths: tuple[str, ...]
-    notes: tuple[str, ...]
+    equal: Sequence[EqualRecords]
 
 
 def merge(
@@ -137,8 +131,8 @@ def merge(
         equal_images=equal.images,
         dropped=equal.dropped,
         equal_names=equal.names,
-        equal=tuple(equal.listed),
-        paths=tuple(out.paths),
+        equal=equal.listed,
+        paths=out.paths,
         notes=(*missing_shards(sets), *classes.notes),
     )
 

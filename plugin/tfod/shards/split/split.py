@@ -15,7 +15,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import read_classes
 from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example.columns import ExampleBatch
-from tfod.shards.inputs import missing_shards, one_label_map, sound_batches, sound_examples
+from tfod.shards.inputs import Written, missing_shards, one_label_map, sound_batches, sound_examples
 from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.shards.split.stratification import stratify
 from tfod.tfrecord.label_files import LABEL_MAP_FILE, LABELS_FILE
@@ -26,27 +26,19 @@ from tfod.tfrecord.writer import OptionError, ShardLayout
 
 
 @dataclass(frozen=True)
-class SplitResult:
+class SplitResult(Written):
     """What was written.
 
     Attributes:
-        parts: the subsets' names.
-        records: how many each has.
         classes: the names of the classes.
         boxes: how many boxes of each class each part has, int64 of shape (parts, classes); of
             records without boxes their image's labels are counted.
         equal_images: how many records have the image of an earlier one, and went with it.
-        paths: the shards.
-        notes: what was odd, as sentences.
     """
 
-    parts: tuple[str, ...]
-    records: tuple[int, ...]
-    classes: tuple[str, ...]
+    classes: Sequence[str]
     boxes: np.ndarray
     equal_images: int
-    paths: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 def split(
@@ -116,15 +108,8 @@ def split(
     names, boxes = survey.boxes(part_of, len(parts))
     if not boxes.any():
         notes.append("no record names a class by a key of the OD API: they were dealt at random")
-    return SplitResult(
-        parts=tuple(parts),
-        records=tuple(records),
-        classes=tuple(names),
-        boxes=boxes,
-        equal_images=survey.equal_images,
-        paths=tuple(out.paths),
-        notes=tuple(notes),
-    )
+    by_part = dict(zip(parts, records, strict=True))
+    return SplitResult(by_part, out.paths, notes, names, boxes, survey.equal_images)
 
 
 def parse_parts(texts: Sequence[str]) -> dict[str, float | int]:
