@@ -334,23 +334,22 @@ def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
     from tfod.shards.create.coco.reader import CocoSet
 
     given = vars(options)
-    is_test = name == "testdev"
-    image_dir = "test_image_dir" if is_test else f"{name}_image_dir"
-    instances = f"{name}_annotations_file"
+    images = "test" if name == "testdev" else name
+    wanted = f"{images}_image_dir", f"{name}_annotations_file"
     keypoints = given.get(f"{name}_keypoint_annotations_file")
     captions = given.get(f"{name}_caption_annotations_file")
-    if not any((given[image_dir], given[instances], keypoints, captions)):
+    if not any((*map(given.get, wanted), keypoints, captions)):
         return None
-    for option in (image_dir, instances):
+    for option in wanted:
         if not given[option]:
             raise TfodError(f"--{option} is missing; name it, or leave the set {name} out")
     return CocoSet(
         f"coco_{name}.record",
-        [given[image_dir]],
-        given[instances],
+        [given[wanted[0]]],
+        given[wanted[1]],
         keypoints,
         captions,
-        is_test=is_test,
+        is_test=images != name,
         num_shards=_COCO_SETS[name],
     )
 

@@ -4,11 +4,11 @@ and of its source id (NAM)."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from tfod.check.rules.images import check_format, check_positive_size, check_raw, check_size
+from tfod.check.rules.images import ImageFacts, check_positive_size, check_size
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.images.image import QUARTER
@@ -116,19 +116,12 @@ def _only_value(record: EditedRecord, key: str) -> bytes | None:
 # What is said of the image
 
 
-def write_format(record: EditedRecord) -> Iterator[Change]:
-    """The bytes say what they are."""
-    yield from _put_format(record, check_format(record.facts))
-
-
-def write_format_of_raw(record: EditedRecord) -> Iterator[Change]:
-    """The bytes are no pixels."""
-    yield from _put_format(record, check_raw(record.facts))
-
-
-def _put_format(record: EditedRecord, problems: Iterable[object]) -> Iterator[Change]:
+def write_format(
+    check: Callable[[ImageFacts], Iterable[object]], record: EditedRecord
+) -> Iterator[Change]:
+    """The bytes say what they are, or that they are no pixels, whichever is checked."""
     key = record.field_mapping.format
-    if key and any(True for _ in problems):
+    if key and any(True for _ in check(record.facts)):
         yield record.change(key, _of_image(record, key))
 
 
@@ -185,23 +178,13 @@ def fill_source_id(record: EditedRecord) -> Iterator[Change]:
         yield record.change(key, _of_image(record, key))
 
 
-def number_text(record: EditedRecord) -> Iterator[Change]:
-    """A number in place of a source id that is none, for receivers that read only numbers."""
-    text = record.text(record.field_mapping.source_id)
-    if text and text.strip() and number_of(text) is None:
-        yield from _number_source_id(record, text)
-
-
-def number_large(record: EditedRecord) -> Iterator[Change]:
-    """The same in place of a number that is too large for the receiver."""
-    text = record.text(record.field_mapping.source_id)
-    if text and number_of(text) is not None:
-        yield from _number_source_id(record, text)
-
-
-def _number_source_id(record: EditedRecord, text: str) -> Iterator[Change]:
+def number_source_id(is_number: bool, record: EditedRecord) -> Iterator[Change]:
+    """A number in place of a text, or of a number that is too large, for receivers of numbers."""
     key = record.field_mapping.source_id
-    if key is None or record.source_ids.stays(text):
+    text = record.text(key)
+    if key is None or not text or not text.strip() or record.source_ids.stays(text):
+        return
+    if (number_of(text) is not None) is not is_number:
         return
     former = former_source_id(text, record.text(record.field_mapping.filename))
     extra = with_image_attributes(b"".join(record.values(keys.EXTRA_ATTRIBUTES)), former)

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns, ColumnOrder
 from tfod.check.rules.example import Features
+from tfod.check.rules.images import check_format, check_raw
 from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
 from tfod.check.sources.archive import ArchiveDamageError
@@ -56,15 +57,15 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("LAB008", class_fixes.follow_the_text),
     ("LAB020", class_fixes.add_id),
     ("LAB014", class_fixes.add_text_or_id),
-    ("IMG004", record_fixes.write_format),
-    ("IMG014", record_fixes.write_format_of_raw),
+    ("IMG004", partial(record_fixes.write_format, check_format)),
+    ("IMG014", partial(record_fixes.write_format, check_raw)),
     ("IMG006", record_fixes.write_size),
     ("IMG012", record_fixes.write_positive_size),
     ("IMG008", record_fixes.write_digest),
     ("NAM007", record_fixes.add_source_id),
     ("NAM012", record_fixes.fill_source_id),
-    ("NAM010", record_fixes.number_text),
-    ("NAM011", record_fixes.number_large),
+    ("NAM010", partial(record_fixes.number_source_id, False)),
+    ("NAM011", partial(record_fixes.number_source_id, True)),
 )
 _OF_LAYOUT = frozenset({"EXA003", "EXA004", "EXA005", "EXA006", "EXA007"})
 _OF_EACH_BOX = frozenset({"BOX002", "BOX003", "BOX004", "BOX006", "BOX007"})
