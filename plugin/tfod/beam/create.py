@@ -121,9 +121,7 @@ def _make(task: _Task) -> tuple[int, int, int, Problems]:
         make, policy, largest = pickle.load(stream)
     problems = Problems(policy)
     images = objects = 0
-    where, name = os.path.split(task.file)
-    output = AtomicFile(where, name)
-    try:
+    with AtomicFile(task.file) as output:
         writer = RecordWriter(output)
         for number, image, item in _items(task.items):
             problems.begin(number, is_made=True)
@@ -132,9 +130,6 @@ def _make(task: _Task) -> tuple[int, int, int, Problems]:
                 writer.write(made[0])
                 images += 1
                 objects += made[1]
-        output.publish(name)
-    finally:
-        output.discard()
     return os.path.getsize(task.file), images, objects, problems
 
 

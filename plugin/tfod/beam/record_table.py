@@ -62,13 +62,8 @@ def survey(shard: str, number: int, work: str) -> Surveyed:
     is_plain = os.path.isfile(shard) and compression_of(shard) is Compression.NONE
     place = shard if is_plain else os.path.join(work, f"unpacked-{number}")
     bounds = np.frombuffer(_bounds(shard) if is_plain else unpack(shard, place), np.int64)
-    name = os.path.basename(bounds_file(number, work))
-    file = AtomicFile(work, name)
-    try:
+    with AtomicFile(bounds_file(number, work)) as file:
         file.write(bounds.data.cast("B"))
-        file.publish(name)
-    finally:
-        file.discard()
     return Surveyed(shard, place, len(bounds) - 1, int(bounds[-1]))
 
 
@@ -116,18 +111,13 @@ class RecordTable:
         Raises:
             WriteError: the folder cannot be written to.
         """
-        name = f"table-{first}"
-        file = AtomicFile(work, name)
-        try:
+        with AtomicFile(os.path.join(work, f"table-{first}")) as file:
             for number in range(first, first + len(shards)):
                 bounds = np.fromfile(bounds_file(number, work), np.int64)
                 os.unlink(bounds_file(number, work))
                 rows = np.stack((bounds[:-1], np.diff(bounds)), axis=1)
                 file.write(rows.tobytes())
-            file.publish(name)
-        finally:
-            file.discard()
-        return cls(shards, os.path.join(work, name))
+        return cls(shards, file.path)
 
     def sizes(self) -> Iterator[np.ndarray]:
         """The bytes of the records with their headers, a block for each shard."""

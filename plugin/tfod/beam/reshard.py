@@ -126,17 +126,12 @@ def _plan(subset: Subset, table: RecordTable, prefix: str) -> list[_Task]:
 
 def _copy(task: _Task) -> int:
     """Write one shard; return its size."""
-    where, name = os.path.split(task.file)
     with open(task.recipe, "rb") as file:
         recipe: _Recipe = pickle.load(file)
-    output = AtomicFile(where, name)
-    try:
+    with AtomicFile(task.file) as output:
         writer = RecordWriter(output, recipe.compression)
         for numbers in recipe.numbers(task.cut):
             for framed in recipe.table.framed(numbers):
                 writer.copy(framed)
         writer.finish()
-        output.publish(name)
-    finally:
-        output.discard()
     return os.path.getsize(task.file)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfod.detection.source_ids import LARGEST_FOR
@@ -168,16 +167,4 @@ def begin_file(path: str, *, overwrite: bool) -> AtomicFile:
     is_other = os.path.exists(path) and not os.path.isfile(path)
     if is_other or (os.path.lexists(path) and not overwrite):
         raise TfodError(f"{path} is there already; pass --overwrite, or another name")
-    folder, name = os.path.split(os.path.realpath(path))
-    return AtomicFile(folder, name[:40])  # whose own name is longer, and may not be too long
-
-
-@contextmanager
-def whole_file(path: str, *, overwrite: bool) -> Iterator[AtomicFile]:
-    """A file as :func:`begin_file` begins it, at once, so that an error comes before the work."""
-    file = begin_file(path, overwrite=overwrite)
-    try:
-        yield file
-        file.publish(os.path.basename(os.path.realpath(path)))
-    finally:
-        file.discard()
+    return AtomicFile(os.path.realpath(path))

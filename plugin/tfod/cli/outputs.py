@@ -11,7 +11,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -125,7 +125,7 @@ def begin_outputs(
             rendered = {one.path: render(one).encode("utf-8", "replace") for one in outputs}
             for path, file in files.items():
                 file.write(rendered[path])
-            _publish(files)
+            _publish(files.values())
             for place in rendered.keys() & streams.keys():
                 streams[place](rendered[place])
 
@@ -136,16 +136,15 @@ def _print(text: bytes) -> None:
     print_text(text.decode())
 
 
-def _publish(files: dict[str, AtomicFile]) -> None:
+def _publish(files: Collection[AtomicFile]) -> None:
     """Give the files their names; a single one replaces what is there in one step."""
-    paths = {path: os.path.realpath(path) for path in files}
     if len(files) == 1:
-        for path, file in files.items():
-            file.publish(os.path.basename(paths[path]))
+        for file in files:
+            file.publish()
         return
-    for file in files.values():
+    for file in files:
         file.complete()
-    publish_together({paths[path]: file.aside for path, file in files.items()})
+    publish_together({file.path: file.aside for file in files})
 
 
 # Reports

@@ -21,9 +21,9 @@ from tfod.cli.command_line import (
     add_label_map,
     add_number,
     add_receiver,
+    begin_file,
     named_profile,
     print_line,
-    whole_file,
 )
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
@@ -134,7 +134,7 @@ def _report(
     if arguments.report is None:
         yield None, lambda _: None
         return
-    with whole_file(arguments.report, overwrite=arguments.overwrite) as file:
+    with begin_file(arguments.report, overwrite=arguments.overwrite) as file:
         file.write(f'{{"repair_report_version": {_REPORT_VERSION},\n"changes": ['.encode())
         before = ["\n"]
 

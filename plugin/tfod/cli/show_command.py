@@ -14,10 +14,10 @@ from tfod.cli.command_line import (
     Commands,
     add_label_map,
     add_number,
+    begin_file,
     named_profile,
     print_line,
     print_note,
-    whole_file,
 )
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, chosen_tiles, paint_sheet, render_page
@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
         options.first or 24, options.records, options.random, options.seed, options.class_name
     )
     seen = Seen()
-    with whole_file(options.output, overwrite=options.overwrite) as file:
+    with begin_file(options.output, overwrite=options.overwrite) as file:
         with take_inventory([options.source]) as inventory:
             profile = named_profile(options.profile)
             tiles = list(chosen_tiles(inventory, choice, options.label_map, seen, profile))

@@ -128,14 +128,9 @@ class DetectionCsvWriter(AtomicFile):
         WriteError: the file cannot be written.
     """
 
-    def __init__(self, folder: str, name: str) -> None:
-        super().__init__(folder, name)
-        self._path = os.path.join(folder, name)
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
         self.write(_encode_rows([COLUMNS]))
-
-    def pending(self) -> dict[str, str]:
-        """Where the complete file is, by the path that it will have."""
-        return {self._path: self.aside}
 
 
 def encode_image(image: CsvImage) -> bytes:
@@ -155,14 +150,9 @@ def write_detection_csv(path: str | os.PathLike[str], images: Iterable[CsvImage]
     Raises:
         WriteError: it cannot be written.
     """
-    folder, name = os.path.split(os.fspath(path))
-    writer = DetectionCsvWriter(folder or ".", name)
-    try:
+    with DetectionCsvWriter(os.fspath(path)) as writer:
         for image in images:
             writer.write(encode_image(image))
-        writer.publish(name)
-    finally:
-        writer.discard()
 
 
 @dataclass(frozen=True)

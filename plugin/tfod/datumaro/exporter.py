@@ -189,7 +189,7 @@ class ShardExporter(compat.Exporter):
     def _add_file(self, path: str, content: bytes) -> None:
         """A file in or below the folder that appears with the shards."""
         path = os.path.join(self._save_dir, path)
-        file = self._files[path] = AtomicFile(*os.path.split(path))
+        file = self._files[path] = AtomicFile(path)
         file.write(content)
         file.complete()
 

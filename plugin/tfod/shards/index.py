@@ -59,12 +59,11 @@ def write_indexes(
     complete: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         for target, path in targets.items():
-            where, name = os.path.split(target)
-            file = AtomicFile(where or os.curdir, name)
+            file = AtomicFile(target)
             stack.callback(file.discard)
             counts[target] = _write_index(path, file)
             file.complete()
-            complete[target] = file.aside
+            complete |= file.pending()
         publish_together(complete)
     return counts
 

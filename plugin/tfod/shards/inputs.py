@@ -6,7 +6,6 @@ from __future__ import annotations
 import array
 import contextlib
 import functools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -129,15 +128,11 @@ def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
 def unpack(shard: str, place: str) -> array.array[int]:
     """Write the plain records of a shard to a file; return their bounds."""
     bounds = array.array("q", [0])
-    file = AtomicFile(*os.path.split(place))
-    try:
+    with AtomicFile(place) as file:
         for batch in sound_batches(shard):
             first, last = batch.framed_spans[[0, -1]].tolist()
             file.write(memoryview(batch.buffer)[first[0] : sum(last)])
             bounds.frombytes((batch.offsets + batch.framed_spans[:, 1]).tobytes())
-        file.publish(os.path.basename(place))
-    finally:
-        file.discard()
     return bounds
 
 

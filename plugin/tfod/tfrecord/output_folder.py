@@ -145,7 +145,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         for name, content in self._texts.items():
             path = os.path.join(self._folder, name)
             if _content(path) != content:
-                self._text_files[path] = file = AtomicFile(*os.path.split(path))
+                self._text_files[path] = file = AtomicFile(path)
                 file.write(content)
                 file.complete()
         pending = self.complete()

@@ -137,8 +137,8 @@ class ShardSetWriter:
         if num_shards > 1 and shard_size is not None:
             raise ValueError("num_shards and shard_size exclude each other")
         self._name_files = name_files or functools.partial(shard_file_names, subset)
-        inside, self._hint = os.path.split(self._name_files(1)[0])
-        self._folder = os.path.join(folder, inside) if inside else os.fspath(folder)
+        self._hint = os.path.join(folder, self._name_files(1)[0])
+        self._folder = os.path.dirname(self._hint)
         self._shard_size = shard_size
         self._shard_records = shard_records
         self._compression = Compression(compression)
@@ -264,7 +264,7 @@ class ShardSetWriter:
         self._open()
 
     def _open(self) -> None:
-        file = AtomicFile(self._folder, self._hint)
+        file = AtomicFile(self._hint)
         self._files.append(file)
         self._writers.append(RecordWriter(file, self._compression))
         self._written = 0

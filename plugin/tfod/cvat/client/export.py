@@ -86,16 +86,13 @@ def _scratch(folder: str) -> Iterator[str]:
 
 def _pack(scratch: str, folder: str, name: str, *, compress: bool) -> None:
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
-    file = AtomicFile(folder, name)
-    try:
-        with writing(os.path.join(folder, name), "what was there before is unchanged"):
-            stream: Any = file.stream
-            with zipfile.ZipFile(stream, "w", method) as archive:
-                for name_inside in sorted(os.listdir(scratch)):
-                    path = os.path.join(scratch, name_inside)
-                    archive.write(path, name_inside)
-                    os.unlink(path)  # the disk need not hold all of it twice
-        file.publish(name)
-    except BaseException:
-        file.discard()
-        raise
+    with (
+        AtomicFile(os.path.join(folder, name)) as file,
+        writing(file.path, "what was there before is unchanged"),
+    ):
+        stream: Any = file.stream
+        with zipfile.ZipFile(stream, "w", method) as archive:
+            for name_inside in sorted(os.listdir(scratch)):
+                path = os.path.join(scratch, name_inside)
+                archive.write(path, name_inside)
+                os.unlink(path)  # the disk need not hold all of it twice

@@ -231,7 +231,7 @@ class TfDetectionCsvExporter(ShardExporter):
         self._names: dict[str, set[str]] = {}
 
     def _make_writer(self, subset: str) -> DetectionCsvWriter:
-        return DetectionCsvWriter(self._save_dir, csv_name(subset))
+        return DetectionCsvWriter(os.path.join(self._save_dir, csv_name(subset)))
 
     def _own_shards(self, folder: str) -> dict[str, list[str]]:
         return our_csvs(folder)

@@ -350,8 +350,7 @@ class _Run:
         self._require_not_report([os.path.realpath(path)])
         if path in self._files:
             raise TfodError(f"{path} would be written twice; repair the shards one by one")
-        folder, name = os.path.split(path)
-        self._files[path] = file = AtomicFile(folder, name[:100])
+        self._files[path] = file = AtomicFile(path)
         self._stack.callback(file.discard)
         return file
 

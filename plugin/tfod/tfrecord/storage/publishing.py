@@ -18,11 +18,12 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from tfod.errors import ShardError, TfodError
 from tfod.tfrecord.storage.urls import require_local
 
+F = TypeVar("F", bound="AtomicFile")
 JOURNAL = ".tfod-publishing.json"
 _MOST_PARENTS = 3  # as deep as a folder is searched for shards
 _BUFFER_BYTES = 1 << 17
@@ -345,26 +346,26 @@ def _signals_held() -> Iterator[None]:
 class AtomicFile:
     """A file that is written aside and takes its name only when it is complete.
 
-    Until :meth:`publish` the name keeps whatever it had; :meth:`discard` leaves nothing behind,
-    also no folder that was made for it. Of several files that belong together none is published
-    itself, but all by :func:`publish_together`.
+    Use as a context manager: leaving it publishes the file, leaving it by an exception discards
+    it. Of several files that belong together none is published itself, but all by
+    :func:`publish_together`.
 
     Attributes:
-        aside: path of the file until then.
+        path: where it will be.
+        aside: where it is until then.
     """
 
-    def __init__(self, folder: str, hint: str) -> None:
+    def __init__(self, path: str) -> None:
+        folder = os.path.dirname(path) or os.curdir
         require_local(folder)
         self._made = absent_folders(folder)
         try:
             os.makedirs(folder, exist_ok=True)
-            self.aside = hidden_path(os.path.join(folder, hint))
+            self.path, self.aside = path, hidden_path(path)
             handle = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         except OSError as error:
             remove_folders(self._made)
             raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
-        self._folder = folder
-        self._hint = hint
         self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -390,18 +391,30 @@ class AtomicFile:
         except OSError as error:
             raise self._failure(error) from None
 
-    def publish(self, name: str) -> str:
-        """Give the complete file its name; return its path."""
+    def pending(self) -> dict[str, str]:
+        """Where the complete file is, by the path that it will have."""
+        return {self.path: self.aside}
+
+    def publish(self) -> None:
+        """Complete the file and give it its name, which until then keeps whatever it had."""
         self.complete()
-        path = os.path.join(self._folder, name)
         try:
-            _rename(self.aside, path)  # in one step: the name always has a whole file
+            _rename(self.aside, self.path)  # in one step: the name always has a whole file
         except OSError as error:
             raise self._failure(error) from None
-        return path
+
+    def __enter__(self: F) -> F:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            self.discard()
 
     def discard(self) -> None:
-        """Remove what was written aside."""
+        """Remove what was written aside, and the folders that were made for it."""
         with contextlib.suppress(OSError):
             self.stream.close()
         with contextlib.suppress(OSError):
@@ -409,4 +422,4 @@ class AtomicFile:
         remove_folders(self._made)
 
     def _failure(self, error: OSError) -> WriteError:
-        return _failure(os.path.join(self._folder, self._hint), error, ())
+        return _failure(self.path, error, ())
