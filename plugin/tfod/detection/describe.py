@@ -97,7 +97,7 @@ def _add(found: Description, examples: ExampleBatch) -> None:
     lengths = examples.records.lengths
     found.records += len(examples)
     found.largest_record = max(found.largest_record, int(lengths.max(initial=0)))
-    for column in (*examples.columns.values(), *examples.others.values()):
+    for column in examples.lists.values():
         found.keys.setdefault(column.key, KeySummary()).add(column)
     columns = DetectionColumns(examples, field_mapping_by_boxes(examples.columns) or OD_API)
     found.boxes += int(columns.box_counts.sum())

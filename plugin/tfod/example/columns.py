@@ -216,15 +216,13 @@ class ExampleBatch:
 
     Attributes:
         records: the records: shard, numbers, offsets, buffer.
-        columns: by feature key. A key that holds lists of several kinds in this batch has the
-            column of the kind that came first; :meth:`column` gives each.
+        lists: by feature key and the kind of list.
         refused: the records that cannot be read and have no values, by row.
         form: what else is to be said of the form of records, in the order of the rows.
     """
 
     records: RecordBatch
-    columns: Mapping[str, Column]
-    others: Mapping[tuple[str, Kind | None], Column]
+    lists: Mapping[tuple[str, Kind | None], Column]
     refused: Mapping[int, FormProblem]
     form: Sequence[FormProblem]
 
@@ -238,18 +236,17 @@ class ExampleBatch:
             lengths = records.lengths.copy()
             lengths[unread] = 0
             parsed = parse_examples(records.buffer, records.starts, lengths)
-        columns: dict[str, Column] = {}
-        others: dict[tuple[str, Kind | None], Column] = {}
+        lists: dict[tuple[str, Kind | None], Column] = {}
         for one in parsed.columns:
             if not len(one.rows):
                 continue
             key, kind = one.key.decode(), KIND_OF_LIST[one.kind]
             splits = np.concatenate((np.zeros(1, np.int64), one.ends.astype(np.int64)))
             rows = one.rows.astype(np.int64)
-            column = Column(key, kind, rows, splits, one.values, len(records), records.buffer)
-            if columns.setdefault(key, column) is not column:
-                others[key, kind] = column
-        return cls(records, columns, others, refused, form)
+            lists[key, kind] = Column(
+                key, kind, rows, splits, one.values, len(records), records.buffer
+            )
+        return cls(records, lists, refused, form)
 
     def compacted(self, hollow: str | None) -> ExampleBatch:
         """The same without the buffer: byte strings are copied, but for those of one key.
@@ -259,9 +256,8 @@ class ExampleBatch:
         records, lengths = self.records, self.records.lengths
         starts = records.offsets + HEADER_BYTES
         records = RecordBatch(records.shard, records.first, 0, bytearray(), starts, lengths)
-        columns = {key: one.compacted(key == hollow) for key, one in self.columns.items()}
-        others = {key: one.compacted(key[0] == hollow) for key, one in self.others.items()}
-        return ExampleBatch(records, columns, others, self.refused, self.form)
+        lists = {key: one.compacted(key[0] == hollow) for key, one in self.lists.items()}
+        return ExampleBatch(records, lists, self.refused, self.form)
 
     @classmethod
     def joined(cls, parts: Sequence[ExampleBatch]) -> ExampleBatch:
@@ -271,14 +267,9 @@ class ExampleBatch:
         rows = np.cumsum([0, *map(len, parts)]).tolist()
         found: dict[tuple[str, Kind | None], list[tuple[int, Column]]] = {}
         for row, part in zip(rows[:-1], parts, strict=True):
-            for one in (*part.columns.values(), *part.others.values()):
-                found.setdefault((one.key, one.kind), []).append((row, one))
-        columns: dict[str, Column] = {}
-        others: dict[tuple[str, Kind | None], Column] = {}
-        for key, members in found.items():
-            column = Column.joined(members, rows[-1])
-            if columns.setdefault(key[0], column) is not column:
-                others[key] = column
+            for key, one in part.lists.items():
+                found.setdefault(key, []).append((row, one))
+        lists = {key: Column.joined(members, rows[-1]) for key, members in found.items()}
         first = parts[0].records
         starts, lengths = (
             np.concatenate([getattr(part.records, name) for part in parts])
@@ -290,12 +281,12 @@ class ExampleBatch:
         for row, part in zip(rows[:-1], parts, strict=True):
             refused |= {row + at: replace(one, row=row + at) for at, one in part.refused.items()}
             form += [replace(one, row=row + one.row) for one in part.form]
-        return cls(records, columns, others, refused, form)
+        return cls(records, lists, refused, form)
 
     @property
     def nbytes(self) -> int:
         """About how many bytes of memory a compacted batch needs."""
-        columns = (*self.columns.values(), *self.others.values())
+        columns = self.lists.values()
         arrays = sum(one.rows.nbytes + one.splits.nbytes + one.values.nbytes for one in columns)
         return arrays + sum(len(one.buffer) + _COLUMN for one in columns)
 
@@ -309,20 +300,21 @@ class ExampleBatch:
 
     def column(self, key: str, kind: Kind) -> Column:
         """The column of one key and one kind of list; an empty one where no record has it."""
-        found = self.columns.get(key)
-        if found is not None and found.kind is kind:
-            return found
-        return self.others.get((key, kind)) or Column.empty(key, kind, len(self))
+        return self.lists.get((key, kind)) or Column.empty(key, kind, len(self))
 
     def columns_of(self, key: str) -> list[Column]:
         """The columns of one key, of each kind of list that it has in this batch."""
-        first = self.columns.get(key)
-        return [] if first is None else [first, *self._others_by_key.get(key, ())]
+        return self._by_key.get(key, [])
 
     @cached_property
-    def _others_by_key(self) -> Mapping[str, Sequence[Column]]:
+    def columns(self) -> Mapping[str, Column]:
+        """By feature key; of one with lists of several kinds that of the kind that came first."""
+        return {key: columns[0] for key, columns in self._by_key.items()}
+
+    @cached_property
+    def _by_key(self) -> Mapping[str, list[Column]]:
         found: dict[str, list[Column]] = {}
-        for one in self.others.values():
+        for one in self.lists.values():
             found.setdefault(one.key, []).append(one)
         return found
 
@@ -334,7 +326,7 @@ class ExampleBatch:
     @cached_property
     def _by_row(self) -> tuple[Sequence[Column], np.ndarray, np.ndarray]:
         """All columns; the numbers of those of each record, and where these begin."""
-        columns = [*self.columns.values(), *self.others.values()]
+        columns = list(self.lists.values())
         rows = np.concatenate([np.empty(0, np.int64), *(one.rows for one in columns)])
         numbers = np.repeat(np.arange(len(columns)), [len(one.rows) for one in columns])
         order = np.argsort(rows, kind="stable")

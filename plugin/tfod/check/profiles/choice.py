@@ -50,7 +50,7 @@ _NO_PROFILE = Profile(
 def samples_of(examples: ExampleBatch) -> list[Sample]:
     """What :func:`choose_profile` needs of each record; of one that cannot be read, no keys."""
     found: list[dict[str, tuple[Kind | None, bool]]] = [{} for _ in range(len(examples))]
-    for column in (*examples.columns.values(), *examples.others.values()):
+    for column in examples.lists.values():
         there = np.ones(len(column.values), bool)
         if column.kind is Kind.BYTES:
             there = column.values[:, 1] > 0

@@ -41,11 +41,6 @@ class Features:
             for column in self.examples.columns_of(key):
                 yield column, spec
 
-    def columns(self) -> Iterator[Column]:
-        """All columns."""
-        yield from self.examples.columns.values()
-        yield from self.examples.others.values()
-
 
 _OTHER_DATASET = "Export an object detection dataset, with image/filename and boxes,"
 
@@ -144,7 +139,7 @@ def wrong_shape(features: Features) -> Iterator[Problem]:
 )
 def no_kind(features: Features) -> Iterator[Problem]:
     """A key is there, but no list."""
-    for column in features.columns():
+    for column in features.examples.lists.values():
         if column.kind is None:
             for row in column.rows.tolist():
                 message = f"{_shown(column.key)} holds no list at all"
@@ -173,7 +168,7 @@ def duplicate_key(features: Features) -> Iterator[Problem]:
 )
 def unknown_feature(features: Features) -> Iterator[Problem]:
     """A key that means nothing here. Said once for each shard."""
-    for column in features.columns():
+    for column in features.examples.lists.values():
         key = column.key
         if key in features.expected or key in keys.KNOWN_KEYS:
             continue

@@ -121,17 +121,11 @@ def turned_back(points: np.ndarray, orientation: int) -> np.ndarray:
         points: x, y in the last axis.
         orientation: that was applied.
     """
+    if orientation >= QUARTER:
+        points, orientation = points[..., ::-1], _TRANSPOSED[orientation]
+    rows, columns = _FLIPPED.get(orientation, (1, 1))
     x, y = points[..., 0], points[..., 1]
-    back = {
-        2: (1 - x, y),
-        3: (1 - x, 1 - y),
-        4: (x, 1 - y),
-        5: (y, x),
-        6: (y, 1 - x),
-        7: (1 - y, 1 - x),
-        8: (1 - y, x),
-    }
-    return np.stack(back[orientation], axis=-1) if orientation in back else points
+    return np.stack((x if columns > 0 else 1 - x, y if rows > 0 else 1 - y), axis=-1)
 
 
 def mask_turned_back(mask: np.ndarray, orientation: int) -> np.ndarray:

@@ -62,19 +62,12 @@ _SKIPPED = frozenset(
 _STANDALONE = frozenset({0xFF01, *range(0xFFD0, 0xFFD9)})
 _NO_FRAME = frozenset({0xFFD9, 0xFFDA})  # the end or a scan, and no frame header before it
 _FRAMES = {
-    0xFFC0: "",
-    0xFFC1: "",
-    0xFFC2: "",  # progressive
+    **dict.fromkeys((0xFFC0, 0xFFC1, 0xFFC2), ""),  # baseline, extended, progressive
     0xFFC3: "lossless",
-    0xFFC5: "hierarchical",
-    0xFFC6: "hierarchical",
-    0xFFC7: "hierarchical",
-    0xFFC9: "arithmetic",
-    0xFFCA: "arithmetic",
+    **dict.fromkeys((0xFFC5, 0xFFC6, 0xFFC7), "hierarchical"),
+    **dict.fromkeys((0xFFC9, 0xFFCA), "arithmetic"),
     0xFFCB: "arithmetic lossless",
-    0xFFCD: "arithmetic hierarchical",
-    0xFFCE: "arithmetic hierarchical",
-    0xFFCF: "arithmetic hierarchical",
+    **dict.fromkeys((0xFFCD, 0xFFCE, 0xFFCF), "arithmetic hierarchical"),
 }
 
 

@@ -228,7 +228,7 @@ def _require_known_keys(reader: RecordReader) -> None:
     """Note the first record that has features, but none under a key of the OD API."""
     batch = reader.batch
     foreign = np.zeros(len(batch), bool)
-    columns = (*batch.columns.values(), *batch.others.values())
+    columns = batch.lists.values()
     for is_known in (False, True):
         for one in columns:
             if (one.key in keys.KNOWN_KEYS) is is_known:
