@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 _watching: list[Callable[[], None]] = []
 
 
-def _hook(event: str, _: tuple[object, ...]) -> None:
-    if event == "os.rename" and _watching:
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    # A module that is imported for the first time is no file of ours.
+    if event == "os.rename" and _watching and not str(arguments[1]).endswith(".pyc"):
         _watching[0]()
 
 
