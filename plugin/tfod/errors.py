@@ -6,6 +6,7 @@ order, so that a command can print ``str(error)`` and stop.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 
@@ -61,7 +62,10 @@ class ShardError(TfodError):
         return f"{where}: {what}" + (f"; {self.fix}" if self.fix else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.cause, dict(vars(self)))
+        fields = {
+            one: getattr(self, one) for one in ("shard", "record", "offset", "feature", "fix")
+        }
+        return partial(type(self), **fields), (self.cause,)
 
 
 class RecordError(ShardError):
@@ -74,12 +78,6 @@ class ShardsNotFoundError(TfodError):
 
 class LabelMapError(TfodError):
     """A file is not a label map, or not a legal one."""
-
-
-def _rebuild(cls: type[ShardError], cause: str, fields: dict[str, Any]) -> ShardError:
-    """Unpickle: exceptions with keyword arguments need help to cross process borders."""
-    names = ("shard", "record", "offset", "feature", "fix")
-    return cls(cause, **{name: fields[name] for name in names})
 
 
 def in_plain_words(error: BaseException | None) -> str | None:

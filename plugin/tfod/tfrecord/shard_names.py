@@ -21,6 +21,7 @@ MOST_MISSING = 1000
 # With the number before the extension, behind it, or with no extension at all.
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-of-(?P<total>\d{5,})"
                        r"(?P<late>\.[A-Za-z]+)?\Z")  # fmt: skip
+_NUMBER = re.compile(r"(?<=-)(\d{5,})(?=-of-\d{5,})")
 COMPRESSED_EXTENSIONS = (".gz", ".gzip", ".zlib", ".zz")
 _ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
 _ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
@@ -134,14 +135,10 @@ def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
             sets.setdefault(key, {})[name.number] = name_of(path)
     missing: list[str] = []
     for (_, _, total), there in sets.items():
-        number, example = next(iter(there.items()))
-        numbering = re.search(r"-(\d+)-of-", example)
-        assert numbering is not None  # the name was taken apart by it
-        digits = len(numbering[1])
-        before, _, behind = example.partition(f"-{number:0{digits}d}-of-")
+        before, number, behind = _NUMBER.split(next(iter(there.values())), 1)
         absent = (other for other in range(total) if other not in there)
         missing += [
-            f"{before}-{other:0{digits}d}-of-{behind}"
+            f"{before}{other:0{len(number)}d}{behind}"
             for other in itertools.islice(absent, max(1, most - len(missing)))
         ]
     return missing

@@ -28,7 +28,7 @@ from tfod.tfrecord.shard_names import (
 from tfod.tfrecord.storage.open import open_shard, zip_member
 from tfod.tfrecord.storage.publishing import require_published
 from tfod.tfrecord.storage.remote_errors import RemoteError
-from tfod.tfrecord.storage.remote_files import list_remote
+from tfod.tfrecord.storage.remote_files import RemoteFile, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 Sources: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
@@ -67,14 +67,12 @@ class ShardSet:
 class RemoteShards:
     """What a URL means: shards, and zips where a file or glob means them or no shards are there.
 
-    Sizes are in bytes, by URL; None where the listing does not say them. So are marks, which are
-    others when the file is.
+    ``files`` are those of the listing, by URL.
     """
 
     sets: Sequence[ShardSet]
     zips: Sequence[str]
-    sizes: Mapping[str, int | None]
-    marks: Mapping[str, str | None]
+    files: Mapping[str, RemoteFile]
 
 
 def find_all_shards(source: Sources) -> list[ShardSet]:
@@ -164,10 +162,9 @@ def find_remote_shards(url: str) -> RemoteShards:
     """What a remote file, glob or folder holds, from listings alone; raises as find_shards."""
     if not url.partition("://")[2].strip("/"):
         raise RemoteError(url, "names no bucket and no host; write for example s3://bucket/folder")
-    files = list_remote(url)
-    sizes = {one.url: one.size for one in files}
+    files = {one.url: one for one in list_remote(url)}
     by_folder = False
-    paths = list(sizes)
+    paths = list(files)
     if paths == [url]:
         if not name_of(url):
             raise RemoteError(url, "is a file; leave the slash at its end out")
@@ -178,16 +175,15 @@ def find_remote_shards(url: str) -> RemoteShards:
             root = folder_of(root)
     else:
         root = absolute(url)
-        paths = [one for one in sizes if parse_shard_name(one) and not _is_tensorboard_log(one)]
+        paths = [one for one in files if parse_shard_name(one) and not _is_tensorboard_log(one)]
         # The zips of a folder are meant when it has no shards.
-        paths = paths or [one for one in sizes if _is_remote_zip(one) and folder_of(one) == root]
-        by_folder = f"{root}/{ROBOFLOW_NOTE}" in sizes
+        paths = paths or [one for one in files if _is_remote_zip(one) and folder_of(one) == root]
+        by_folder = f"{root}/{ROBOFLOW_NOTE}" in files
     if not paths:
         raise ShardsNotFoundError(_not_found_remotely(url))
     zips = [path for path in paths if _is_remote_zip(path)]
     shards = [path for path in paths if not _is_remote_zip(path)]
-    marks = {one.url: one.mark for one in files}
-    return RemoteShards(group_shards(shards, root, by_folder), zips, sizes, marks)
+    return RemoteShards(group_shards(shards, root, by_folder), zips, files)
 
 
 def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[ShardSet]:
@@ -201,10 +197,10 @@ def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[S
         groups.setdefault(_subset_of(path, root, by_folder), []).append(path)
     sets: list[ShardSet] = []
     left = MOST_MISSING
-    for subset, members in groups.items():
-        missing = missing_of_sets(members, left)
+    for subset, own in groups.items():
+        missing = missing_of_sets(own, left)
         left = max(0, left - len(missing))
-        sets.append(ShardSet(subset, tuple(members), tuple(missing)))
+        sets.append(ShardSet(subset, tuple(own), tuple(missing)))
     return sets
 
 

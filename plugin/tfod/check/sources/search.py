@@ -325,12 +325,12 @@ class _Search:
 
         found = find_remote_shards(source)
         sets = found.sets
-        if list(found.sizes) == [source]:  # one file that was named promises no others
+        if list(found.files) == [source]:  # one file that was named promises no others
             sets = [replace(one, missing=()) for one in sets]
         self.groups.extend(
             self._groups_of(
                 sets,
-                lambda url: Location(url, url, True, found.sizes[url], found.marks[url]),
+                lambda url: Location(url, url, True, found.files[url].size, found.files[url].mark),
             )
         )
         for url in found.zips:

@@ -25,7 +25,7 @@ def zip_member(path: str) -> ZipMember | None:
     """
     if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
-    from tfod.tfrecord.storage.zip_files import find_member, require_readable
+    from tfod.tfrecord.storage.zip_files import find_member, require_readable  # for zips alone
 
     member = find_member(path)
     if member is not None:
