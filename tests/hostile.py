@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tfod.kernel import FoundRecords, WalkEnd, find_records
+from tfod.kernel import find_records
+from tfod.kernel.result import FoundRecords, WalkEnd
 from tfod.tfrecord.framing import masked_crc32c
-from tfod.tfrecord.read_buffer import ReadBuffer
+from tfod.tfrecord.recovery import ReadBuffer
 
 from tests.mutants.sound import entry, features, field, frame, jpeg, png, record, with_boxes
 from tests.records import encode, objects

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.read_buffer import BUFFER_BYTES
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, read_record_batches
+from tfod.tfrecord.recovery import BUFFER_BYTES
 from tfod.tfrecord.shard_parts import split_shard
 
 from tests.records import frame

@@ -89,10 +89,7 @@ class HeaderFinder:
     def find(self, data: np.ndarray, base: int, position: int) -> Iterator[tuple[int, int]]:
         """Positions from ``position`` on at which a plausible header lies, and the lengths in them.
 
-        Args:
-            data: the buffer, uint8 of shape (n,).
-            base: byte of the stream that ``data[0]`` is.
-            position: where in the buffer to begin.
+        The buffer is uint8 of shape (n,), and ``base`` the byte of the stream that it begins with.
         """
         first, end = base + position, base + len(data)
         if not self._start <= first <= self._stop:
@@ -114,11 +111,7 @@ class HeaderFinder:
 def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions at which a length of less than 2**40 with its right checksum lies, and the lengths.
 
-    Args:
-        data: bytes, uint8 of shape (n,).
-
-    Returns:
-        Two arrays of int64, of shape (m,).
+    Of bytes, uint8 of shape (n,); two arrays of int64, of shape (m,).
     """
     count = len(data) - HEADER_BYTES + 1
     if count <= 0 or not data.any():

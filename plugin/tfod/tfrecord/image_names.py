@@ -109,11 +109,7 @@ class ImageFolders:
         self._all_names = frozenset().union(*self._names.values())
 
     def find(self, path: str) -> str | None:
-        """The path of the image on disk; None when it is not there.
-
-        Args:
-            path: a safe relative path (:func:`safe_relative_path`).
-        """
+        """The image of a path by :func:`safe_relative_path` on disk; None if it is not there."""
         for candidate in (path, posixpath.basename(path)) if "/" in path else (path,):
             first = candidate.partition("/")[0]
             if first not in self._all_names:

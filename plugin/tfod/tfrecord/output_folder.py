@@ -72,7 +72,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self._writers: dict[str, ShardSetWriter] = {}
         self._finished: dict[str, dict[str, str]] = {}
         self._texts: dict[str, bytes] = {}
-        self._text_files: dict[str, AtomicFile] = {}
+        self._discard = contextlib.ExitStack()
         self.paths: list[str] = []
 
     def require_free(self, subset: str, name: str = "") -> None:
@@ -104,6 +104,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             compression=layout.compression or Compression.NONE,
             name_files=name_files,
         )
+        self._discard.callback(writer.discard)
         self._writers[subset] = writer
         return writer
 
@@ -123,7 +124,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
     def add_text(self, name: str, content: bytes) -> None:
         """A file beside the shards, a label map say; ``name`` is relative to the folder."""
         path = os.path.join(self._folder, name)
-        if self._texts.setdefault(name, content) != content:
+        if self._texts.setdefault(path, content) != content:
             raise OutputExistsError(
                 f"{path}: two subsets have different label maps; tfod merge makes them one"
             )
@@ -142,15 +143,17 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
 
     def publish(self) -> None:
         """Complete all files, then give them their names and remove those that they replace."""
-        for name, content in self._texts.items():
-            path = os.path.join(self._folder, name)
+        texts: dict[str, str] = {}
+        for path, content in self._texts.items():
             if _content(path) != content:
-                self._text_files[path] = file = AtomicFile(path)
+                file = AtomicFile(path)
+                self._discard.callback(file.discard)
                 file.write(content)
                 file.complete()
+                texts |= file.pending()
         pending = self.complete()
         self.paths = list(pending)
-        pending |= {path: file.aside for path, file in self._text_files.items()}
+        pending |= texts
         subsets = (*self._writers, *self._finished)
         stale = [path for subset in subsets for path in self._shards_there(subset)]
         self._require_replaceable(stale)  # somebody else may have written meanwhile
@@ -158,14 +161,9 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         publish_together(pending, stale, self._folder)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
+        with self._discard:  # the last one first: the first has made the folder
             if kind is None:
                 self.publish()
-        finally:
-            for file in self._text_files.values():
-                file.discard()
-            for writer in reversed(self._writers.values()):  # the first one has made the folder
-                writer.discard()
 
     def _require_replaceable(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -206,7 +204,7 @@ def _content(path: str) -> bytes | None:
         return None
 
 
-class WorkFolder:
+class WorkFolder(contextlib.AbstractContextManager["WorkFolder"]):
     """A hidden folder inside the one that shards are written to, on the same disk.
 
     Use as a context manager: it goes in the end with all that is in it, and so do the folders that
@@ -228,9 +226,6 @@ class WorkFolder:
         except OSError as error:
             remove_folders(self._made)
             raise WriteError(f"{inside}: cannot write there ({error.strerror})") from None
-
-    def __enter__(self) -> WorkFolder:
-        return self
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.kernel import LONGEST_RECORD, WalkEnd, find_records
+from tfod.kernel import find_records
+from tfod.kernel.result import LONGEST_RECORD, WalkEnd
 from tfod.tfrecord.compression import (
     Compression,
     InflatingStream,
@@ -27,8 +28,7 @@ from tfod.tfrecord.compression import (
 )
 from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
-from tfod.tfrecord.read_buffer import ENDLESS, ReadBuffer, Source
-from tfod.tfrecord.recovery import Recovery, raise_damage
+from tfod.tfrecord.recovery import ENDLESS, ReadBuffer, Recovery, Source, raise_damage
 from tfod.tfrecord.shard_names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
 

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,7 +101,7 @@ class RecordWriter:
             self._stream.write(self._deflater.flush())
 
 
-class ShardSetWriter:
+class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
     """Writes one subset as one shard or several.
 
     Use as a context manager: leaving it publishes the files, leaving it by an exception (also
@@ -219,9 +220,6 @@ class ShardSetWriter:
         """Remove everything that was written aside."""
         for file in reversed(self._files):  # the first one has made the folder
             file.discard()
-
-    def __enter__(self) -> ShardSetWriter:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:

@@ -18,12 +18,11 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from tfod.errors import ShardError, TfodError
 from tfod.tfrecord.storage.urls import require_local
 
-F = TypeVar("F", bound="AtomicFile")
 JOURNAL = ".tfod-publishing.json"
 _MOST_PARENTS = 3  # as deep as a folder is searched for shards
 _BUFFER_BYTES = 1 << 17
@@ -343,7 +342,7 @@ def _signals_held() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-class AtomicFile:
+class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
     """A file that is written aside and takes its name only when it is complete.
 
     Use as a context manager: leaving it publishes the file, leaving it by an exception discards
@@ -402,9 +401,6 @@ class AtomicFile:
             _rename(self.aside, self.path)  # in one step: the name always has a whole file
         except OSError as error:
             raise self._failure(error) from None
-
-    def __enter__(self: F) -> F:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:

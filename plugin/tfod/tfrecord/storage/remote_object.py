@@ -216,11 +216,8 @@ RemoteObject: TypeAlias = _StoreObject | _WebObject
 def remote_object(url: str, heard: Callable[[], None], in_ranges: bool, marks: Any) -> RemoteObject:
     """The object behind a URL; nothing is asked of the server yet.
 
-    Args:
-        url: of the object.
-        heard: is called whenever bytes have come.
-        in_ranges: whether to ask a web server for no more than is read, in more requests.
-        marks: of the object as it was opened before, if it was.
+    ``heard`` is called whenever bytes have come. A web server is asked ``in_ranges`` for no more
+    than is read, in more requests. The marks are those of the object as it was opened before.
     """
     filesystem, path = filesystem_of(url)
     protocols = filesystem.protocol
