@@ -17,12 +17,11 @@ from tfod.example.columns import Column
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
 
-_ATTRIBUTE_OF_NAME = {attribute.name: attribute for attribute in keys.OBJECT_ATTRIBUTES}
-_ATTRIBUTE_OF_OTHER_NAME = {
-    name: attribute for attribute in keys.OBJECT_ATTRIBUTES for name in attribute.other_names
+_ATTRIBUTE_OF_NAME = {
+    name: attribute
+    for attribute in keys.OBJECT_ATTRIBUTES
+    for name in (attribute.name, *attribute.other_names)
 }
-
-
 _ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
 _NOT_UNDERSTOOD = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
 _PLAIN = frozenset((bool, int, float, str, type(None)))
@@ -78,7 +77,7 @@ def encode_attribute(
             if value is not None:
                 corrections.objects.setdefault(number, {})[name] = value
         return
-    known = _ATTRIBUTE_OF_NAME.get(name) or _ATTRIBUTE_OF_OTHER_NAME.get(name)
+    known = _ATTRIBUTE_OF_NAME.get(name)
     if known is not None and name != known.name and known.name in attributes:
         known = None
     if known is not None and kind is Kind.INT64 and kind not in known.kinds:

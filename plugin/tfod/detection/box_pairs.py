@@ -52,12 +52,8 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def pair_best(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Pair boxes of many images at once, each with one other at most.
 
-    Args:
-        first: number of a box of the first side in each candidate, the best candidate first.
-        second: likewise of the second side.
-
-    Returns:
-        Places of the candidates that are taken, as one after the other would be.
+    Takes the number of a box on either side in each candidate, the best candidate first; returns
+    the places of the candidates that are taken, as one after the other would be.
     """
     left = np.arange(len(first))
     taken = [left[:0]]

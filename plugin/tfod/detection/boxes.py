@@ -23,16 +23,13 @@ LOOKS_LIKE_PIXELS = 2.0
 
 
 def normalized(values: np.ndarray, stated: BoxFormat, sizes: np.ndarray) -> np.ndarray:
-    """Boxes as ``xmin, ymin, xmax, ymax``, divided by the image's size.
+    """Boxes as ``xmin, ymin, xmax, ymax``, divided by the image's size, of shape (n, 4).
 
     Args:
-        values: the four numbers of each box, shape (n, 4).
+        values: the four numbers of each box, shape (n, 4); what is in pixels becomes float32.
         stated: what they are.
         sizes: height and width of each box's image in pixels, shape (n, 2) or (2,); of normalized
             boxes not looked at.
-
-    Returns:
-        Of shape (n, 4); what was in pixels as float32.
     """
     if stated == "xyxy":
         return values
@@ -48,14 +45,10 @@ def normalized(values: np.ndarray, stated: BoxFormat, sizes: np.ndarray) -> np.n
 def corners_in_pixels(
     boxes: np.ndarray, sizes: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of normalized boxes in pixels, as they are and clamped to the image.
+    """Left, top, right, bottom of normalized boxes in pixels, as they are and clamped to the image.
 
-    Args:
-        boxes: ``xmin, ymin, xmax, ymax``, shape (n, 4).
-        sizes: height and width of the image, or of each box's image: shape (2,) or (n, 2).
-
-    Returns:
-        Left, top, right, bottom, float64 of shape (n, 4), twice.
+    Both are float64 of shape (n, 4), as the boxes are (``xmin, ymin, xmax, ymax``); ``sizes`` are
+    height and width of the image, or of each box's image: shape (2,) or (n, 2).
     """
     limits = np.asarray(sizes, np.float64)[..., [1, 0, 1, 0]]
     with np.errstate(invalid="ignore"):
@@ -66,8 +59,7 @@ def corners_in_pixels(
 def far_boxes(corners: np.ndarray) -> np.ndarray:
     """Which boxes have a coordinate that parts of the image hardly have, bool of shape (n,).
 
-    Args:
-        corners: ``xmin, ymin, xmax, ymax``, shape (n, 4). Boxes that are not finite are not far.
+    Of ``xmin, ymin, xmax, ymax``, shape (n, 4). Boxes that are not finite are not far.
     """
     with np.errstate(invalid="ignore"):
         large = (np.abs(corners) > LOOKS_LIKE_PIXELS).any(axis=1)
@@ -150,9 +142,7 @@ def enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float) 
 def clipped_outline(points: Sequence[float], size: tuple[int, int]) -> list[float]:
     """The part of an outline inside the image, by Sutherland and Hodgman; empty for none.
 
-    Args:
-        points: x, y, x, y, … in pixels.
-        size: height and width of the image.
+    Points are x, y, x, y, … in pixels, ``size`` is height and width of the image.
     """
     height, width = size
     corners = list(zip(points[::2], points[1::2], strict=True))

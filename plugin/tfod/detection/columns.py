@@ -16,7 +16,7 @@ from tfod.detection.images.image import read_image_header
 from tfod.detection.images.image_header import ImageHeader
 from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.wire import Kind
-from tfod.kernel import code_spans, gather_spans
+from tfod.kernel import code_spans
 
 T = TypeVar("T")
 OD_API = FieldMapping()
@@ -95,32 +95,23 @@ class DetectionColumns:
         """Of each image; its number, where the format has numbers."""
         if self.mapping.source_id is None and self.mapping.image_id:
             return [None if one is None else str(one) for one in self.image_ids]
-        source, name = (self.column(key, Kind.BYTES) for key in (keys.SOURCE_ID, keys.FILENAME))
-        names = self.filenames  # which most writers use as the ids, too
-        if source is name or (name.key not in self.odd_text_keys and _are_equal(source, name)):
-            return names
         return self._texts(keys.SOURCE_ID)
 
     @cached_property
     def formats(self) -> list[str | None]:
         """What each record says of its image's format."""
-        return self._texts(keys.FORMAT, recurring=True)
+        return self._texts(keys.FORMAT)
 
     @cached_property
     def sha256s(self) -> list[str | None]:
         """The digests that the records have for their images."""
         return self._texts(keys.SHA256)
 
-    def _texts(self, key: str, recurring: bool = False) -> list[str | None]:
+    def _texts(self, key: str) -> list[str | None]:
         """A feature of one text; None where a record has none, or several."""
         column = self.column(key, Kind.BYTES)
         rows, spans = single_values(column)
-        if recurring:
-            codes, firsts = code_spans(column.buffer, spans)
-            known = texts_of(column.buffer, spans[firsts])
-            texts = known and [known[code] for code in codes.tolist()]
-        else:
-            texts = texts_of(column.buffer, spans)
+        texts = texts_of(column.buffer, spans)
         if texts is None:
             texts = [
                 self._decoded(row, column.key, value)
@@ -315,16 +306,6 @@ def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
         return column.rows, column.values
     single = counts == 1
     return column.rows[single], column.values[column.splits[:-1][single]]
-
-
-def _are_equal(one: Column, other: Column) -> bool:
-    """Whether two columns of byte strings hold the same for each record."""
-    return (
-        np.array_equal(one.rows, other.rows)
-        and np.array_equal(one.splits, other.splits)
-        and np.array_equal(one.values[:, 1], other.values[:, 1])
-        and gather_spans(one.buffer, one.values) == gather_spans(other.buffer, other.values)
-    )
 
 
 def _lenient(value: bytes) -> str:

@@ -145,12 +145,7 @@ def encode_labelled_image(
     ``filename`` is a feature that neither profile has: without it the image's name would be
     lost. TensorFlow leaves it out where it is not asked for.
 
-    Args:
-        profile: which keys to write.
-        encoded: the image file's bytes.
-        filename: its name.
-        size: height and width in pixels.
-        label: its class, counted from 0; -1 for none.
+    ``size`` is height and width in pixels; the label counts from 0, and is -1 for none.
     """
     header = read_image_header(encoded, 0, len(encoded))
     features = {

@@ -17,7 +17,8 @@ import numpy as np
 from tfod.errors import RecordError
 from tfod.example.spelling import Form, spelling_of
 from tfod.example.wire import Kind
-from tfod.kernel import ListKind, Problem, ProblemCode, gather_spans, parse_examples
+from tfod.kernel import gather_spans, parse_examples
+from tfod.kernel.result import ListKind, Problem, ProblemCode
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch
 
@@ -94,22 +95,23 @@ class Column:
 
     def has(self, row: int) -> bool:
         """Whether a record has the list, with values or without."""
+        return self._place(row) is not None
+
+    def _place(self, row: int) -> int | None:
+        # Not by row_splits: a batch may have as many keys as records, each with one of the other.
         if len(self.rows) == self.length:
-            return True
+            return row
         place = int(np.searchsorted(self.rows, row))
-        return place < len(self.rows) and int(self.rows[place]) == row
+        return place if place < len(self.rows) and int(self.rows[place]) == row else None
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, row: int) -> np.ndarray:
         """The values of one record."""
-        # Not by row_splits: a batch may have as many keys as records, each with one of the other.
-        place = row
-        if len(self.rows) != self.length:
-            place = int(np.searchsorted(self.rows, row))
-            if place == len(self.rows) or int(self.rows[place]) != row:
-                return self.values[:0]
+        place = self._place(row)
+        if place is None:
+            return self.values[:0]
         values: np.ndarray = self.values[self.splits[place] : self.splits[place + 1]]
         return values
 
@@ -118,11 +120,7 @@ class Column:
         return bytes_of(self.buffer, self.values)
 
     def compacted(self, hollow: bool) -> Column:
-        """The same with a buffer of its own, which holds the byte strings alone.
-
-        Args:
-            hollow: keep no bytes, only how many each string has.
-        """
+        """The same with a buffer of its own, of byte strings alone, or their lengths if hollow."""
         values, buffer = self.values, b""
         if self.kind is Kind.BYTES:
             values = values.copy()
@@ -132,12 +130,7 @@ class Column:
 
     @staticmethod
     def joined(parts: Sequence[tuple[int, Column]], length: int) -> Column:
-        """Compacted columns of one key and kind as one.
-
-        Args:
-            parts: in the order of the records, each with the row of its first record.
-            length: how many records there are in all.
-        """
+        """Compacted columns of one key and kind, each with the row of its first record, as one."""
         columns = [column for _, column in parts]
         rows = np.concatenate([row + column.rows for row, column in parts])
         counts = np.concatenate([np.diff(column.splits) for column in columns])
@@ -300,6 +293,9 @@ class ExampleBatch:
 
     def column(self, key: str, kind: Kind) -> Column:
         """The column of one key and one kind of list; an empty one where no record has it."""
+        found = self.columns.get(key)  # nearly always the only one
+        if found is not None and found.kind is kind:
+            return found
         return self.lists.get((key, kind)) or Column.empty(key, kind, len(self))
 
     def columns_of(self, key: str) -> list[Column]:

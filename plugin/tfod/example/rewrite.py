@@ -22,20 +22,15 @@ class _Edit(NamedTuple):
 
 
 def rewrite_example(example: Example, changes: Mapping[str, bytes | None]) -> bytes:
-    """Serialize an Example with some features replaced, added or removed.
+    """The payload of an Example with some features replaced, added or removed.
 
     What is not changed is copied byte for byte and in its order, however its writer spelled it:
     unknown fields, long varints, unpacked numbers, other keys that come twice. A key that is
     changed behaves as protobuf has it: of several entries the last one counts, so the new feature
     takes its place, and the others go. A feature that is new comes behind all others.
 
-    Args:
-        example: the record.
-        changes: by key, a feature as ``bytes_feature``, ``float_feature`` or ``int64_feature``
-            encode it, or None to remove the key; removing what is not there is no error.
-
-    Returns:
-        The payload of the new record.
+    Changes are by key a feature as ``bytes_feature``, ``float_feature`` or ``int64_feature`` encode
+    it, or None to remove the key; removing what is not there is no error.
     """
     record = example.record
     buffer, stop = record.buffer, record.start + record.length

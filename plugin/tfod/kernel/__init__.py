@@ -7,27 +7,8 @@ elsewhere Python does the same, slower. What both have to do is written in
 
 from __future__ import annotations
 
-from tfod.kernel.result import (
-    LONGEST_RECORD,
-    Columns,
-    FoundRecords,
-    KeyColumn,
-    ListKind,
-    Problem,
-    ProblemCode,
-    WalkEnd,
-)
-
 __all__ = [
-    "LONGEST_RECORD",
     "WHY_NOT_COMPILED",
-    "Columns",
-    "FoundRecords",
-    "KeyColumn",
-    "ListKind",
-    "Problem",
-    "ProblemCode",
-    "WalkEnd",
     "code_spans",
     "copy_spans",
     "find_records",

@@ -117,9 +117,7 @@ def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keyp
 def turned_back(points: np.ndarray, orientation: int) -> np.ndarray:
     """Normalized points of an image as EXIF shows it, as points of its stored pixels.
 
-    Args:
-        points: x, y in the last axis.
-        orientation: that was applied.
+    The last axis is x, y.
     """
     if orientation >= QUARTER:
         points, orientation = points[..., ::-1], _TRANSPOSED[orientation]

@@ -17,7 +17,7 @@ from tfod.detection.boxes import PixelBox
 
 
 def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
-    """The pixels inside a polygon, which may cross itself (even-odd).
+    """The pixels inside a polygon, which may cross itself (even-odd): bool of shape ``size``.
 
     So a box from 10 to 20 is the pixels 10 to 19. A polygon so thin that no pixel's centre is in
     it is the one pixel nearest to its middle, as far as that is in the image.
@@ -25,9 +25,6 @@ def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
     Args:
         points: x, y, x, y, … in pixels; at least one pair.
         size: height and width of the image.
-
-    Returns:
-        bool of shape (height, width).
     """
     height, width = size
     mask = np.zeros((height, width), bool)
@@ -52,15 +49,7 @@ def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
 
 
 def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
-    """The pixels inside a box that is not turned, as :func:`fill_polygon` finds them.
-
-    Args:
-        corners: left, top, right, bottom in pixels.
-        size: height and width of the image.
-
-    Returns:
-        bool of shape (height, width).
-    """
+    """The pixels inside a box that is not turned, as :func:`fill_polygon` finds them."""
     mask = np.zeros(size, bool)
     left, top, right, bottom = corners
     first_column, first_row, last_column, last_row = (
@@ -82,12 +71,8 @@ def ellipse_outline(
 ) -> list[float]:
     """The outline of an ellipse as x, y, x, y, …; off by less than a pixel up to 2,000 pixels.
 
-    Args:
-        cx: its centre.
-        cy: its centre.
-        rx: half its width before it is turned.
-        ry: half its height before it is turned.
-        degrees: how far it is turned, clockwise as images have y down.
+    ``rx`` and ``ry`` are half its width and height before it is turned about ``cx``, ``cy``,
+    clockwise as images have y down.
     """
     turn = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
     return turned(rx * np.cos(turn), ry * np.sin(turn), (cx, cy), degrees)
@@ -193,14 +178,9 @@ def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -
 
 
 def png_sizes(buffer: bytes | bytearray, spans: np.ndarray) -> np.ndarray:
-    """The sizes of PNGs by their headers.
+    """Height and width of PNGs by their headers, int64 of shape (n, 2); 0 where there is no PNG.
 
-    Args:
-        buffer: holds them.
-        spans: where each begins, and its length; int64 of shape (n, 2).
-
-    Returns:
-        Height and width of each, int64 of shape (n, 2); 0 where there is no PNG.
+    ``spans`` are start and length of each in the buffer, int64 of shape (n, 2).
     """
     found = np.zeros((len(spans), 2), np.int64)
     long = np.flatnonzero(spans[:, 1] >= _HEADER_BYTES)
