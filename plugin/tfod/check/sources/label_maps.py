@@ -8,7 +8,6 @@ from functools import cached_property
 
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import (
-    LONGEST_LABEL_MAP,
     decode_label_map,
     load_label_map,
     read_label_map,
@@ -130,8 +129,6 @@ def _called_as(
 
 def label_map_file(data: bytes, name: str) -> LabelMapFile:
     """A label map from bytes, which may be none; longer ones than are read need not be complete."""
-    if len(data) > LONGEST_LABEL_MAP:
-        return LabelMapFile(name, None, f"{name} is too long for a label map (above 4 MiB)")
     try:
         label_map, liberties = decode_label_map(data, name)
     except LabelMapError as error:

@@ -14,8 +14,8 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive_contents import Archives, Contents
 from tfod.check.sources.label_maps import label_map_file
 from tfod.check.sources.search import Inventory, Location, ShardStream
-from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, load_label_map
-from tfod.tfrecord.storage.open import open_shard
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, load_label_map, read_text_file
+from tfod.errors import LabelMapError
 
 _ROOT = os.path.abspath(os.sep)
 
@@ -117,10 +117,7 @@ def _walk_archive(
 
 def _label_map_of_file(path: str) -> tuple[LabelMapFile, bytes]:
     try:
-        with open_shard(path) as (stream, _):
-            data = b""
-            while len(data) <= LONGEST_LABEL_MAP and (more := stream.read(LONGEST_LABEL_MAP)):
-                data += more
-    except OSError as error:
-        return LabelMapFile(path, None, f"{path} cannot be read: {error.strerror}"), b""
+        data = read_text_file(path, LONGEST_LABEL_MAP)
+    except LabelMapError as error:
+        return LabelMapFile(path, None, str(error)), b""
     return label_map_file(data, path), data

@@ -260,12 +260,7 @@ def _what_is_wrong(text: str, source: str, error: Exception) -> str:
 def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read a label map from a file or a URL. Returns and raises as :func:`parse_label_map`."""
     name = os.fspath(path)
-    data = read_text_file(name, LONGEST_LABEL_MAP)
-    _require_no_shard(data, name)
-    if len(data) > LONGEST_LABEL_MAP:
-        most = LONGEST_LABEL_MAP >> 20
-        raise LabelMapError(f"{name} is too long for a label map (above {most} MiB)")
-    return decode_label_map(data, name)
+    return decode_label_map(read_text_file(name, LONGEST_LABEL_MAP), name)
 
 
 def read_text_file(name: str, most: int) -> bytes:
@@ -294,7 +289,11 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
 
     Returns and raises as :func:`parse_label_map`.
     """
-    _require_no_shard(data, name)
+    if is_record_header(data):
+        raise LabelMapError(f"{name} is a shard, not a label map; are the two paths exchanged?")
+    if len(data) > LONGEST_LABEL_MAP:
+        most = LONGEST_LABEL_MAP >> 20
+        raise LabelMapError(f"{name} is too long for a label map (above {most} MiB)")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -312,11 +311,6 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
         return parse_label_map(text, name)
     names = filter(None, map(str.strip, text.split("\n")))
     return LabelMap(tuple(LabelMapItem(number, one) for number, one in enumerate(names))), []
-
-
-def _require_no_shard(data: bytes, name: str) -> None:
-    if is_record_header(data):
-        raise LabelMapError(f"{name} is a shard, not a label map; are the two paths exchanged?")
 
 
 def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
