@@ -129,11 +129,10 @@ class DetectionColumns:
         return found
 
     def _decoded(self, row: int, key: str, value: bytes) -> str:
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
+        text = lenient_text(value)
+        if text.encode() != value:
             self._note_odd_text(row, key)
-            return value.decode("latin-1")
+        return text
 
     def _note_odd_text(self, row: int, key: str) -> None:
         self.odd_text_keys.add(key)
@@ -229,7 +228,7 @@ class DetectionColumns:
         texts = texts_of(column.buffer, column.values[firsts])
         if texts is None:
             values = bytes_of(column.buffer, column.values[firsts])
-            texts = [_lenient(one) for one in values]
+            texts = [lenient_text(one) for one in values]
             odd = [code for code, one in enumerate(values) if texts[code].encode() != one]
             places = np.flatnonzero(np.isin(codes, odd))
             for row in np.searchsorted(column.row_splits, places, "right") - 1:
@@ -308,7 +307,8 @@ def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
     return column.rows[single], column.values[column.splits[:-1][single]]
 
 
-def _lenient(value: bytes) -> str:
+def lenient_text(value: bytes) -> str:
+    """A text as a Detection has it: UTF-8, or else Latin-1."""
     try:
         return value.decode()
     except UnicodeDecodeError:

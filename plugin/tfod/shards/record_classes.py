@@ -11,8 +11,9 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.detection import keys
+from tfod.detection.columns import lenient_text
 from tfod.errors import RecordError
-from tfod.example.columns import Column, ExampleBatch
+from tfod.example.columns import Column, ExampleBatch, bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 
@@ -178,16 +179,8 @@ class RecordReader:
         codes, firsts = code_spans(buffer, text_column.values)
         text_codes[has_text] = codes[np.repeat(concerned, text_counts)] + len(texts)
         labels[has_label] = label_column.values[np.repeat(concerned, label_counts)]
-        for start, length in text_column.values[firsts].tolist():
-            texts.append(_decode(bytes(buffer[start : start + length])))
+        texts += map(lenient_text, bytes_of(buffer, text_column.values[firsts]))
         return rows, text_codes, labels, has_label
-
-
-def _decode(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 class EqualValues:

@@ -31,8 +31,7 @@ def source_ids_of(batches: Iterable[RecordBatch], key: str = keys.SOURCE_ID) -> 
     """The source ids of records; '' where a record has none."""
     for records in batches:
         column = ExampleBatch.of(records).column(key, Kind.BYTES)
-        for start, length in column.values.tolist():
-            yield str(bytes(column.buffer[start : start + length]), "latin-1")
+        yield from (one.decode("latin-1") for one in column.byte_strings())
         yield from itertools.repeat("", len(records) - len(column.values))
 
 
