@@ -9,8 +9,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from io import FileIO
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import BinaryIO
 
 from tfod.check.sources.label_maps import LabelMapSearch, shards_beside
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
@@ -25,17 +24,14 @@ from tfod.tfrecord.shard_search import (
     find_shards,
     group_shards,
 )
+from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.publishing import require_published
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_url
-
-if TYPE_CHECKING:
-    from tfod.tfrecord.storage.remote_stream import RemoteStream
 
 STANDARD_INPUT = "-"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _ZIP_ENDING = ".zip"
 _FOLDER = os.path.abspath(os.sep)
-ShardStream: TypeAlias = "FileIO | RemoteStream"
 
 
 @dataclass(frozen=True)
@@ -53,27 +49,8 @@ class Location:
     def open(
         self, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
     ) -> ShardStream:
-        """Open it for reading.
-
-        Args:
-            part: where to begin; nothing behind it is fetched from a remote store.
-            hashed: whether a remote stream is to tell its digest.
-            read_ahead: whether more of a remote file is fetched than is asked for.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        if self.remote:
-            from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
-
-            stream = RemoteStream(self.path, hashed=hashed, read_ahead=read_ahead)
-            if part is not None:
-                stream.narrow(part.start, part.stop)
-            return stream
-        file = open(self.path, "rb", buffering=0)
-        if part is not None:
-            file.seek(part.start)
-        return file
+        """Open it for reading, as :func:`~tfod.tfrecord.storage.open.open_stream`."""
+        return open_stream(self.path, part, hashed=hashed, read_ahead=read_ahead)
 
     def size(self) -> int | None:
         """Its length in bytes; None where the listing of a remote store has not told it.
@@ -321,8 +298,6 @@ class _Search:
 
     def _add_remote(self, source: str) -> None:
         """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
-        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
-
         found = find_remote_shards(source)
         sets = found.sets
         if list(found.files) == [source]:  # one file that was named promises no others
@@ -335,7 +310,7 @@ class _Search:
         )
         for url in found.zips:
             try:
-                with RemoteStream(url) as stream:
+                with open_stream(url) as stream:
                     self.archives.append(_spool(stream, url, self._scratch))
             except OSError as error:
                 raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
@@ -462,7 +437,7 @@ def _zips_of(source: str) -> list[str]:
     return [path for path in paths if path.lower().endswith(_ZIP_ENDING) and os.path.isfile(path)]
 
 
-def _spool(stream: BinaryIO | RemoteStream, name: str, scratch: str) -> Location:
+def _spool(stream: BinaryIO | ShardStream, name: str, scratch: str) -> Location:
     """Copy a stream to a file: it may be a zip, and it is read more than once."""
     handle, path = tempfile.mkstemp(dir=scratch)
     with open(handle, "wb") as file:

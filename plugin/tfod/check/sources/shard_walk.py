@@ -13,9 +13,10 @@ from tfod.check.findings.collector import Collector
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive_contents import Archives, Contents
 from tfod.check.sources.label_maps import label_map_file
-from tfod.check.sources.search import Inventory, Location, ShardStream
+from tfod.check.sources.search import Inventory, Location
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, load_label_map, read_text_file
 from tfod.errors import LabelMapError
+from tfod.tfrecord.storage.open import ShardStream
 
 _ROOT = os.path.abspath(os.sep)
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from io import FileIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfod.errors import ShardError
 from tfod.tfrecord.storage.urls import is_url
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tfod.tfrecord.framing import ShardPart
     from tfod.tfrecord.storage.remote_stream import RemoteStream
     from tfod.tfrecord.storage.zip_files import ZipMember
+
+ShardStream: TypeAlias = "FileIO | RemoteStream"
 
 
 def zip_member(path: str) -> ZipMember | None:
@@ -33,39 +35,48 @@ def zip_member(path: str) -> ZipMember | None:
     return member
 
 
+def open_stream(
+    path: str, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
+) -> ShardStream:
+    """Open a file or a URL, unbuffered; ``hashed`` and ``read_ahead`` are of a ``RemoteStream``.
+
+    It begins at the part, and nothing behind that is fetched. Raises OSError where it cannot.
+    """
+    if is_url(path):
+        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
+
+        stream = RemoteStream(path, hashed=hashed, read_ahead=read_ahead)
+        if part is not None:
+            stream.narrow(part.start, part.stop)
+        return stream
+    file = open(path, "rb", buffering=0)
+    if part is not None:
+        file.seek(part.start)
+    return file
+
+
 @contextlib.contextmanager
 def open_shard(
     path: str, part: ShardPart | None = None
-) -> Iterator[tuple[FileIO | RemoteStream, int | None]]:
-    """Open a shard to read it; gives the unbuffered stream and the length of the shard.
+) -> Iterator[tuple[ShardStream, int | None]]:
+    """Open a shard, also in a zip, to read it; gives the stream and the length of the shard.
 
-    The length is None only for a URL whose server does not say it.
-
-    Args:
-        path: a file, an entry of a zip, or a URL.
-        part: of a plain shard that is no entry of a zip: the stream begins there, and of a URL
-            nothing behind it is fetched.
+    The length is None only for a URL whose server does not say it. A part is not one of a zip.
 
     Raises:
         ShardError: it is in a zip that is damaged, or is an entry that should not be read.
         OSError: it cannot be opened.
     """
-    if is_url(path):
-        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
-
-        with RemoteStream(path) as stream:
-            if part is not None:
-                stream.narrow(part.start, part.stop)
-            yield stream, stream.size
-        return
     member = zip_member(path)
-    with open(path if member is None else member.archive, "rb", buffering=0) as file:
-        if member is None:
-            if part is not None:
-                file.seek(part.start)
-            yield file, os.fstat(file.fileno()).st_size
-        else:
+    if member is not None:
+        with open(member.archive, "rb", buffering=0) as file:
             yield member.stream(file), member.size
+        return
+    with open_stream(path, part) as stream:
+        if isinstance(stream, FileIO):
+            yield stream, os.fstat(stream.fileno()).st_size
+        else:
+            yield stream, stream.size
 
 
 def read_at(handle: int, length: int, offset: int) -> bytes:
