@@ -17,8 +17,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from tfod.errors import ShardError, TfodError
 from tfod.tfrecord.storage.urls import require_local
@@ -41,21 +40,13 @@ class InterruptedWriteError(ShardError):
     """A folder in which a writer was stopped while its files took their names."""
 
 
-@dataclass(frozen=True)
-class _Step:
-    """What becomes of one name.
-
-    Attributes:
-        path: of the name.
-        aside: where the file goes that has it; None where none has.
-        new: the complete file that gets it; None where it only goes.
-        identity: of that file, which it keeps under its new name.
-    """
+class _Step(NamedTuple):
+    """What becomes of one name."""
 
     path: str
-    aside: str | None
-    new: str | None
-    identity: tuple[int, ...] | None
+    aside: str | None  # where the file goes that has it, if there is one
+    new: str | None  # the complete file that gets it; None where it only goes
+    identity: tuple[int, ...] | None  # of that file, which it keeps under its new name
 
     @property
     def is_overwritten(self) -> bool:
@@ -235,11 +226,8 @@ def _write_journal(folder: str, steps: Sequence[_Step]) -> str:
     """Say what is about to be done; return the journal's path."""
     path = os.path.join(folder, JOURNAL)
     names = [
-        [
-            *(one and os.path.relpath(one, folder) for one in (step.path, step.aside, step.new)),
-            step.identity,
-        ]
-        for step in steps
+        (*(one and os.path.relpath(one, folder) for one in files), identity)
+        for *files, identity in steps
     ]
     aside = hidden_path(path)
     try:
