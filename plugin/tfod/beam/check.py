@@ -118,7 +118,9 @@ def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
     if instructions.hints:
         usual = total | "sizes" >> beam.Map(lambda one: UsualSizes(one.statistics.image_sizes))
         odd = blocks | "unusual" >> beam.Map(
-            _odd_sizes, beam.pvalue.AsSingleton(usual), instructions.most_duplicates
+            lambda block, sizes, most: Result(most, duplicates=odd_sizes(block, sizes, most)),
+            beam.pvalue.AsSingleton(usual),
+            instructions.most_duplicates,
         )
         # Not fused with what its side input is made from: the runner of tests cannot order that.
         compared = (
@@ -127,11 +129,11 @@ def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
         ) | "compared" >> beam.Flatten()
     combine = partial(_total, instructions.most_duplicates)
     duplicates = compared | "combine duplicates" >> beam.CombineGlobally(combine)
-    wanted = duplicates | "name" >> beam.Map(_wanted)
+    wanted = duplicates | "name" >> beam.Map(lambda one: wanted_rows(one.duplicates.places()))
     facts = blocks | "look up" >> beam.FlatMap(_looked_up, beam.pvalue.AsSingleton(wanted), most)
     found = [total, duplicates, facts]
     if plan.keeps_rows:
-        found.append(blocks | "keep rows" >> beam.Map(_with_block, most))
+        found.append(blocks | "keep rows" >> beam.Map(lambda block: Result(most, blocks=[block])))
     return found | "all" >> beam.Flatten()
 
 
@@ -231,19 +233,7 @@ def _duplicates_in(group: tuple[int, Iterable[bytes]], buckets: int, most: int) 
     return Result(most, duplicates=duplicates_in(Key(number // buckets), rows, most))
 
 
-def _odd_sizes(block: RowBlock, usual: UsualSizes, most: int) -> Result:
-    return Result(most, duplicates=odd_sizes(block, usual, most))
-
-
-def _wanted(found: Result) -> Wanted:
-    return wanted_rows(found.duplicates.places())
-
-
 def _looked_up(block: RowBlock, wanted: Wanted, most: int) -> Iterator[Result]:
     facts = look_up([block], wanted)
     if facts:
         yield Result(most, facts=facts)
-
-
-def _with_block(block: RowBlock, most: int) -> Result:
-    return Result(most, blocks=[block])
