@@ -117,14 +117,14 @@ def whole_number(entry: Mapping[str, Any], key: str) -> int:
 
 def numbers(value: Any, count: int, name: str) -> list[float]:
     """A list of so many numbers, which need not be finite; ValueError for something else."""
-    if isinstance(value, list) and len(value) == count and all(map(_is_number, value)):
+    if isinstance(value, list) and len(value) == count and all(map(is_number, value)):
         return [_float(one) for one in value]
     raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
 
 
 def real_number(value: Any, name: str) -> float:
     """A finite number; ValueError for something else."""
-    if _is_number(value) and math.isfinite(_float(value)):
+    if is_number(value) and math.isfinite(_float(value)):
         return _float(value)
     raise ValueError(f"{name} is {quoted(value)}, expected a number")
 
@@ -135,7 +135,8 @@ def quoted(value: Any) -> str:
     return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, which truth is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -25,6 +25,13 @@ def lines_of(*columns: bytes | np.ndarray) -> bytes:
     return table.translate(None, _FILLER)
 
 
+def shortest(value: float) -> float:
+    """12.34 for the float32 next to it: shards and Datumaro hold those, and people type this."""
+    with np.errstate(over="ignore"):  # beyond float32 it was none
+        single = np.float32(value)
+    return float(str(single)) if np.isfinite(single) and float(single) == value else float(value)
+
+
 _TEN = 10
 _LARGEST = 1 << 63
 

@@ -127,7 +127,8 @@ def export_classes(
     """
     labels = categories.get(AnnotationType.label) or ()
     names = [label.name for label in labels]
-    own = getattr(labels, "label_map", None) if _first_id(labels) == first_id else None
+    is_alike = getattr(labels, "first_id", 1) == first_id
+    own = getattr(labels, "label_map", None) if is_alike else None
     source = wanted or own or (_vocs_own(names) if first_id == 1 else None) or LabelMap()
     found = [source.find(name) or _by_bare_id(source, name) for name in names]
     items: list[LabelMapItem] = []
@@ -164,10 +165,6 @@ def _vocs_own(names: Sequence[str]) -> LabelMap | None:
     if not {item.name for item in shipped.items} <= set(names):
         return None
     return LabelMap((LabelMapItem(0, "background"), *shipped.items))
-
-
-def _first_id(labels: Any) -> int:
-    return int(getattr(labels, "first_id", 1))
 
 
 def _by_bare_id(source: LabelMap, name: str) -> LabelMapItem | None:

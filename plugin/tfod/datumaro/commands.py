@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfod.errors import TfodError
+
 
 def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> Any:
     """Build the parser, in the way Datumaro's own commands do."""
@@ -80,31 +82,28 @@ def export_command(args: argparse.Namespace) -> int:
 
     try:
         return _export(args)
-    except CliException:
-        raise
-    except DatumaroError as error:
+    except (DatumaroError, TfodError) as error:
         raise CliException(str(error)) from error
 
 
 def _export(args: argparse.Namespace) -> int:
     from datumaro.cli.util.dataset_utils import FilterModes
-    from datumaro.cli.util.errors import CliException
     from datumaro.components.dataset import Dataset
     from datumaro.components.environment import DEFAULT_ENVIRONMENT
 
     environment = DEFAULT_ENVIRONMENT
     if args.format not in environment.exporters:
-        raise CliException(f"Exporter for format '{args.format}' is not found")
+        raise TfodError(f"Exporter for format '{args.format}' is not found")
     exporter = environment.exporters[args.format]
     options = exporter.parse_cmdline(args.extra_args)
     source = os.path.abspath(args.project_dir)
     if not os.path.exists(source):
-        raise CliException(f"{args.project_dir}: no such folder; pass the dataset with -p")
+        raise TfodError(f"{args.project_dir}: no such folder; pass the dataset with -p")
     _check_filter(args.filter)
     target = _target_folder(args)
     input_format = args.input_format or _recognise(environment, source)
     if input_format not in environment.importers:
-        raise CliException(f"Importer for format '{input_format}' is not found")
+        raise TfodError(f"Importer for format '{input_format}' is not found")
     importer = environment.importers[input_format]
     input_options = importer.parse_cmdline(_split(args.input_args))
     dataset = Dataset.import_from(source, input_format, **input_options)
@@ -116,28 +115,24 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _split(options: str) -> list[str]:
-    from datumaro.cli.util.errors import CliException
-
     try:
         return shlex.split(options)
     except ValueError as error:
-        raise CliException(f"--input-args: {options!r} ends too early ({error})") from None
+        raise TfodError(f"--input-args: {options!r} ends too early ({error})") from None
 
 
 def _check_filter(expression: str | None) -> None:
     """Refuse what is no XPath: Datumaro would log it, and export everything."""
-    from datumaro.cli.util.errors import CliException
     from lxml import etree
 
     try:
         etree.XPath(expression or "/item")
     except etree.XPathSyntaxError as error:
-        raise CliException(f"-e: {expression!r} is not an XPath expression ({error})") from None
+        raise TfodError(f"-e: {expression!r} is not an XPath expression ({error})") from None
 
 
 def _target_folder(args: argparse.Namespace) -> str:
     from datumaro.cli.util.dataset_utils import generate_next_file_name
-    from datumaro.cli.util.errors import CliException
     from datumaro.util.os_util import make_file_name
 
     folder = args.dst_dir
@@ -146,13 +141,11 @@ def _target_folder(args: argparse.Namespace) -> str:
             os.path.abspath(generate_next_file_name(f"export-{make_file_name(args.format)}"))
         )
     if not args.overwrite and os.path.isdir(folder) and os.listdir(folder):
-        raise CliException(f"Directory '{folder}' already exists (pass --overwrite to overwrite)")
+        raise TfodError(f"Directory '{folder}' already exists (pass --overwrite to overwrite)")
     return str(os.path.abspath(folder))
 
 
 def _recognise(environment: Any, source: str) -> str:
-    from datumaro.cli.util.errors import CliException
-
     if os.path.isfile(source):  # Datumaro looks at folders alone
         return "tf_detection_api"
     matches: list[str] = environment.detect_dataset(source)
@@ -161,10 +154,10 @@ def _recognise(environment: Any, source: str) -> str:
         if all(one == head or one.startswith(f"{head}_") for one in matches):
             return head
     if matches:
-        raise CliException(
+        raise TfodError(
             f"Multiple formats match the dataset: {', '.join(matches)}; choose one with -if"
         )
-    raise CliException(f"{source}: no dataset format was recognised; name it with -if")
+    raise TfodError(f"{source}: no dataset format was recognised; name it with -if")
 
 
 _PROJECT_OPTIONS = ("-p", "--project")

@@ -14,7 +14,7 @@ import numpy as np
 from tfod.convert.losses import Losses
 from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
-from tfod.datumaro.masks import BoxedMask
+from tfod.datumaro.images import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, Keypoints, PngMask

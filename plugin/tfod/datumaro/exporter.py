@@ -8,8 +8,9 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
+from tfod.convert.csv import DetectionCsvWriter
 from tfod.convert.losses import Losses
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
@@ -20,6 +21,7 @@ from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.shard_names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_search import find_shards
@@ -31,18 +33,7 @@ NO_CLASS = -1
 """What is written for no class, where there is no text to say so: 0 may be a class."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that are not reported where a format has no attributes."""
-
-
-class SubsetWriter(Protocol):
-    """Writes the files of one subset aside, until they are published."""
-
-    def write(self, payload: bytes, /) -> None: ...
-
-    def complete(self) -> None: ...
-
-    def pending(self) -> dict[str, str]: ...
-
-    def discard(self) -> None: ...
+SubsetWriter: TypeAlias = "ShardSetWriter | DetectionCsvWriter"
 
 
 class ShardExporter(compat.Exporter):
@@ -101,6 +92,8 @@ class ShardExporter(compat.Exporter):
         except OptionError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
         self._losses = Losses(*self.LOSSES)
+        # Of subsets that are written again: how many shards there were, and how compressed.
+        self._layouts: dict[str, tuple[int, Compression]] = {}
         self._stale: set[str] = set()
         self._writers: dict[str, SubsetWriter] = {}
         self._files: dict[str, AtomicFile] = {}
@@ -121,13 +114,20 @@ class ShardExporter(compat.Exporter):
         return {LABEL_MAP_FILE: self._classes.label_map.to_text()}
 
     def _make_writer(self, subset: str) -> SubsetWriter:
+        options = self._options
+        layout = self._layouts.get(subset, (options.num_shards, options.compression))
+        folder, name = self._place(subset)
         return ShardSetWriter(
-            self._save_dir,
-            subset,
-            num_shards=self._options.num_shards,
-            shard_size=self._options.shard_size,
-            compression=self._options.compression,
+            folder,
+            name,
+            num_shards=layout[0],
+            shard_size=options.shard_size,
+            compression=layout[1],
         )
+
+    def _place(self, subset: str) -> tuple[str, str]:
+        """The folder of a subset's shards, and what their names begin with."""
+        return self._save_dir, subset
 
     def _own_shards(self, folder: str) -> dict[str, list[str]]:
         """Absolute paths, by subset, of the shards that lie as this exporter lays them."""

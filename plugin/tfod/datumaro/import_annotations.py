@@ -1,24 +1,33 @@
-"""From detections to Datumaro's annotations: boxes in pixels, masks, points, labels."""
+"""From detections to Datumaro's annotations, and a report of what was odd on the way."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tfod.check.findings.finding import first_of, plural
 from tfod.datumaro.compat import annotation, make_boxes, round_points
-from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
+from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts, corners_in_pixels
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections
 from tfod.detection.images.masks import is_box_png
 from tfod.detection.labels.classes import ClassTable, LabelScope
+from tfod.detection.labels.label_map import EMPTY_SUBSETS
+from tfod.errors import ShardError
 from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
+from tfod.tfrecord.storage.open import open_shard
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
 _FLAGS = frozenset(
@@ -28,25 +37,132 @@ _FLAGS = frozenset(
     )
 )
 _INTEGER_TRUTH = {0: False, 1: True}
+_SHOWN = 8
+_LONGEST_COMMENT = 1 << 16
 
 ReportBox = Callable[[str], None]
 """Called with what is wrong with a box that cannot become an annotation."""
 
 
+class ImportReport:
+    """What an import noticed and a user should know, collected while reading."""
+
+    def __init__(self) -> None:
+        self.missing_shards: list[str] = []
+        self.label_map_liberties: list[str] = []
+        self.ambiguous_label_maps: set[tuple[str, ...]] = set()
+        self.empty_subsets: dict[str, list[str]] = {}
+        self.odd_lengths: list[str] = []
+        self.other_images = 0
+        self.clamped_boxes = 0
+        self.boxes_in_pixels = 0
+        self.odd_masks = 0
+        self._no_images = 0
+        self._first_no_image = ""
+        self._oddities: Counter[str] = Counter()
+        self._unread: Counter[str] = Counter()
+
+    def see(self, oddities: Sequence[str], unread_keys: Sequence[str]) -> None:
+        """Note what one record has that is odd or not read, which most have not."""
+        if oddities or unread_keys:
+            self._oddities.update(oddities)
+            self._unread.update(unread_keys)
+
+    def note_no_image(self, shard: str, number: int) -> None:
+        """Note a record whose encoded image cannot be read."""
+        self._no_images += 1
+        if not self._first_no_image:
+            self._first_no_image = f"record {number} of {os.path.basename(shard)}"
+
+    def note_empty_subsets(self, label_map: str) -> None:
+        """Remember which subsets the exporter of this label map left empty on purpose."""
+        if os.path.exists(label_map) and not os.path.isfile(label_map):
+            return
+        try:
+            with open_shard(label_map) as (file, _):
+                first = file.readline(_LONGEST_COMMENT).decode("utf-8", "replace")
+        except (OSError, ShardError):  # a name of one that tfod ships
+            return
+        match = re.match(rf"#\s*{EMPTY_SUBSETS}\s*(.*)", first)
+        if match:
+            with contextlib.suppress(ValueError):
+                folder = os.path.dirname(os.path.abspath(label_map))
+                self.empty_subsets[folder] = json.loads(match[1])
+
+    def sentences(self, classes: ClassTable) -> Iterator[str]:
+        """Everything noticed, one sentence a matter."""
+        if self.missing_shards:
+            yield (
+                f"{plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
+                f"reading without: {first_of(self.missing_shards, _SHOWN)}"
+            )
+        yield from self.odd_lengths
+        yield from self.label_map_liberties
+        for candidates in sorted(self.ambiguous_label_maps):
+            yield (
+                f"several label maps, none is used: {first_of(candidates, _SHOWN)}; classes come "
+                "from the records; choose one with the option label_map"
+            )
+        if self.clamped_boxes:
+            hint = ""
+            if self.boxes_in_pixels:
+                hint = f"; {self.boxes_in_pixels} of them look like pixels, not normalized"
+            yield (
+                f"{plural(self.clamped_boxes, 'box')} outside the image clamped to its edge{hint}"
+            )
+        if self.odd_masks:
+            yield f"{plural(self.odd_masks, 'mask')} of another size than the image"
+        if classes.contradictions:
+            examples = [
+                f"'{pair.text}' with id {pair.label} ({count})"
+                for pair, count in classes.contradictions.most_common(5)
+            ]
+            total = sum(classes.contradictions.values())
+            yield (
+                f"{plural(total, 'object')} whose class text and id name different classes "
+                f"of the label map; the text was followed: {first_of(examples, _SHOWN)}"
+            )
+        if classes.unknown_texts:
+            texts = [f"{text!r} ({count})" for text, count in classes.unknown_texts.most_common()]
+            yield f"classes that the label map lacks, added: {first_of(texts, _SHOWN)}"
+        if classes.unknown_ids:
+            yield (
+                "class ids that the label map lacks, named by their number: "
+                f"{first_of([f'{i} ({n})' for i, n in classes.unknown_ids.most_common()], _SHOWN)}"
+            )
+        if self._no_images:
+            yield (
+                f"{plural(self._no_images, 'record')} whose encoded image is neither a JPEG, PNG, "
+                "GIF, BMP, TIFF or WebP image nor pixels of the record's size; the annotations "
+                "were imported, but exports and transforms that use the image will fail (first: "
+                f"{self._first_no_image}); look at the shards with: tfod check"
+            )
+        if self.other_images:
+            yield (
+                f"{plural(self.other_images, 'record')} with another image than an earlier "
+                "record of the same image number; the first was taken"
+            )
+        for oddity, count in self._oddities.items():
+            yield f"{oddity} ({plural(count, 'record')})"
+        if self._unread:
+            yield (
+                "features that have no meaning to Datumaro, not imported: "
+                f"{first_of([f'{k} ({n})' for k, n in self._unread.most_common()], _SHOWN)}"
+            )
+
+
 class AnnotationBuilder:
     """Makes the annotations of one batch of records after the other.
 
-    Labels are the class table's provisional numbers; the counters and :attr:`keypoint_names` tell
+    Labels are the class table's provisional numbers; the report and :attr:`keypoint_names` tell
     afterwards what was met.
     """
 
-    def __init__(self, classes: ClassTable) -> None:
+    def __init__(self, classes: ClassTable, report: ImportReport) -> None:
         self._classes = classes
-        self.clamped_boxes = 0
-        self.boxes_in_pixels = 0
+        self._report = report
         self._boxes = 0
         self._far_boxes = BoxCounts()
-        self.odd_masks = 0
         self.keypoint_names: dict[int, Sequence[str]] = {}
 
     def open(self, found: Detections, scope: LabelScope, shard: ShardIdentity) -> None:
@@ -122,7 +238,7 @@ class AnnotationBuilder:
 
     def finish_shard(self) -> None:
         """Decide whether the boxes since the last shard's end are in pixels."""
-        self.boxes_in_pixels += (self._far_boxes + BoxCounts(self._boxes)).in_pixels
+        self._report.boxes_in_pixels += (self._far_boxes + BoxCounts(self._boxes)).in_pixels
         self._boxes, self._far_boxes = 0, BoxCounts()
 
     def _odd_corners(
@@ -136,7 +252,7 @@ class AnnotationBuilder:
         if not _has_more_than_boxes(more) and _are_inside(round_points(corners), size):
             return rounded, _bad_boxes(boxes)
         outside = (clamped != corners).any(axis=1) & np.isfinite(boxes).all(axis=1)
-        self.clamped_boxes += int(outside.sum())
+        self._report.clamped_boxes += int(outside.sum())
         self._far_boxes += replace(BoxCounts.of(boxes), boxes=0)  # they are counted
         return rounded, _bad_boxes(boxes)
 
@@ -145,7 +261,7 @@ class AnnotationBuilder:
     ) -> list[Callable[[], np.ndarray] | None] | None:
         if detection.masks is not None:
             sizes = (png_size(mask.data) for mask in detection.masks if mask)
-            self.odd_masks += sum(one not in (None, size) for one in sizes)
+            self._report.odd_masks += sum(one not in (None, size) for one in sizes)
             return [
                 None
                 if mask is None or is_box_png(mask.data)

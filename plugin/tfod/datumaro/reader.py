@@ -15,8 +15,7 @@ import numpy as np
 from tfod.datumaro import compat
 from tfod.datumaro.categories import Origin
 from tfod.datumaro.images import raw_channels, record_media, record_size
-from tfod.datumaro.import_annotations import AnnotationBuilder
-from tfod.datumaro.import_report import ImportReport
+from tfod.datumaro.import_annotations import AnnotationBuilder, ImportReport
 from tfod.datumaro.importer import ReadDataset, import_errors, load_classes_of
 from tfod.detection import keys
 from tfod.detection.detection import Detection
@@ -92,7 +91,7 @@ class TfDetectionApiBase(ReadDataset):
     def _read(self, path: str, sets: list[ShardSet], label_map: str | None) -> None:
         self._report = ImportReport()
         self._classes = ClassTable()
-        self._builder = AnnotationBuilder(self._classes)
+        self._builder = AnnotationBuilder(self._classes, self._report)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
@@ -284,7 +283,7 @@ class TfDetectionApiBase(ReadDataset):
     def _finish(self) -> None:
         """Put the classes in order, now that all are known, and say what was noticed."""
         self._set_categories(self._classes, self._builder.keypoint_names, self._origin)
-        for sentence in self._report.sentences(self._classes, self._builder):
+        for sentence in self._report.sentences(self._classes):
             _log.warning(sentence)
         del self._builder, self._images  # the last batch, and what is looked up while reading
 

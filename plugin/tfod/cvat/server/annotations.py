@@ -12,7 +12,7 @@ from tfod.convert.losses import Losses
 from tfod.cvat.attributes import AttributeSpec, fit_value, storable
 from tfod.cvat.server.instance import Instance
 from tfod.datumaro.compat import annotation, mask_to_polygons
-from tfod.datumaro.masks import BoxedMask
+from tfod.datumaro.images import BoxedMask
 from tfod.detection.boxes import enclosing_pixels
 from tfod.detection.images.masks import fills_its_box
 from tfod.errors import TfodError

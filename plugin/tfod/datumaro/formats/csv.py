@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tfod.convert.csv import (
     COLUMNS,
     CsvBox,
@@ -22,6 +20,7 @@ from tfod.convert.csv import (
     is_detection_csv,
     read_detection_csv,
 )
+from tfod.convert.numbers import shortest
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, Origin
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, ExportedObject
@@ -263,7 +262,7 @@ class TfDetectionCsvExporter(ShardExporter):
             if one.label is None:
                 self._lost["boxes without a class"] += 1
             else:
-                left, top, right, bottom = map(_shortest, one.corners)
+                left, top, right, bottom = map(shortest, one.corners)
                 class_name = self._classes.of(one.label).text
                 boxes.append(CsvBox(class_name, (left, top, right, bottom)))
         return boxes
@@ -295,12 +294,6 @@ class TfDetectionCsvExporter(ShardExporter):
     def _loss_sentences(self) -> list[str]:
         self._lost["masks"] = self._objects.unsaved_masks
         return super()._loss_sentences()
-
-
-def _shortest(value: float) -> float:
-    """Datumaro keeps float32: of all numbers that are the same one, that with fewest digits."""
-    narrow = np.float32(value)
-    return float(str(narrow)) if narrow == value else float(value)
 
 
 _EXTENSION = ".csv"

@@ -13,6 +13,7 @@ from tfod.convert.coco import (
     KERAS_RECORDS_A_FILE,
     KerasAnnotation,
     encode_keras_annotations,
+    is_number,
     numbers,
     read_coco,
     real_number,
@@ -154,7 +155,7 @@ class KerasCocoExporter(ShardExporter):
             self._losses[ATTRIBUTES].update(
                 name
                 for name, value in one.attributes.items()
-                if value not in EMPTY_VALUES and not (name == "area" and _is_number(value))
+                if value not in EMPTY_VALUES and not (name == "area" and is_number(value))
             )
         count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
 
@@ -221,7 +222,7 @@ def _x_y_width_height(one: ExportedObject) -> tuple[float, float, float, float]:
 def _area(one: ExportedObject) -> float:
     """COCO's: of the outline where there is one, unless an attribute says it."""
     stated = one.attributes.get("area")
-    if stated is not None and _is_number(stated):
+    if stated is not None and is_number(stated):
         return float(stated)
     if one.outlines:
         return float(sum(part.get_area() for part in one.outlines))
@@ -229,10 +230,6 @@ def _area(one: ExportedObject) -> float:
         return float(one.shape.get_area())
     _, _, width, height = _x_y_width_height(one)
     return width * height
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 _FORMATS = frozenset(("coco", "coco_instances"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,6 @@ from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.reader import read_record_batches, shard_compression
 from tfod.tfrecord.storage.publishing import recover
-from tfod.tfrecord.writer import ShardSetWriter
 
 # Annotations that need no size.
 _OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
@@ -75,8 +74,7 @@ class TfDetectionApiExporter(ShardExporter):
             self._roboflow = RoboflowLayout(
                 save_dir, self._options.name or DEFAULT_NAME, self._losses[LOST]
             )
-        self._layouts: dict[str, tuple[int, Compression]] = {}
-        self._dataset = extractor
+        self._changed: Collection[str] | None = None
 
     @property
     def can_stream(self) -> bool:
@@ -95,7 +93,7 @@ class TfDetectionApiExporter(ShardExporter):
         """Of all items, also those that are not written; a stream is walked through only once."""
         if getattr(self._extractor, "is_stream", False):
             return 0
-        own = (str(_own_id(item.attributes)) for item in self._dataset)
+        own = (str(_own_id(item.attributes)) for item in self._extractor)
         return last_before_free(own, largest)
 
     def _texts(self) -> dict[str, str]:
@@ -138,7 +136,7 @@ class TfDetectionApiExporter(ShardExporter):
             changed = present
         else:
             changed = [name for name in patch.updated_subsets if name in present]
-            exporter._extractor = _Subsets(dataset, changed)
+        exporter._changed = changed
         if not _LAYOUT_OPTIONS & options.keys():
             exporter._layouts = {name: _layout_of(ours[name]) for name in changed if name in ours}
         stale = {path for path, subset in sources.items() if subset in {*changed, *gone}}
@@ -163,23 +161,15 @@ class TfDetectionApiExporter(ShardExporter):
         wanted = self._export_classes().label_map.to_text()
         return text_without_comments(path) != wanted
 
-    def _make_writer(self, subset: str) -> ShardSetWriter:
-        options = self._options
-        folder, name = self._save_dir, subset
-        if self._roboflow:
-            folder = os.path.join(folder, self._roboflow.new_folder(subset, self._writers))
-            name = self._roboflow.name
-        num_shards, compression = options.num_shards, options.compression
-        num_shards, compression = self._layouts.get(subset, (num_shards, compression))
-        return ShardSetWriter(
-            folder,
-            name,
-            num_shards=num_shards,
-            shard_size=options.shard_size,
-            compression=compression,
-        )
+    def _place(self, subset: str) -> tuple[str, str]:
+        if not self._roboflow:
+            return super()._place(subset)
+        folder = self._roboflow.new_folder(subset, self._writers)
+        return os.path.join(self._save_dir, folder), self._roboflow.name
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
+        if self._changed is not None and item.subset not in self._changed:
+            return ()
         detection = self._detection(item)
         if self._roboflow:
             return (self._roboflow.encode(detection, item.subset),)
@@ -189,7 +179,8 @@ class TfDetectionApiExporter(ShardExporter):
         """Subsets without an image get a shard too, and are remembered as empty on purpose."""
         if getattr(self._extractor, "is_stream", False):
             return []
-        empty = [name for name in self._extractor.subsets() if name not in self._writers]
+        names = self._extractor.subsets() if self._changed is None else self._changed
+        empty = [name for name in names if name not in self._writers]
         for name in empty:
             self._writer(name)
         return empty
@@ -328,24 +319,3 @@ def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
         for name in (item.display_name, item.class_name)
     )
     return {old: new for old, new in pairs if new is not None}
-
-
-class _Subsets:
-    """Some subsets of a dataset, as an exporter sees a dataset."""
-
-    def __init__(self, dataset: Any, names: list[str]) -> None:
-        self._dataset = dataset
-        self._names = names
-
-    def __iter__(self) -> Iterator[Any]:
-        for name in self._names:
-            yield from self._dataset.get_subset(name)
-
-    def __len__(self) -> int:
-        return sum(len(self._dataset.get_subset(name)) for name in self._names)
-
-    def subsets(self) -> dict[str, Any]:
-        return {name: self._dataset.get_subset(name) for name in self._names}
-
-    def categories(self) -> Any:
-        return self._dataset.categories()
