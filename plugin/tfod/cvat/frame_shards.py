@@ -9,7 +9,6 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from tfod.check.findings.finding import plural
 from tfod.convert.cvat_xml.detections import DetectionBuilder
@@ -77,7 +76,7 @@ class Exported:
         yield from self.changed
 
 
-class FrameShards:
+class FrameShards(contextlib.ExitStack):
     """Writes one frame after the other.
 
     Use as a context manager: leaving it by an exception discards what was written.
@@ -96,25 +95,13 @@ class FrameShards:
         input_types: Mapping[tuple[str, str], str],
         options: ExportOptions,
     ) -> None:
+        super().__init__()
         self._folder = folder
         self._label_map = LabelMap.from_names(labels)
         self._builder = DetectionBuilder(self._label_map, input_types, options.save_masks)
         self._options = options
         self._writers: dict[str, ShardSetWriter] = {}
-        self._stack = contextlib.ExitStack()
         self._exported = Exported()
-
-    def __enter__(self) -> FrameShards:
-        self._stack.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
         """Write a frame.
@@ -142,7 +129,7 @@ class FrameShards:
     def _writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
             writer = ShardSetWriter(self._folder, subset, num_shards=self._options.num_shards)
-            self._writers[subset] = self._stack.enter_context(writer)
+            self._writers[subset] = self.enter_context(writer)
         return self._writers[subset]
 
     def finish(self, subsets: Sequence[str] = ()) -> Exported:

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.convert.cvat_xml.detections import DetectionBuilder
 from tfod.convert.cvat_xml.document import DocumentWriter
-from tfod.convert.cvat_xml.masks import decode_runs, encode_runs
 from tfod.convert.cvat_xml.reader import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
-from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape, decode_runs, encode_runs
 from tfod.cvat.attributes import AttributeSpec, fit_value, text_of
 from tfod.cvat.client.changes import Changes, shapes_by_frame
 from tfod.cvat.client.dataset import compressed_runs

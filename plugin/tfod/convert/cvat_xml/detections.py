@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tfod.convert.cvat_xml.masks import decode_runs, draw_shape, pillow
 from tfod.convert.cvat_xml.reader import CvatImage
-from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape, decode_runs, draw_shape, pillow
 from tfod.convert.losses import Losses
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask

@@ -1,4 +1,4 @@
-"""CVAT's own XML, "CVAT for images 1.1" and "CVAT for video 1.1", as it streams past.
+"""CVAT's own XML, "CVAT for images 1.1" and "CVAT for video 1.1", as it streams past; its images.
 
 Exports of a task, a job and a project are read. Source: CVAT's
 ``dataset_manager/formats/cvat.py`` and ``bindings.py``, and its page on the XML format.
@@ -6,6 +6,9 @@ Exports of a task, a job and a project are read. Source: CVAT's
 
 from __future__ import annotations
 
+import os
+import posixpath
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,8 +24,10 @@ from tfod.convert.cvat_xml.shapes import (
 )
 from tfod.convert.documents import iterate, open_xml
 from tfod.errors import TfodError
+from tfod.tfrecord.image_names import safe_relative_path
 
 _MOST_FRAMES = 1_000_000
+_LONGEST_IMAGE = 256 << 20
 _NO_SHAPES = ("tag", "attribute")
 
 
@@ -243,3 +248,41 @@ def _read_track(track: Any, name: str) -> CvatTrack:
     )
     others = sum(child.tag not in (BOX, *_NO_SHAPES) for child in track)
     return CvatTrack(boxes, others)
+
+
+class ZipImages:
+    """The images in the server's zip."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in archive.infolist():
+            self._entries[entry.filename] = entry
+            self._entries.setdefault(posixpath.splitext(entry.filename)[0], entry)
+
+    def read(self, image: CvatImage) -> bytes | None:
+        """The bytes of a frame's image; None where the server has sent none."""
+        path = posixpath.join("images", image.subset, image.name)
+        entry = self._entries.get(path) or self._entries.get(posixpath.splitext(path)[0])
+        if entry is None:
+            return None
+        if entry.file_size > _LONGEST_IMAGE:
+            raise TfodError(f"image {image.name!r} is longer than {_LONGEST_IMAGE >> 20} MiB")
+        return self._archive.read(entry)  # as many bytes as that, whatever is packed
+
+
+class FolderImages:
+    """The images in a folder, or in one of it that is called as their subset."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def read(self, image: CvatImage) -> bytes | None:
+        """The bytes of a frame's image; None where there is none."""
+        name = safe_relative_path(image.name)
+        for inside in (safe_relative_path(image.subset), ""):
+            path = os.path.join(self._folder, inside, name)
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    return file.read()
+        return None

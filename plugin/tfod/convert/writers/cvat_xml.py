@@ -12,9 +12,8 @@ import numpy as np
 
 from tfod.convert.cvat_xml.detections import GROUP, OCCLUDED
 from tfod.convert.cvat_xml.document import DocumentWriter, image_text
-from tfod.convert.cvat_xml.masks import encode_runs
 from tfod.convert.cvat_xml.reader import CvatTag
-from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape, encode_runs
 from tfod.convert.dataset import Images
 from tfod.convert.documents import MEMBER
 from tfod.convert.writers.writer import NO_PLACE, Writer, masks_of, pixels_of

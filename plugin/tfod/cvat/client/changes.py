@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfod.check.reporters.escaping import in_columns
 from tfod.convert.cvat_xml.shapes import CvatShape
 from tfod.convert.losses import listed
 from tfod.cvat.shapes import KINDS, make_shape
@@ -55,16 +57,12 @@ class Changes:
         """A table, one line a class and kind."""
         if not self.rows and not self.others:
             return "no annotations, neither on the server nor in the file"
-        table: list[tuple[str, ...]] = [("class", "now", "in the file", "added", "removed")]
-        table += [
-            (f"{label} ({kind})", *map(str, (row.now, row.file, row.added, row.removed)))
+        rows = (
+            (f"{label} ({kind})", *map(str, dataclasses.astuple(row)))
             for (label, kind), row in sorted(self.rows.items())
-        ]
-        first, *widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        text = "\n".join(
-            "  ".join([name.ljust(first), *map(str.rjust, numbers, widths)]).rstrip()
-            for name, *numbers in table
         )
+        table = [("class", "now", "in the file", "added", "removed"), *rows]
+        text = "\n".join(in_columns(table))
         if self.others and not append:
             text += f"\nalso removed: {listed(self.others)}"
         if self.tracks and not append:

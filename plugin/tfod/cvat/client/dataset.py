@@ -15,12 +15,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.convert.cvat_xml.masks import decode_runs
-from tfod.convert.cvat_xml.shapes import MASK, CvatShape
+from tfod.convert.cvat_xml.shapes import MASK, CvatShape, decode_runs
+from tfod.convert.dataset import size_of
 from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
-from tfod.detection.detection import Detection
-from tfod.detection.images.image import EXTENSION_OF_FORMAT, image_size, sniff_format
+from tfod.detection.images.image import EXTENSION_OF_FORMAT, sniff_format
 from tfod.detection.images.masks import run_lengths
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
@@ -96,7 +95,9 @@ def _add(
 ) -> None:
     detection = record.detection
     encoded = bytes(detection.encoded or b"")
-    size = _size(detection, encoded, record.where)
+    size = size_of(detection)
+    if not all(size):
+        raise TfodError(f"{record.where}: the size of the image is not known")
     filename = safe_relative_path(detection.filename or "")
     item_id, extension = file.ids.make(filename, f"image_{file.images:06d}")
     if not extension:
@@ -120,15 +121,6 @@ def _add(
     file.stream.write(("," if file.images else "") + json.dumps(item))
     file.images += 1
     file.objects += len(shapes)
-
-
-def _size(detection: Detection, encoded: bytes, where: str) -> tuple[int, int]:
-    if detection.height and detection.width:
-        return detection.height, detection.width
-    size = image_size(encoded)
-    if size is None:
-        raise TfodError(f"{where}: the size of the image is not known")
-    return size
 
 
 def _annotation(

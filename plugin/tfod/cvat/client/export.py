@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tfod.convert.cvat_xml.images import ZipImages
-from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, read_cvat_stream
+from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, ZipImages, read_cvat_stream
 from tfod.convert.documents import MEMBER, open_xml
 from tfod.cvat.client.requests import progress_bar, writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards

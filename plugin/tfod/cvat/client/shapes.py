@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from tfod.convert.cvat_xml.detections import GROUP, OCCLUDED
-from tfod.convert.cvat_xml.masks import encode_runs, pillow
 from tfod.convert.cvat_xml.reader import CvatTag
-from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape, encode_runs, pillow
 from tfod.convert.losses import listed
 from tfod.cvat.attributes import fit_value, text_of
 from tfod.cvat.client.task import Label

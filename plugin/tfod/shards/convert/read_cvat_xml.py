@@ -13,8 +13,14 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from tfod.convert.cvat_xml.detections import DetectionBuilder
-from tfod.convert.cvat_xml.images import FolderImages, ZipImages
-from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, CvatTrack, read_cvat_xml
+from tfod.convert.cvat_xml.reader import (
+    CvatImage,
+    CvatMeta,
+    CvatTrack,
+    FolderImages,
+    ZipImages,
+    read_cvat_xml,
+)
 from tfod.convert.cvat_xml.shapes import BOX
 from tfod.convert.dataset import Dataset
 from tfod.convert.documents import MEMBER, is_zip, root_tag
