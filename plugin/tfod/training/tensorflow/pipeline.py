@@ -9,10 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfod.detection import keys
-from tfod.training.tensorflow.description import ProfileLike, features_of
+from tfod.training.tensorflow.description import ProfileLike, features_of, record_decoder
 from tfod.training.tensorflow.detections import MASK_KINDS, DetectionDecoder, Wanted
 from tfod.training.tensorflow.images import Size
-from tfod.training.tensorflow.plain import record_decoder
 from tfod.training.tensorflow.shards import are_small, serialized_records
 from tfod.training.training_input import ClassIds, LabelMapLike, label_map_for, shards_to_read
 
