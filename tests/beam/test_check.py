@@ -218,6 +218,7 @@ def test_an_index_that_lies_changes_nothing(
     assert without_time(check_sources([str(tmp_path)], options)) == without_time(here)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_command(repeating: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outputs = []
     for more in ((), ("--runner", "direct", "--", "--direct_num_workers", "2")):

@@ -154,6 +154,7 @@ def test_two_workers_make_the_same(creates: dict[str, Create], tmp_path: Path) -
     assert len(compare(creates["coco"], tmp_path, direct(2)).notes) >= 4
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_items_that_do_not_fit_into_memory_at_once(
     creates: dict[str, Create], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +162,7 @@ def test_items_that_do_not_fit_into_memory_at_once(
     compare(creates["coco"], tmp_path, direct(1))
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_path: Path) -> None:
     voc = Path(shutil.copytree(odd_voc, tmp_path / "voc"))
     image = sorted((voc / "JPEGImages").iterdir())[1]

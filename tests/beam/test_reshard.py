@@ -171,6 +171,7 @@ def test_an_empty_file_is_the_same_line(tmp_path: Path, shuffle: int | None) -> 
     assert "val.tfrecord: is empty (0 bytes); delete it" in output[0]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_names_need_be_no_utf8(tmp_path: Path) -> None:
     path = write_records(tmp_path / "in", "train", some_payloads(9), num_shards=1)[0]
     odd = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"in", b"\xfftrain.tfrecord"))
@@ -292,6 +293,7 @@ def test_without_beam_the_line_says_what_to_install(
     )
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_options_of_beam_need_a_runner(source: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["reshard", str(source), "-o", str(tmp_path), "--", "--direct_num_workers=2"])

@@ -53,6 +53,7 @@ def test_elements_come_back(
     assert sorted(run_pipeline(partial(steps.sums_by_remainder, 10), runner)) == SUMS
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_no_elements_come_back() -> None:
     assert run_pipeline(steps.nothing, direct(1)) == []
 
@@ -238,6 +239,7 @@ def test_how_the_runner_for_pyspark_is_installed() -> None:
         make_runner("PySparkRunner", ())
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_result_passes_through_the_place_that_workers_share(tmp_path: Path) -> None:
     runner = Runner("direct", (f"--temp_location={tmp_path / 'shared'}",))
     assert len(run_pipeline(partial(steps.sums_by_remainder, 10), runner)) == 3

@@ -58,7 +58,8 @@ def missing_job_server(text: str) -> str | None:
 def innermost_cause(text: str) -> str:
     """The line that says best what has gone wrong."""
     found = [match[0] for match in _OF_A_STEP.finditer(text)]
-    last = found[-1] if found else next(_filled_backwards(text), "unknown")
+    filled = [line for line in text.splitlines() if line.strip()]
+    last = (found or filled or ["unknown"])[-1]
     if last.rstrip().endswith(":"):  # what it speaks of follows
         last = f"{last.rstrip()} " + next(
             filter(None, map(str.strip, text.partition(last)[2].splitlines())), ""
@@ -71,10 +72,6 @@ def without_step(message: str) -> str:
     message = message.strip()
     before, found, _ = message.rpartition(" [while running '")
     return before.strip() if found and message.endswith("']") else message
-
-
-def _filled_backwards(text: str) -> Iterator[str]:
-    return (line for line in reversed(text.splitlines()) if line.strip())
 
 
 def _is_ours(name: str) -> bool:
