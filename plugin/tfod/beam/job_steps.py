@@ -44,7 +44,8 @@ class ResultFile:
     def take(self, elements: beam.PCollection[Any]) -> None:
         """Add the steps that write all elements."""
         none = elements.pipeline | "tfod/nothing" >> beam.Create([(_ALL, _NONE)])
-        keyed = elements | "tfod/pickle" >> beam.Map(_pickled).with_output_types(_Keyed)
+        pickled = beam.Map(lambda one: (_ALL, pickle.dumps(one))).with_output_types(_Keyed)
+        keyed = elements | "tfod/pickle" >> pickled
         (
             (keyed, none)
             | "tfod/with nothing" >> beam.Flatten()
@@ -71,10 +72,6 @@ class ResultFile:
     def remove(self) -> None:
         """Remove the folder."""
         FileSystems.delete([self._folder])
-
-
-def _pickled(element: Any) -> tuple[bytes, bytes]:
-    return _ALL, pickle.dumps(element)
 
 
 def _write(group: tuple[bytes, Iterable[bytes]], path: str) -> None:
@@ -111,13 +108,9 @@ class _Deal(beam.PTransform):
             input_or_inputs
             | "by chance" >> beam.Map(_with_chance)
             | beam.GroupByKey()
-            | "elements" >> beam.FlatMap(_elements)
+            | "elements" >> beam.FlatMap(lambda group: group[1])
         )
 
 
 def _with_chance(element: Any) -> tuple[int, Any]:
     return random.getrandbits(32), element
-
-
-def _elements(group: tuple[int, Iterable[Any]]) -> Iterable[Any]:
-    return group[1]

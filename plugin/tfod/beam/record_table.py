@@ -17,13 +17,13 @@ import numpy as np
 
 from tfod.shards.inputs import compression_of, raise_damage, sound_batches, unpack
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.framing import masked_crc32c
+from tfod.tfrecord.framing import HEADER_BYTES, masked_crc32c
 from tfod.tfrecord.shard_parts import split_shard
 from tfod.tfrecord.storage.open import read_at
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import ShardLayout
 
-_HEADER, _FOOTER = 12, 4
+_FOOTER = 4
 _MOST_OPEN = 128
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
@@ -142,9 +142,10 @@ class RecordTable:
                     handles[shard] = self._open(shard)
                 handles.move_to_end(shard)
                 framed = read_at(handles[shard], size, start)
-                payload = framed[_HEADER:-_FOOTER]
+                payload = framed[HEADER_BYTES:-_FOOTER]
                 stored = int.from_bytes(framed[-_FOOTER:], "little")
-                if masked_crc32c(payload) != stored or _length(framed) != len(payload):
+                length = int.from_bytes(framed[:8], "little")
+                if masked_crc32c(payload) != stored or length != len(payload):
                     raise_damage(self._shards[shard].shard)
                 yield framed
         finally:
@@ -165,10 +166,6 @@ class RecordTable:
         if not self.records:  # nothing can be mapped
             return np.zeros((0, 2), np.int64)
         return np.memmap(self._path, np.int64, "r", shape=(self.records, 2))
-
-
-def _length(framed: bytes) -> int:
-    return int.from_bytes(framed[:8], "little")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,10 @@ def connect(arguments: argparse.Namespace) -> Iterator[Server]:
         TfodError: cvat-sdk is absent, the options make no sense, or the server does not let us in.
     """
     sdk = _sdk()
-    _silence_warnings(arguments.insecure)
+    if arguments.insecure:  # the user has been warned; once a request is no help
+        import urllib3
+
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     url = server_url(arguments.server_host, arguments.server_port)
     logger = logging.getLogger("tfod.cvat.client")
     logger.addHandler(logging.NullHandler())  # cvat-sdk prints tracebacks otherwise
@@ -136,11 +139,3 @@ def _sdk() -> Any:
             f"talking to a CVAT server needs cvat-sdk; {how_to_install('cvat')}"
         ) from None
     return client
-
-
-def _silence_warnings(insecure: bool) -> None:
-    """The user of --insecure has been warned; once a request is no help."""
-    if insecure:
-        import urllib3
-
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)

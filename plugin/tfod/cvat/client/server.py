@@ -27,6 +27,7 @@ _TRANSIENT = (429, 502, 503, 504)
 _REPEATABLE = ("GET", "HEAD", "OPTIONS")
 _LONGEST = 500
 _CLASS_OF_ERROR = re.compile(r"\A(?:\w+\.)+\w+: ")
+_OBJECT = re.compile(r"\A<?[\w.]+\(?[^>]*>: ")
 _FINISH = "Upload-Finish"
 _TLS = (ssl.SSLError, ssl.CertificateError)
 
@@ -214,7 +215,8 @@ class Server:
                 f"{self.host}: no secure connection ({text}); look at the address, or trust the "
                 "server with --insecure"
             )
-        reason = getattr(cause, "strerror", None) or _without_object(text)
+        # urllib3 begins with the object that it speaks of.
+        reason = getattr(cause, "strerror", None) or _OBJECT.sub("", text)
         return ServerError(f"{self.host} cannot be reached ({reason}); look at --server-host")
 
 
@@ -268,8 +270,3 @@ def _cause(error: BaseException) -> BaseException:
             break
         error = below
     return error
-
-
-def _without_object(text: str) -> str:
-    """urllib3 begins with the object that it speaks of."""
-    return re.sub(r"\A<?[\w.]+\(?[^>]*>: ", "", text)

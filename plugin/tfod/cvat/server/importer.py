@@ -6,7 +6,6 @@ import errno
 import itertools
 import logging
 import os
-from collections.abc import Iterator
 from typing import Any
 
 from tfod.check.references.cvat_task.frames import Matcher
@@ -120,7 +119,8 @@ def _put_on_frames(dataset: Any, instance: Instance) -> Any:
     names = [_filename(item) for item in items]
     matcher = Matcher(instance.task, names)
     named = {os.path.splitext(frame.name)[0] for frame in frames}
-    mark = next(mark for mark in _marks() if not any(one.startswith(mark) for one in named))
+    marks = ("frame " + "#" * count for count in itertools.count())
+    mark = next(mark for mark in marks if not any(one.startswith(mark) for one in named))
     placed = []
     for item, name in zip(items, names, strict=True):
         frame = frames[matcher.place(name, "the zip")]
@@ -144,10 +144,6 @@ def _filename(item: Any) -> str:
     """As the record has it."""
     extension = compat.extension_of(item.media, None) if item.media is not None else ""
     return str(item.attributes.get("filename") or item.id + extension)
-
-
-def _marks() -> Iterator[str]:
-    return ("frame " + "#" * count for count in itertools.count())
 
 
 def _use_display_names(dataset: Any, instance: Instance) -> None:

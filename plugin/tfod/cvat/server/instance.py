@@ -12,8 +12,11 @@ from typing import Any
 from tfod.check.references.cvat_task.task import Frame, Task
 from tfod.cvat.attributes import AttributeSpec
 
+_log = logging.getLogger("tfod.cvat")
 _PROJECT, _JOB = "project", "job"  # META_FIELD
 _VIDEO = "interpolation"  # TaskMode.INTERPOLATION
+_NOT_CARRIED = ("skeleton", "points", "polyline", "cuboid")  # of ShapeType
+_ANNOTATION = "annotation"  # JobType.ANNOTATION
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,6 @@ def _other_frames(job_data: Any) -> dict[int, Any]:
     task_data = TaskData(job_data.data, job_data.db_instance.segment.task)
     own = job_data.frame_info
     return {number: info for number, info in task_data.frame_info.items() if number not in own}
-
-
-_log = logging.getLogger("tfod.cvat")
-_NOT_CARRIED = ("skeleton", "points", "polyline", "cuboid")  # of ShapeType
-_ANNOTATION = "annotation"  # JobType.ANNOTATION
-_JOB = "job"  # META_FIELD
 
 
 def shapes_lost(instance_data: Any) -> Counter[str]:

@@ -230,7 +230,9 @@ class TfDetectionCsvExporter(ShardExporter):
         self._names: dict[str, set[str]] = {}
 
     def _make_writer(self, subset: str) -> DetectionCsvWriter:
-        return DetectionCsvWriter(os.path.join(self._save_dir, csv_name(subset)))
+        # As the raccoon recipe has it: train_labels.csv.
+        name = stem_of_subset(subset) + _ENDING + _EXTENSION
+        return DetectionCsvWriter(os.path.join(self._save_dir, name))
 
     def _own_shards(self, folder: str) -> dict[str, list[str]]:
         return our_csvs(folder)
@@ -252,7 +254,8 @@ class TfDetectionCsvExporter(ShardExporter):
             )
         name = self._name(item, media, encoded)
         if encoded:
-            self._save_image(item.subset, name, encoded)
+            folder = os.path.join("images", stem_of_subset(item.subset))
+            self._add_file(os.path.join(folder, *name.split("/")), encoded)
         self._objects.count_outside([box.corners for box in boxes], size)
         return (encode_image(CsvImage(name, size[1], size[0], tuple(boxes))),)
 
@@ -278,10 +281,6 @@ class TfDetectionCsvExporter(ShardExporter):
             name = item.id + again + split_extension(wanted)[1]
         taken.add(name)
         return name
-
-    def _save_image(self, subset: str, name: str, encoded: bytes) -> None:
-        path = os.path.join("images", stem_of_subset(subset), *name.split("/"))
-        self._add_file(path, encoded)
 
     def _count_lost(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
         lost = self._lost
@@ -332,11 +331,6 @@ def subset_of_csv(path: str) -> str:
         return subset_of_stem(stem.removesuffix(_ENDING))
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     return folder if folder.lower() in SPLITS else "default"
-
-
-def csv_name(subset: str) -> str:
-    """File name of a subset's CSV, as the raccoon recipe has it: ``train_labels.csv``."""
-    return stem_of_subset(subset) + _ENDING + _EXTENSION
 
 
 def our_csvs(folder: str) -> dict[str, list[str]]:
