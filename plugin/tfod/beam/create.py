@@ -44,12 +44,8 @@ def make_on_beam(
 ) -> list[CreatedSet]:
     """Make the shards of sets in the work folder.
 
-    Args:
-        planned: the sets.
-        problems: what was odd with their items; gets what was odd with their records.
-        work: the folder.
-        largest: which source ids stay, see :class:`tfod.shards.create.output.Options`.
-        runner: where the workers are.
+    ``problems`` has what was odd with their items, and gets what was odd with their records;
+    ``largest`` is which source ids stay, see :class:`tfod.shards.create.output.Options`.
 
     Raises:
         TfodError: whatever items and records raise, or the pipeline failed.

@@ -86,11 +86,7 @@ def _is_ours(name: str) -> bool:
 
 
 def require_shared(folder: str) -> None:
-    """See, on a worker, that a folder of the machine that has started it all is here too.
-
-    Raises:
-        TfodError: it is not.
-    """
+    """Raise TfodError where a worker does not see a folder of the machine that started it all."""
     if not os.path.isdir(folder):
         raise TfodError(f"{folder}: a worker does not see it; write to a folder that all share")
 
@@ -109,11 +105,7 @@ def errors_in_utf8() -> Iterator[None]:
 
 
 def require_here(path: str, size: int | None = None) -> None:
-    """See that what a worker has written is on this machine too.
-
-    Raises:
-        TfodError: it is not, or it has another size.
-    """
+    """Raise TfodError where what a worker has written is not here too, in its size."""
     if not os.path.isfile(path) or (size is not None and os.path.getsize(path) != size):
         raise TfodError(
             f"{path}: a worker has written it, and it is not here; write to a folder that all share"

@@ -46,14 +46,9 @@ class Surveyed:
 
 
 def survey(shard: str, number: int, work: str) -> Surveyed:
-    """Find the records of a shard, and leave their bounds in the work folder.
+    """Find the records of a shard, by path or URL, and leave their bounds in the work folder.
 
     Of a plain file only headers are read; checksums of data are verified when it is copied.
-
-    Args:
-        shard: path or URL.
-        number: among the shards, for the names of files.
-        work: the folder.
 
     Raises:
         ShardError: it is damaged.
@@ -87,11 +82,7 @@ def bounds_file(number: int, work: str) -> str:
 
 
 class RecordTable:
-    """The records of some shards, numbered one shard after the other.
-
-    Attributes:
-        records: how many there are.
-    """
+    """The records of some shards, numbered one shard after the other."""
 
     def __init__(self, shards: Sequence[Surveyed], path: str) -> None:
         self._shards = shards
@@ -101,15 +92,10 @@ class RecordTable:
 
     @classmethod
     def write(cls, shards: Sequence[Surveyed], first: int, work: str) -> RecordTable:
-        """Make one file of what surveys have left.
-
-        Args:
-            shards: that were surveyed, under numbers from ``first`` on.
-            first: see above.
-            work: the folder.
+        """Make one file of what surveys of these shards, numbered from ``first`` on, have left.
 
         Raises:
-            WriteError: the folder cannot be written to.
+            WriteError: the work folder cannot be written to.
         """
         with AtomicFile(os.path.join(work, f"table-{first}")) as file:
             for number in range(first, first + len(shards)):
@@ -180,11 +166,8 @@ class Cut:
 def cuts(layout: ShardLayout, records: int, sizes: Iterable[np.ndarray]) -> Sequence[Cut]:
     """The shards of a subset, as :class:`~tfod.tfrecord.writer.ShardSetWriter` makes them.
 
-    Args:
-        layout: a number of shards, or their size.
-        records: how many there are.
-        sizes: the bytes of each with header and footer, in the order in which they are written, in
-            blocks; only looked at for shards of a size.
+    ``sizes`` are the bytes of each record with header and footer, in the order in which they are
+    written, in blocks; only looked at for shards of a size.
     """
     if layout.shard_size is None:
         turns = max(1, min(layout.num_shards or 1, records))

@@ -99,13 +99,7 @@ def _survey(work: str, numbered: tuple[int, str]) -> Surveyed:
 
 
 def _plan(subset: Subset, table: RecordTable, prefix: str) -> list[_Task]:
-    """Write down what the shards of a subset have in common; return what differs.
-
-    Args:
-        subset: to be written.
-        table: its records.
-        prefix: of paths in the work folder.
-    """
+    """Write down what the shards of a subset have in common; return what differs."""
     order = None
     sizes = table.sizes()
     if subset.shuffle is not None:

@@ -151,11 +151,7 @@ def run_tasks(
 ) -> list[Any]:
     """Let workers do tasks, one after the other or at once; the results are in their order.
 
-    Args:
-        function: does one task, and does it anew where a worker has died.
-        tasks: any that can be pickled.
-        work: a folder of this machine that the workers have to see.
-        runner: where they are.
+    A task is done anew where a worker has died. The workers have to see the folder ``work``.
 
     Raises:
         TfodError: the function raised it, a worker does not see the folder, or as

@@ -26,13 +26,9 @@ DEFAULT_SUBSET = "default"
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What is to be written.
+    """What is to be written: images, a mask for each object, frames without an annotation.
 
-    Attributes:
-        with_images: the images too.
-        save_masks: a mask for each object.
-        num_shards: deal each subset into so many shards.
-        keep_empty: frames without an annotation too.
+    Each subset is dealt into ``num_shards``.
     """
 
     with_images: bool = False
@@ -79,13 +75,8 @@ class Exported:
 class FrameShards(contextlib.ExitStack):
     """Writes one frame after the other.
 
-    Use as a context manager: leaving it by an exception discards what was written.
-
-    Args:
-        folder: where to write.
-        labels: names of the classes, which get ids from 1 in this order.
-        input_types: of attributes, by class and name.
-        options: what is to be written.
+    Use as a context manager: leaving it by an exception discards what was written. Classes get ids
+    from 1 in the order of ``labels``; ``input_types`` are those of attributes, by class and name.
     """
 
     def __init__(

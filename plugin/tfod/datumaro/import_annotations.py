@@ -166,13 +166,7 @@ class AnnotationBuilder:
         self.keypoint_names: dict[int, Sequence[str]] = {}
 
     def open(self, found: Detections, scope: LabelScope, shard: ShardIdentity) -> None:
-        """Take the columns of a batch.
-
-        Args:
-            found: the records.
-            scope: how their shard names classes.
-            shard: the file that masks are read from later.
-        """
+        """Take the columns of a batch of a shard, which masks are read from later."""
         self._found, self._scope, self._shard = found, scope, shard
         counts = np.diff(found.box_splits)
         sizes = np.repeat(found.sizes, counts, axis=0)
@@ -198,7 +192,7 @@ class AnnotationBuilder:
             row: the record.
             more: what it says beside its boxes and classes.
             size: height and width of its image in pixels; needed when there are boxes.
-            report: called for each box that is no box; it may raise.
+            report: may raise.
         """
         annotations: list[Any] = []
         if more.image_labels:

@@ -151,11 +151,7 @@ def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | 
 
 
 def require_fewer(count: int, most: int, what: str, name: str) -> None:
-    """Refuse a document with more of something than is kept in memory.
-
-    Raises:
-        TfodError: it has more.
-    """
+    """Raise TfodError for a document with more of something than is kept in memory."""
     if count > most:
         raise TfodError(f"{name} has more than {most:,} {what}; export the task in parts")
 

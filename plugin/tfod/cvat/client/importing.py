@@ -40,13 +40,9 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What is to be done.
+    """What is to be done with a zip: replace or append, or stop before anything is touched.
 
-    Attributes:
-        path: the zip.
-        append: keep the annotations that are there.
-        dry_run: stop before anything is touched.
-        label_map: file or name of a label map in place of the one in the zip.
+    ``label_map`` is the file or name of one in place of that in the zip.
     """
 
     path: str

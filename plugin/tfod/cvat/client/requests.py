@@ -139,11 +139,7 @@ def _download(server: Server, url: str, path: Path) -> None:
 
 
 def require_append(server: Server) -> None:
-    """See to it that the server can append.
-
-    Raises:
-        TfodError: it is too old, or does not say how old it is.
-    """
+    """Raise TfodError where the server is too old to append, or does not say how old it is."""
     if server.version_numbers is None or server.version_numbers < _APPEND_SINCE:
         raise TfodError(
             f"{server.host} is CVAT {server.version or 'of an unknown version'} and cannot append "
@@ -153,11 +149,7 @@ def require_append(server: Server) -> None:
 
 
 def require_format(server: Server, format_name: str) -> None:
-    """See to it that the server imports a format, before anything is uploaded.
-
-    Raises:
-        TfodError: it does not.
-    """
+    """Raise TfodError where the server does not import a format, before anything is uploaded."""
     found = server.get("/api/server/annotation/formats")
     with server.expected():
         names = {one["name"] for one in found["importers"] if one["enabled"]}
@@ -282,11 +274,7 @@ def _sdk_bar() -> Any:
 
 @contextlib.contextmanager
 def writing(where: str, fix: str) -> Iterator[None]:
-    """Turn what the system says against writing into one line.
-
-    Raises:
-        TfodError: it said something.
-    """
+    """Turn what the system says against writing into a TfodError of one line."""
     try:
         yield
     except OSError as error:

@@ -39,13 +39,7 @@ _FOLDERS = {"val": "valid", "validation": "valid"}
 
 
 class RoboflowLayout:
-    """Names folders and files, encodes records, and counts what they cannot hold.
-
-    Args:
-        folder: what is exported to.
-        name: of the shards in each folder.
-        lost: where to count what the records cannot hold.
-    """
+    """Names folders and files, encodes records, and counts in ``lost`` what they cannot hold."""
 
     def __init__(self, folder: str, name: str, lost: Counter[str]) -> None:
         self._folder = folder

@@ -37,11 +37,8 @@ def serialized_records(
 ) -> Any:
     """A ``tf.data.Dataset`` of the records of shards, up to 16 of them in turn.
 
-    Args:
-        paths: the shards.
-        shuffled: in another order of the shards in each pass.
-        seed: of that order.
-        deterministic: whether a quick shard has to wait for its turn.
+    With ``shuffled`` in another order of the shards in each pass; ``deterministic`` says whether a
+    quick shard has to wait for its turn.
 
     Raises:
         TfodError: as :func:`compression_type`.
