@@ -24,7 +24,7 @@ from tfod.detection.schema import TF_DETECTION_API
 from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.torch import DetectionsByIndex
-from tfod.training.tensorflow.detections import DetectionDecoder, Wanted
+from tfod.training.tensorflow.detections import DetectionDecoder
 from tfod.training.training_input import ClassIds
 
 from tests.changed_records import SOUND, changed_records, is_of_attributes, sound_record
@@ -56,7 +56,7 @@ def decode(tmp_path_factory: pytest.TempPathFactory) -> tf.types.experimental.Po
     path = tmp_path_factory.mktemp("labels") / "label_map.pbtxt"
     path.write_bytes(LABEL_MAP)
     classes = ClassIds.of(read_label_map(str(path))[0])
-    decoder = DetectionDecoder(TF_DETECTION_API, Wanted(classes))
+    decoder = DetectionDecoder(TF_DETECTION_API, classes)
     return tf.function(decoder.decode_one, input_signature=[tf.TensorSpec((), tf.string)])
 
 

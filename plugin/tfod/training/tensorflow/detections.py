@@ -10,7 +10,6 @@ each list is a tensor; of a batch it is ragged, a flat list and where each recor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -49,11 +48,10 @@ _NO_TEXT = "\0 no text"  # where a record has none; no class is called so
 _SHAPE, _MASKS = "original_image_spatial_shape", "groundtruth_instance_masks"
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is to be made of a record.
+class DetectionDecoder:
+    """Decodes serialized records whose feature description has the OD API's boxes.
 
-    Attributes:
+    Args:
         classes: the ids of class texts; None takes the ids that the records have.
         decode: whether images are decoded, or stay files.
         size: resize images and masks to this.
@@ -61,26 +59,24 @@ class Wanted:
         keypoints: how many each object has; 0 does not read them.
     """
 
-    classes: ClassIds | None = None
-    decode: bool = True
-    size: Size | None = None
-    masks: str | None = None
-    keypoints: int = 0
-
-
-class DetectionDecoder:
-    """Decodes serialized records whose feature description has the OD API's boxes."""
-
-    def __init__(self, description: FeatureDescription, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def __init__(
+        self,
+        description: FeatureDescription,
+        classes: ClassIds | None = None,
+        decode: bool = True,
+        size: Size | None = None,
+        masks: str | None = None,
+        keypoints: int = 0,
+    ) -> None:
+        self._classes, self._size, self._masks, self._keypoints = classes, size, masks, keypoints
         self._has_image = keys.ENCODED in description
-        self._decodes = wanted.decode and self._has_image
+        self._decodes = decode and self._has_image
         kinds = {key: DTYPES[spec.kind] for key, spec in description.items()}
         lists = (*keys.BOX, *_CLASSES, *_IMAGE_CLASSES, *_ONE_AN_OBJECT, _WEIGHT)
         self._lists = {key: kinds[key] for key in lists if key in kinds}
-        if wanted.masks is not None:
-            self._lists[keys.MASK] = MASK_KINDS[wanted.masks]
-        if wanted.keypoints:
+        if masks is not None:
+            self._lists[keys.MASK] = MASK_KINDS[masks]
+        if keypoints:
             self._lists |= {keys.KEYPOINT_X: tf.float32, keys.KEYPOINT_Y: tf.float32}
             self._lists[keys.KEYPOINT_VISIBILITY] = tf.int64
         sizes = () if self._decodes else (keys.HEIGHT, keys.WIDTH)
@@ -94,12 +90,12 @@ class DetectionDecoder:
             for key, kind in self._lists.items()
         }
         self._features = {**singles, **lists_of}
-        self._table: Any = None if wanted.classes is None else _table(wanted.classes)
+        self._table: Any = None if classes is None else _table(classes)
 
     @property
     def decodes_images(self) -> bool:
         """Whether there is something to decode image by image."""
-        return self._decodes or self._wanted.masks is not None
+        return self._decodes or self._masks is not None
 
     def decode_one(self, record: Any) -> dict[str, Any]:
         """Decode one serialized record, a scalar."""
@@ -112,7 +108,7 @@ class DetectionDecoder:
         return self._fields(tf.io.parse_example(records, self._features))
 
     def _images(self, parsed: Mapping[str, Any]) -> dict[str, Any]:
-        size = self._wanted.size
+        size = self._size
         decoded: dict[str, Any] = {}
         if self._decodes:
             image = decode_image(parsed[keys.ENCODED])
@@ -120,8 +116,8 @@ class DetectionDecoder:
             decoded["image"] = resize_image(image, size)
         else:
             shape = tf.cast(tf.stack([parsed[keys.HEIGHT], parsed[keys.WIDTH]]), tf.int32)
-        if self._wanted.masks:
-            as_png = self._wanted.masks == "png"
+        if self._masks:
+            as_png = self._masks == "png"
             masks = (decode_png_masks if as_png else shape_number_masks)(parsed[keys.MASK], shape)
             decoded[_MASKS] = resize_masks(masks, size)
         return decoded
@@ -142,8 +138,8 @@ class DetectionDecoder:
                 fields["groundtruth_image_classes"] = self._ids(
                     parsed, _IMAGE_CLASSES, _longer(*(parsed[key] for key in _IMAGE_CLASSES))
                 )
-            if self._wanted.keypoints:
-                fields |= _keypoints(parsed, self._wanted.keypoints)
+            if self._keypoints:
+                fields |= _keypoints(parsed, self._keypoints)
         if not self._decodes and self._has_image:
             fields["image"] = parsed[keys.ENCODED]
         if not self._decodes and self._features.keys() >= {keys.HEIGHT, keys.WIDTH}:
@@ -155,10 +151,10 @@ class DetectionDecoder:
         """The ids of classes: by text, by id where there is no text; -1 for unknown texts."""
         texts, labels = (parsed[key] for key in pair)
         ids = _filled_up(labels, objects, UNKNOWN)
-        if self._wanted.classes is not None:
+        if self._classes is not None:
             names = _filled_up(texts, objects, _NO_TEXT)
             known = self._table.lookup(names)
-            if not self._wanted.classes.has_zero:
+            if not self._classes.has_zero:
                 # Datumaro writes 0 and an empty text for an object without a class.
                 empty = tf.where(ids == 0, tf.constant(UNKNOWN, tf.int64), ids)
                 known = tf.where(names == "", empty, known)
@@ -174,8 +170,8 @@ class DetectionDecoder:
         counts = lengths[row_of[keys.YMIN]]
         sides = [key for key in keys.BOX if key != keys.YMIN]
         each = dict.fromkeys((*_CLASSES, *_ONE_AN_OBJECT, _WEIGHT), 1)
-        each |= dict.fromkeys((keys.KEYPOINT_X, keys.KEYPOINT_Y), self._wanted.keypoints)
-        if self._wanted.masks == "png":
+        each |= dict.fromkeys((keys.KEYPOINT_X, keys.KEYPOINT_Y), self._keypoints)
+        if self._masks == "png":
             each[keys.MASK] = 1
         each = {key: number for key, number in each.items() if key in row_of}
         others = tf.gather(lengths, [row_of[key] for key in each])

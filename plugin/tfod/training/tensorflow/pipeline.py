@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfod.detection import keys
 from tfod.training.tensorflow.description import ProfileLike, features_of, record_decoder
-from tfod.training.tensorflow.detections import MASK_KINDS, DetectionDecoder, Wanted
+from tfod.training.tensorflow.detections import MASK_KINDS, DetectionDecoder
 from tfod.training.tensorflow.images import Size
 from tfod.training.tensorflow.shards import are_small, serialized_records
 from tfod.training.training_input import ClassIds, LabelMapLike, label_map_for, shards_to_read
@@ -103,8 +103,7 @@ def dataset(
     if description.keys() >= set(keys.BOX):
         found = label_map_for(paths, label_map)
         classes = None if found is None else ClassIds.of(found)
-        wanted = Wanted(classes, decode, image_size, masks, keypoints)
-        decoder = DetectionDecoder(description, wanted)
+        decoder = DetectionDecoder(description, classes, decode, image_size, masks, keypoints)
         if batch_size is not None and not decoder.decodes_images and are_small(paths):
             batches = parallel(records.batch(batch_size), decoder.decode_batch)
             return batches.prefetch(tf.data.AUTOTUNE)
