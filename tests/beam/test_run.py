@@ -42,15 +42,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
-def test_elements_come_back(
-    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+# From other runners: test_reshard.py.
+def test_elements_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A file beside the shards that is called like a module is not taken for one.
     (tmp_path / "queue.py").write_text("raise SystemExit('the file was run')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")
-    assert sorted(run_pipeline(partial(steps.sums_by_remainder, 10), runner)) == SUMS
+    assert sorted(run_pipeline(partial(steps.sums_by_remainder, 10), direct(2))) == SUMS
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -58,7 +56,8 @@ def test_no_elements_come_back() -> None:
     assert run_pipeline(steps.nothing, direct(1)) == []
 
 
-@pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
+# With two workers of DirectRunner: test_create.py.
+@pytest.mark.parametrize("runner", ["portable", "dask"], indirect=True)
 def test_an_error_of_ours_is_its_line(runner: Runner) -> None:
     with pytest.raises(TfodError, match=r"^a\.record, record 2: is damaged; repair it$"):
         run_pipeline(partial(steps.failing, "shard"), runner)
@@ -75,16 +74,15 @@ def test_another_error_is_one_line_and_a_log(runner: Runner, temporary: Path) ->
     log.unlink()
 
 
-@pytest.mark.parametrize("kind", ["direct", "portable"])
+# Of DirectRunner: test_reshard.py and test_check.py.
 def test_work_of_a_dead_worker_is_done_again(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    portable: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runner = direct(2) if kind == "direct" else request.getfixturevalue(kind)
     notes = tmp_path / "notes"
     with WorkerKiller(notes):
-        assert sorted(run_pipeline(partial(steps.noted, notes, 4, 0.3), runner)) == [0, 1, 2, 3]
+        assert sorted(run_pipeline(partial(steps.noted, notes, 4, 0.3), portable)) == [0, 1, 2, 3]
     assert capsys.readouterr().err == (
-        f"tfod: {runner.name}: a worker process died; all its work is done again (attempt 2 of 3)\n"
+        "tfod: PortableRunner: a worker process died; all its work is done again (attempt 2 of 3)\n"
     )
 
 

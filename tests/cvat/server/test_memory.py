@@ -1,7 +1,7 @@
 """Large tasks: an export holds one image at a time, on both servers.
 
 Shown in a process of its own, whose peak of resident memory is compared with that of a small
-export: images that add up to 100 MB may not add a third of that.
+export: images that add up to 50 MB may not add a third of that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from tests.commands import TIMEOUT
 from tests.cvat.server.test_registration import SERVERS, python_path
 
-FRAMES, SIZE = 2000, 50_000
+FRAMES, SIZE = 1000, 50_000
 CODE = """
 import django, json, os, sys
 django.setup()

@@ -52,7 +52,9 @@ def task_for(path: Path, *frames_there: str) -> tuple[Task, bytes]:
     try:
         for record in tfod.read_detections(str(path)):
             names.setdefault(record.filename or "a.jpg")
-            classes.update(dict.fromkeys(text for text in record.class_text or () if text))
+            # What no XML can hold is no label of any task.
+            texts = (text for text in record.class_text or () if text and text.isprintable())
+            classes.update(dict.fromkeys(texts))
     except (tfod.TfodError, ValueError):
         pass
     frames = [name for name in names if name.isprintable() and name.isascii()]
