@@ -104,16 +104,15 @@ def _only_in(one: Statistics, name: str, other: Statistics, other_name: str) -> 
 def classes_apart(subsets: Subsets) -> Iterator[Problem]:
     """Cramér's V of the classes of two subsets, corrected for chance, is 0.2 or more."""
     for name, other, training in subsets.others():
-        names = training.classes.keys() | other.classes.keys()
+        names = sorted(training.classes.keys() | other.classes.keys())
         counts = np.array([[one.classes[text] for text in names] for one in (training, other)])
         numbers = [_independent(one) for one in (training, other)]
         v = _cramers_v(counts / counts.sum(axis=1, keepdims=True), *numbers)
         if v >= LARGE_V:
             shares = counts / counts.sum(axis=1, keepdims=True)
             order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MOST_NAMED]
-            ordered = list(names)
             some = ", ".join(
-                f"{ordered[at]!r} {shares[1, at] * 100:.0f} % of the boxes and "
+                f"{names[at]!r} {shares[1, at] * 100:.0f} % of the boxes and "
                 f"{shares[0, at] * 100:.0f} %"
                 for at in order.tolist()
             )
