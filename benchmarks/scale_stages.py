@@ -17,8 +17,9 @@ from typing import Any
 from measure import forget_peak_memory, peak_memory
 from tfod.check import check
 from tfod.check.duplicates.row_blocks import FileSpan
+from tfod.check.engine import run
 from tfod.check.engine.inputs import sha256_of
-from tfod.check.engine.result import Result
+from tfod.check.records.result import Result
 from tfod.check.reporters.json_and_junit import render_json
 from tfod.check.sources.search import take_inventory
 from tfod.tfrecord.reader import read_record_batches
@@ -64,13 +65,14 @@ def stage(name: str) -> Iterator[None]:
 
 def staged(name: str, function: str) -> None:
     """Let a function of the check be a stage."""
-    original = getattr(check, function)
+    module = run if hasattr(run, function) else check
+    original = getattr(module, function)
 
     def wrapper(*arguments: Any, **options: Any) -> Any:
         with stage(name):
             return original(*arguments, **options)
 
-    setattr(check, function, wrapper)
+    setattr(module, function, wrapper)
 
 
 def main() -> None:
@@ -87,7 +89,7 @@ def main() -> None:
     for name, function in (
         ("sample", "choose_decoding"),
         ("sample", "profile_of"),
-        ("examine", "examine_here"),
+        ("examine", "examine"),
         ("compare", "find_all_duplicates"),
     ):
         staged(name, function)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tfod.check import check
 from tfod.check.profiles.profile import READY
 from tfod.check.records import examiner as examine
-from tfod.check.records.batch import Batch, Expectation
+from tfod.check.records.batch import Batch
 from tfod.check.records.decoding import NOT_DECODED
 from tfod.check.records.encoded_images import EncodedImages
+from tfod.check.records.expectation import expected_features
 from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
@@ -40,10 +41,9 @@ RECORDS = st.lists(
 
 def of(records: RecordBatch) -> Batch:
     """A batch as the checker makes it."""
-    expectation = Expectation(READY["cvat"])
-    examples = ExampleBatch.of(records)
-    found = Detections(examples, expectation.field_mapping)
-    return Batch(examples, EncodedImages.of(found, NOT_DECODED, 0), expectation)
+    found = Detections(ExampleBatch.of(records), READY["cvat"].field_mapping)
+    images = EncodedImages.of(found, NOT_DECODED, 0)
+    return Batch(found, images, expected_features(READY["cvat"]))
 
 
 @given(RECORDS)

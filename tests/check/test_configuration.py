@@ -177,11 +177,11 @@ class TestWhatItSays:
         selections = Selections(by_path={"val/*": Selection(None, ["BOX"])})
         policy = Policy(by_path=selections)
         policy.of("val/a")
-        instructions = pickle.loads(pickle.dumps(Instructions(READY["cvat"], policy, 10, 10)))
+        instructions = pickle.loads(pickle.dumps(Instructions(READY["cvat"], policy)))
         assert instructions.of("val/a") is instructions.of("val/b")
         assert instructions.of("val/a").policy.severity(all_rules()["BOX006"]) is OFF
         assert instructions.of("a").policy.severity(all_rules()["BOX006"]) is Severity.ERROR
-        alike = Instructions(READY["cvat"], Policy(), 10, 10)
+        alike = Instructions(READY["cvat"], Policy())
         assert alike.of("val/a") is alike
 
     def test_by_path_in_a_zip(self, check: Run, data: Path) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.engine.inputs import Input, ShardInput, examine, in_parts, number_of, place_of
-from tfod.check.engine.result import Result
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.records.examined import Instructions
+from tfod.check.records.result import Result
+from tfod.check.sources.inventory import Location, ShardSource
 from tfod.check.sources.search import take_inventory
 from tfod.shards.index import write_indexes
 from tfod.tfrecord.shard_parts import split_shard
@@ -23,10 +25,14 @@ from tests.check.test_check import training
 from tests.records import frame, objects
 
 
-def parts_of(path: Path, part_bytes: int, *, with_sha256: bool = False) -> list[Input]:
+def instructions(part_bytes: int = 1) -> Instructions:
+    return Instructions(READY["cvat"], Policy(), max_findings=10, part_bytes=part_bytes)
+
+
+def parts_of(path: Path, part_bytes: int) -> list[Input]:
     with take_inventory([str(path)]) as inventory:
-        work = ShardInput(number_of(3), inventory.shards[0], None, with_sha256=with_sha256)
-        return list(in_parts(work, part_bytes))
+        work = ShardInput(number_of(3), inventory.shards[0])
+        return list(in_parts(work, instructions(part_bytes)))
 
 
 def spans(works: list[Input]) -> list[tuple[int, int]]:
@@ -65,7 +71,11 @@ def test_what_stays_whole(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(frame(*(bytes([one]) * 84 for one in range(100))), 0))
     assert len(parts_of(path, 100)) == 1  # packed
     path.write_bytes(frame(*(bytes(84) for _ in range(20))))
-    assert len(parts_of(path, 100, with_sha256=True)) == 1  # hashed while it is read
+    write_indexes(path, tmp_path)
+    remote = ShardSource(Location("a", str(path), True, path.stat().st_size), "a")
+    for hash_sources, parts in ((True, 1), (False, 20)):  # hashed while it is read
+        options = replace(instructions(100), hash_sources=hash_sources)
+        assert len(list(in_parts(ShardInput(0, remote), options))) == parts
 
 
 def test_one_report_with_and_without_an_index(corpus: Path, tmp_path: Path) -> None:
@@ -108,8 +118,8 @@ def test_a_shard_that_goes_while_its_parts_are_read(
         tmp_path, "train", [training(f"{n}.jpg") for n in range(40)], num_shards=2
     )
 
-    def and_gone(work: Input, part_bytes: int) -> list[Input]:
-        found = list(in_parts(work, part_bytes))
+    def and_gone(work: Input, instructions: Instructions) -> list[Input]:
+        found = list(in_parts(work, instructions))
         if place_of(work.number) == 0:
             Path(paths[0]).unlink()
         return found
@@ -133,18 +143,17 @@ def test_too_many_classes_are_the_same_ones_however_they_are_shared(
         records.append(training(f"{number}.jpg", [box, box], **lists))
     paths = write_records(tmp_path, "train", records, num_shards=8)
     with take_inventory([str(tmp_path)]) as inventory:
-        instructions = Instructions(READY["cvat"], Policy(), 10, 1 << 20)
         figures = []
         for part_bytes in (1 << 30, 5000, 1):
             total = Result(10)
             works = [
                 part
                 for number, shard in enumerate(inventory.shards)
-                for part in in_parts(ShardInput(number_of(number), shard, None), part_bytes)
+                for part in in_parts(ShardInput(number_of(number), shard), instructions(part_bytes))
             ]
             random.Random(part_bytes).shuffle(works)
             for work in works:
-                total += examine(work, instructions, lambda *_: None, RowStore(None))
+                total += examine(work, instructions(), lambda *_: None, RowStore(None))
             total.close()
             figures.append(total.uses[None])
     assert len(paths) == 8
@@ -157,6 +166,5 @@ def test_what_cannot_be_read_says_nothing_of_the_index(tmp_path: Path) -> None:
     path = write_records(tmp_path, "train", [training(f"{n}.jpg") for n in range(9)])[0]
     works = parts_of(Path(path), 1)
     Path(path).unlink()
-    instructions = Instructions(READY["cvat"], Policy(), 10, 1 << 20)
-    result = examine(works[4], instructions, lambda *_: None, RowStore(None))
+    result = examine(works[4], instructions(), lambda *_: None, RowStore(None))
     assert result.all_findings().once.keys() == {("TFR013", path, None)}

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.engine.result import Result, joined_parts
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, Severity
-from tfod.check.records.examined import Examined, ShardSummary
+from tfod.check.records.examined import ShardSummary
 from tfod.check.records.figures.statistics import MOST_SUBSETS, Statistics
+from tfod.check.records.result import Result
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 
@@ -212,24 +212,15 @@ def test_parts_of_a_shard_make_up_the_shard() -> None:
     whole = replace(
         first, records=9, images=3, decoded=3, boxes=11, keys=frozenset("xyz"), has_defects=True
     )
-    assert joined_parts([first, second, third, other]) == [whole, other]
+    assert Result(10, shards={0: [first, second, third, other]}).all_shards() == [whole, other]
 
 
-def test_a_shard_is_added_with_what_it_has_shown() -> None:
-    result = Result(10)
-    summary = ShardSummary(
-        *(3, 0, "a", "train", "a.pbtxt"),
-        records=4,
-        images=3,
-        decoded=1,
-        boxes=2,
-        keys=frozenset({"k"}),
-    )
-    examined = Examined(summary, Findings(10), seen={7})
-    examined.uses["cat", 1] += 2
-    examined.findings.keep(finding("TFR901", "a", 1))
-    result.add_shard(examined)
-    assert result.all_shards() == [replace(summary, has_defects=True)]
-    assert result.all_findings().by_code() == {"TFR901": 1}
-    assert result.uses == {"a.pbtxt": Counter({("cat", 1): 2})}
-    assert result.seen == {7}
+def test_the_shards_of_an_archive_are_added_up() -> None:
+    summaries = [ShardSummary(3, number, f"{number}", "train") for number in range(2)]
+    result = Result(10, {3: Findings(10)})
+    for one in summaries:
+        found = Findings(10)
+        found.keep(finding("TFR901", one.name, 1))
+        result += Result(10, {3: found}, {3: [one]})
+    assert result.all_shards() == summaries
+    assert result.all_findings().by_code() == {"TFR901": 2}

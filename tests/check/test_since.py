@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import check
-from tfod.check.sources.search import Location, take_inventory
+from tfod.check.sources.inventory import Location
+from tfod.check.sources.search import take_inventory
 
 from tests.commands import Run
 from tests.conftest import examples

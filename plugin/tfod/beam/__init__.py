@@ -29,8 +29,9 @@ if importlib.util.find_spec("apache_beam") is None:
 from tfod.beam.run import PipelineRunner, run_pipeline
 
 if TYPE_CHECKING:
-    from tfod.check.engine.inputs import Plan
-    from tfod.check.engine.result import Result
+    from tfod.check.engine.inputs import Input
+    from tfod.check.records.examined import Instructions
+    from tfod.check.records.result import Result
     from tfod.shards.create.output import CreatedSet, PlannedSet
     from tfod.shards.create.problems import Problems
     from tfod.shards.reshard import CopiedSubset, Subset
@@ -41,11 +42,13 @@ __all__ = ["Runner", "run_pipeline"]
 class Runner(PipelineRunner):
     """Where a pipeline runs, and what the commands ask of it."""
 
-    def examine(self, plan: Plan) -> Result:
-        """Examine all inputs of a check."""
+    def examine(
+        self, inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool
+    ) -> Result:
+        """Examine all inputs of a check; their rows are in the result where they are wanted."""
         from tfod.beam.check import examine_on_beam
 
-        return examine_on_beam(plan, self)
+        return examine_on_beam(inputs, instructions, keeps_rows, self)
 
     def make_sets(
         self, planned: Sequence[PlannedSet], problems: Problems, work: str, largest: int | None

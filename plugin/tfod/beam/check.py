@@ -8,7 +8,7 @@ range of hashes. Beam is not imported until a pipeline is made.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,17 +24,16 @@ from tfod.check.engine.dataset_checks import odd_sizes
 from tfod.check.engine.inputs import (
     ArchiveInput,
     Input,
-    Plan,
     ShardInput,
-    UnsoundIndexError,
     examine,
     in_parts,
     place_of,
+    total_bytes,
 )
-from tfod.check.engine.result import Result
 from tfod.check.records.examined import Instructions
+from tfod.check.records.result import Result
 from tfod.check.rules.hints.images import UsualSizes
-from tfod.check.sources.search import Location
+from tfod.check.sources.inventory import Location
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 
@@ -46,17 +45,18 @@ _Numbered: TypeAlias = "tuple[int, Result | RowBlock | ShardInput]"
 """Number of an input, and what has come of it: told apart by type, for DaskRunner knows no tags."""
 
 
-def examine_on_beam(plan: Plan, runner: PipelineRunner) -> Result:
+def examine_on_beam(
+    inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool, runner: PipelineRunner
+) -> Result:
     """Examine all inputs.
 
     Raises:
         TfodError: the pipeline cannot run or has failed, or workers on other machines cannot reach
             what is to be checked.
     """
-    reachable = replace(plan, inputs=[_for_workers(one, runner) for one in plan.inputs])
-    instructions = plan.instructions
+    reachable = [_for_workers(one, runner) for one in inputs]
     found = Result(instructions.max_findings, most_duplicates=instructions.most_duplicates)
-    for part in run_pipeline(partial(_build, reachable), runner):
+    for part in run_pipeline(partial(_build, reachable, instructions, keeps_rows), runner):
         found += part
     found.blocks.sort(key=lambda block: (block.work, block.shard, block.first))
     return found
@@ -65,10 +65,10 @@ def examine_on_beam(plan: Plan, runner: PipelineRunner) -> Result:
 def _for_workers(one: Input, runner: PipelineRunner) -> Input:
     """The same by a path that does not depend on the working directory."""
     if isinstance(one, ShardInput):
-        location = _reachable(one.shard.location, runner)
+        location = _reachable(one.location, runner)
         return replace(one, shard=replace(one.shard, location=location))
     if isinstance(one, ArchiveInput):
-        return replace(one, archive=_reachable(one.archive, runner))
+        return replace(one, location=_reachable(one.location, runner))
     return replace(one, location=_absolute(one.location))
 
 
@@ -95,16 +95,21 @@ def _buckets(total_bytes: int) -> int:
     return 1 << (wanted - 1).bit_length()
 
 
-def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
+def _build(
+    inputs: Sequence[Input],
+    instructions: Instructions,
+    keeps_rows: bool,
+    pipeline: beam.Pipeline,
+) -> beam.PCollection[Result]:
     import apache_beam as beam
 
-    instructions, most = plan.instructions, plan.instructions.max_findings
-    buckets = _buckets(plan.total_bytes)
+    most = instructions.max_findings
+    buckets = _buckets(total_bytes(inputs))
     pieces = (
         pipeline
-        | "inputs" >> beam.Create(plan.inputs)
+        | "inputs" >> beam.Create(inputs)
         | "spread inputs" >> beam.Reshuffle()
-        | "split" >> beam.FlatMap(_split, plan.part_bytes, instructions.remote_timeout)
+        | "split" >> beam.FlatMap(_split, instructions)
         | "spread parts" >> beam.Reshuffle()
     )
     results, blocks = _examined(pieces, instructions)
@@ -132,14 +137,14 @@ def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
     wanted = duplicates | "name" >> beam.Map(lambda one: wanted_rows(one.duplicates.places()))
     facts = blocks | "look up" >> beam.FlatMap(_looked_up, beam.pvalue.AsSingleton(wanted), most)
     found = [total, duplicates, facts]
-    if plan.keeps_rows:
+    if keeps_rows:
         found.append(blocks | "keep rows" >> beam.Map(lambda block: Result(most, blocks=[block])))
     return found | "all" >> beam.Flatten()
 
 
-def _split(one: Input, part_bytes: int, remote_timeout: float) -> Iterator[Input]:
-    set_remote_timeout(remote_timeout)
-    return in_parts(one, part_bytes)
+def _split(one: Input, instructions: Instructions) -> Iterator[Input]:
+    set_remote_timeout(instructions.remote_timeout)
+    return in_parts(one, instructions)
 
 
 def _examined(
@@ -172,14 +177,12 @@ def _examined(
 
 def _examine(one: Input, instructions: Instructions) -> Iterator[_Numbered]:
     """The result without its rows, and each block of rows; or what is to be examined instead."""
-    try:
-        result = examine(one, instructions, lambda *_: None, RowStore(None))
-    except UnsoundIndexError as error:
-        yield one.number, error.rest
-        return
-    for block in result.blocks:
-        yield one.number, block
-    yield one.number, replace(result, blocks=[])
+    result = examine(one, instructions, lambda *_: None, RowStore(None))
+    if isinstance(result, Result):
+        for block in result.blocks:
+            yield one.number, block
+        result = replace(result, blocks=[])
+    yield one.number, result
 
 
 def _of_type(numbered: _Numbered, kind: type[Any]) -> Iterator[Any]:

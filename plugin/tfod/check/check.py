@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.duplicates.row_blocks import RowStore, scratch_folder
-from tfod.check.engine.dataset_checks import check_data, check_together, find_all_duplicates
+from tfod.check.duplicates.row_blocks import scratch_folder
+from tfod.check.engine.dataset_checks import check_together
 from tfod.check.engine.earlier_report import CarriedOver, EarlierReport, settings_of
-from tfod.check.engine.inputs import (
-    HashInput,
-    Plan,
-    Progress,
-    examine,
-    hashing,
-    inputs_of,
-)
-from tfod.check.engine.result import Result
+from tfod.check.engine.inputs import Input, Progress, inputs_of
+from tfod.check.engine.run import examine_here
 from tfod.check.findings.baseline import Baseline, BaselineComparison
 from tfod.check.findings.collector import Collector, Findings
 from tfod.check.findings.finding import Place, Severity
@@ -37,27 +30,24 @@ from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
 from tfod.check.records.decoding import MOST_DECODED, Decoding, can_decode, choose_decoding
-from tfod.check.records.examined import Instructions
+from tfod.check.records.examined import Instructions, RecordOptions
 from tfod.check.records.figures.image_look import missing_hash
+from tfod.check.records.result import Result
 from tfod.check.rules.example import no_profile
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.shards import empty_source
-from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.datasets import Dataset, datasets_of, problems_of_sets
+from tfod.check.sources.datasets import datasets_of, problems_of_sets
+from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.check.sources.metadata import read_tfds_files
-from tfod.check.sources.search import Inventory, Location, take_inventory
-from tfod.tfrecord.storage.remote_timeout import remote_timeout
+from tfod.check.sources.search import take_inventory
 from tfod.version import __version__
 
 if TYPE_CHECKING:
     from tfod.check.profiles.policy import Selections
-    from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline.training_config import TrainingConfig
-    from tfod.check.references.predictions.predictions import Predictions
-    from tfod.detection.labels.label_map import LabelMap
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 _OFF_BY_PATH = f"IMG003 is off for the paths of the others; or {_NO_IMAGES}"
@@ -66,12 +56,20 @@ _OFF_BY_PATH = f"IMG003 is off for the paths of the others; or {_NO_IMAGES}"
 class Runner(Protocol):
     """Examines elsewhere than on this machine: :class:`tfod.beam.Runner`."""
 
-    def examine(self, plan: Plan) -> Result:
-        """Examine all inputs, and find the duplicates among their records."""
+    def examine(
+        self, inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool
+    ) -> Result:
+        """Examine all inputs, and find the duplicates among their records.
+
+        Args:
+            inputs: in the order of the report; shards are whole.
+            instructions: the same for all of them.
+            keeps_rows: whether the rows of all records are wanted at the end.
+        """
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(RecordOptions):
     """What may be asked of a check.
 
     Attributes:
@@ -79,54 +77,34 @@ class Options:
             fits best.
         receiver: who reads the shards next; None for CVAT where a task or CVAT's profile is given,
             and else for any.
-        label_map: file or name of a label map for all shards; None for those beside them.
         task: the CVAT task that the shards are meant for.
-        annotations: what the shards were made from.
-        predictions: what a detector finds on the images.
         training_config: what a trainer is to do with them.
         decode: how many images are decoded at most, an even sample of all; None for all, 0 for
             none.
-        with_tensorflow: whether TensorFlow itself is to parse every record.
-        hints: whether to say what the data are like, too: the rules of the family DAT.
         severities: of rules or families, stronger than the receiver's and the profile's.
         by_path: severities of single shards, by their paths; in place of ``severities``, which are
             those of all others.
         configuration: the file that options are from, for the report.
-        max_findings: how many are listed.
-        max_record_bytes: larger records are not read.
         jobs: how many processes work.
         runner: the Beam runner that does the work in place of processes of this machine.
-        part_bytes: large shards are shared among them in parts of about so many bytes.
         spill: whether what is remembered of many records may go into a temporary file.
         fail_on: the least severity that makes the verdict.
-        hash_sources: whether the report names the SHA-256 of each source.
-        archive_limits: where the reading of archives stops.
         baseline: findings that are known, which are not reported.
         since: an earlier report: what has not changed since is not read again.
     """
 
     profile: Profile | None = None
     receiver: Receiver | None = None
-    label_map: str | None = None
     task: Task | None = None
-    annotations: Annotations | None = None
-    predictions: Predictions | None = None
     training_config: TrainingConfig | None = None
     decode: int | None = MOST_DECODED
-    with_tensorflow: bool = False
-    hints: bool = False
     severities: Severities = field(default_factory=dict)
     by_path: Selections | None = None
     configuration: str | None = None
-    max_findings: int = 1000
-    max_record_bytes: int = 256 << 20
     jobs: int = 1
     runner: Runner | None = None
-    part_bytes: int = 32 << 20
     spill: bool = True
     fail_on: Severity = Severity.ERROR
-    hash_sources: bool = True
-    archive_limits: ArchiveLimits = field(default_factory=ArchiveLimits)
     baseline: Baseline | None = None
     since: EarlierReport | None = None
 
@@ -179,11 +157,12 @@ def check(
             options.decode, inventory.without(names), archives, options.max_record_bytes
         )
         for dataset, one in zip(datasets, carried, strict=True):
-            chosen = _without_runner(options, dataset, datasets)
+            alone = len(datasets) > 1 and _is_small(dataset, options)
+            chosen = replace(options, runner=None) if alone else options
             checked.append(
                 _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known, one)
             )
-            decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
+            decoding = replace(decoding, first=decoding.first + len(dataset.locations))
     collector = Collector(_policy({}, receiver, options), options.max_findings, known)
     for name, reason in inventory.empty:
         collector.add_all(empty_source(name, reason))
@@ -250,7 +229,7 @@ def _settings(
     )
 
 
-def _carried_over(dataset: Dataset, options: Options, receiver: Receiver) -> CarriedOver:
+def _carried_over(inventory: Inventory, options: Options, receiver: Receiver) -> CarriedOver:
     """What of a dataset need not be read again."""
     if options.since is None:
         return CarriedOver()
@@ -265,7 +244,6 @@ def _carried_over(dataset: Dataset, options: Options, receiver: Receiver) -> Car
     for name, one in together.items():
         if one:
             return CarriedOver(reason=f"all files are needed for {name}")
-    inventory = dataset.inventory
     names = options.since.unchanged(inventory.locations)
     if not names:
         return CarriedOver(reason=options.since.reason)
@@ -294,24 +272,23 @@ def _since(earlier: EarlierReport, carried: Sequence[CarriedOver], inventory: In
     return Since(earlier.name, unchanged, checked, "; ".join(reasons))
 
 
-def _datasets(inventory: Inventory, options: Options) -> list[Dataset]:
+def _datasets(inventory: Inventory, options: Options) -> list[Inventory]:
     """The datasets; one where a task or annotations are said to be of all that there is."""
     found = datasets_of(inventory)
     if len(found) > 1 and (options.task or options.annotations or options.predictions):
-        return [Dataset(", ".join(one.name for one in found), inventory)]
-    return found or [Dataset("", inventory)]
+        return [replace(inventory, name=", ".join(one.name for one in found))]
+    return found or [inventory]
 
 
-def _without_runner(options: Options, dataset: Dataset, datasets: Sequence[Dataset]) -> Options:
-    """The options for one dataset: of several a small one is done before a pipeline begins."""
-    sizes = [one.known_size() for one in dataset.inventory.locations]
+def _is_small(dataset: Inventory, options: Options) -> bool:
+    """Whether a dataset, one of several, is done before a pipeline begins."""
+    sizes = [one.known_size() for one in dataset.locations]
     known = [size for size in sizes if size is not None]
-    is_small = len(known) == len(sizes) and sum(known) < 2 * options.part_bytes
-    return replace(options, runner=None) if len(datasets) > 1 and is_small else options
+    return len(known) == len(sizes) and sum(known) < 2 * options.part_bytes
 
 
 def _check_dataset(
-    dataset: Dataset,
+    inventory: Inventory,
     options: Options,
     receiver: Receiver,
     decoding: Decoding,
@@ -320,8 +297,6 @@ def _check_dataset(
     known: KnownFingerprints | None,
     carried: CarriedOver,
 ) -> CheckedDataset:
-    """Examine all files of a dataset, compare their records, and collect what is found."""
-    inventory = dataset.inventory
     implied = READY[receiver.profile] if receiver.profile else None
     modified = {one.name: one.modified() for one in inventory.locations}  # before they are read
     if carried.profile is not None:
@@ -336,25 +311,23 @@ def _check_dataset(
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
     decoding = replace(decoding, with_looks=options.hints).under(policy)
-    known_maps = {name: one.label_map for name, one in label_maps.items() if one.label_map}
-    plan = Plan(
-        inputs_of(
-            inventory,
-            options.label_map,
-            options.archive_limits,
-            options.hash_sources,
-            carried.names,
-        ),
-        _instructions(options, profile, policy, decoding, known_maps, known),
-        options.part_bytes,
-        sum(one.known_size() or 0 for one in inventory.without(carried.names).locations),
-        keeps_rows=options.task is not None,
+    inputs = inputs_of(inventory, options.hash_sources, carried.names)
+    config = options.training_config
+    instructions = Instructions(
+        **{one.name: getattr(options, one.name) for one in fields(RecordOptions)},
+        profile=profile,
+        policy=policy,
+        decoding=decoding,
+        counts_objects=config is not None,
+        image_ids=config.image_ids if config else None,
+        label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
+        known=known,
     )
     with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
         if options.runner is None:
-            result = examine_here(plan, options.jobs, progress, folder, archives)
+            result = examine_here(inputs, instructions, options.jobs, progress, folder, archives)
         else:
-            result = options.runner.examine(plan)
+            result = options.runner.examine(inputs, instructions, options.task is not None)
         settings = _settings(options, receiver, profile, label_maps)
         label_maps.update(sorted(result.label_maps.items()))
         if profile.name == TFDS.profile:
@@ -373,17 +346,7 @@ def _check_dataset(
             features, layout, shard = unknown
             title = receiver.title if receiver is not ANY else ""
             collector.add_all(no_profile(features, title, layout), Place(shard))
-        check_together(
-            result,
-            label_maps,
-            collector,
-            task=options.task,
-            annotations=options.annotations,
-            predictions=options.predictions,
-            field_mapping=profile.field_mapping,
-        )
-        if options.hints:
-            check_data(result, collector, Place(dataset.name))
+        check_together(result, label_maps, collector, instructions, options.task, inventory.name)
     if options.since is not None:
         maps = {one.label_map for one in result.all_shards() if one.is_carried and one.label_map}
         used, most = result.statistics.classes, options.max_findings
@@ -391,7 +354,7 @@ def _check_dataset(
         collector.findings.merge(earlier)
     collector.findings.close()
     return CheckedDataset(
-        name=dataset.name,
+        name=inventory.name,
         profile=chosen,
         findings=collector.findings,
         shards=result.all_shards(),
@@ -414,70 +377,8 @@ def _check_dataset(
     )
 
 
-def _instructions(
-    options: Options,
-    profile: Profile,
-    policy: Policy,
-    decoding: Decoding,
-    label_maps: Mapping[str, LabelMap],
-    known: KnownFingerprints | None,
-) -> Instructions:
-    config = options.training_config
-    return Instructions(
-        profile=profile,
-        policy=policy,
-        max_findings=options.max_findings,
-        max_record_bytes=options.max_record_bytes,
-        decoding=decoding,
-        with_tensorflow=options.with_tensorflow,
-        hints=options.hints,
-        annotations=options.annotations,
-        predictions=options.predictions,
-        counts_objects=config is not None,
-        image_ids=config.image_ids if config else None,
-        label_maps=label_maps,
-        known=known,
-        remote_timeout=remote_timeout(),
-    )
-
-
 def _source_file(
     location: Location, digest: str | None, is_hashed: bool, modified: str | None
 ) -> SourceFile:
     is_read = digest is not None or not is_hashed
     return SourceFile(location.name, location.known_size() if is_read else None, digest, modified)
-
-
-def examine_here(
-    plan: Plan, jobs: int, progress: Progress, folder: str | None, archives: Archives
-) -> Result:
-    """Examine all inputs in this process, or in several on this machine.
-
-    Args:
-        plan: what is to be done.
-        jobs: how many processes; small data is left to one, since another takes half a second to
-            start.
-        progress: is given what was read.
-        folder: where rows go that memory is too small for; None to keep all in memory.
-        archives: opens the zips that this process examines.
-
-    Raises:
-        TfodError: a process died, for want of memory mostly, or there is no room for the rows.
-    """
-    most_duplicates = plan.instructions.most_duplicates
-    total = Result(plan.instructions.max_findings, most_duplicates=most_duplicates)
-    to_hash = [one for one in plan.inputs if isinstance(one, HashInput)]
-    others = [one for one in plan.inputs if not isinstance(one, HashInput)]
-    with hashing(to_hash) as digests, closing(RowStore(folder)) as store:
-        if jobs <= 1 or plan.total_bytes < 2 * plan.part_bytes:
-            for one in others:
-                total += examine(one, plan.instructions, progress, store, archives)
-        else:
-            from tfod.check.engine.pool import examine_in_processes
-
-            plan = replace(plan, inputs=others)
-            for result in examine_in_processes(plan, jobs, progress, folder):
-                total += result
-        find_all_duplicates(total, plan.instructions.hints)
-        total.digests.update(digests())
-    return total

@@ -236,12 +236,7 @@ def _toml_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Check:
-    """Holds a file against as much of JSON Schema as the schema has.
-
-    Attributes:
-        file, text: its name and its content.
-        table: where its values are.
-    """
+    """Holds a file against as much of JSON Schema as the schema has."""
 
     file: str
     text: str

@@ -18,7 +18,8 @@ from tfod.check.findings.report import Report
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.decoding import MOST_DECODED, read_most_decoded
 from tfod.check.sources.archive import ArchiveLimits
-from tfod.check.sources.search import Inventory, take_inventory
+from tfod.check.sources.inventory import Inventory
+from tfod.check.sources.search import take_inventory
 from tfod.cli.command_line import (
     Commands,
     add_number,

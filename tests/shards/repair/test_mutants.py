@@ -12,7 +12,7 @@ import pytest
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
 from tfod.check.profiles.file import load_profile
-from tfod.check.records.batch import BOX_PREFIX
+from tfod.check.records.expectation import BOX_PREFIX
 from tfod.check.rules.repairs import INEVITABLE, REPAIRED_PARTLY, REPAIRED_WHOLLY, REPAIRS
 from tfod.detection import keys
 from tfod.errors import ShardError

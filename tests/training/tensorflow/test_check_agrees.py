@@ -22,12 +22,12 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.duplicates.row_blocks import RowCollector
+from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
-from tfod.check.records.batch import Expectation
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
+from tfod.check.records.expectation import expected_features
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.example import encode_example
 from tfod.example.spelling import Form, spelling_of
@@ -56,15 +56,13 @@ def parses(payloads: Sequence[bytes], description: Mapping[str, Any]) -> bool:
 
 def codes_of(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     """The rules that fire for each record."""
-    rows = RowCollector(0, 0, "", lambda _: None)
-    examiner = Examiner(
-        Instructions(profile, Policy(), 1 << 20, 1 << 30), ShardSummary(0, 0, "s", ""), None, rows
-    )
+    instructions = Instructions(profile, Policy(), max_findings=1 << 20)
+    examiner = Examiner(instructions, ShardSummary(0, 0, "s", ""), None, RowStore(None))
     lengths = np.array([*map(len, payloads)], np.int64)
     starts = np.cumsum(lengths) - lengths
     examiner.look_at(RecordBatch("s", 0, 12, bytearray(b"".join(payloads)), starts, lengths))
     found: list[set[str]] = [set() for _ in payloads]
-    for findings in examiner.finish().findings.listed.values():
+    for findings in examiner.finish().all_findings().listed.values():
         for one in findings:
             found[one.record or 0].add(one.code)
     return found
@@ -119,7 +117,7 @@ DESCRIPTIONS = {
     name: feature_description(
         {
             key: spec
-            for key, spec in Expectation(one).features.items()
+            for key, spec in expected_features(one).items()
             if not spec.also or key in one.features
         }
     )

@@ -22,7 +22,8 @@ from tfod.check.reporters.html.samples import choose_samples
 from tfod.check.reporters.json_and_junit import render_json, render_junit
 from tfod.check.reporters.text import render_text
 from tfod.check.sources.archive import ArchiveLimits
-from tfod.check.sources.search import Inventory, Location, inventory_of
+from tfod.check.sources.inventory import Inventory, Location
+from tfod.check.sources.search import inventory_of
 from tfod.errors import TfodError
 
 from tfod_validator.jobs.request import (

@@ -16,15 +16,15 @@ from tfod.check.duplicates.compare import (
     wanted_rows,
 )
 from tfod.check.duplicates.near import near_duplicates
-from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
-from tfod.check.engine.result import Result
+from tfod.check.duplicates.row_blocks import RowBlock, RowPlace
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
-from tfod.check.records.batch import OwnKeys
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.examined import ShardSummary, Use
+from tfod.check.records.examined import Instructions, ShardSummary, Use
+from tfod.check.records.expectation import renamed_keys, with_own_keys
 from tfod.check.records.figures.statistics import named_classes
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
+from tfod.check.records.result import Result
 from tfod.check.rules.boxes import mostly_flat
 from tfod.check.rules.hints import boxes
 from tfod.check.rules.hints.images import (
@@ -51,14 +51,11 @@ from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
-    from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.cvat_task.task import Task
-    from tfod.check.references.predictions.predictions import Predictions
 
 # Features that a record without objects may leave out.
 _OPTIONAL = ("image/object/", "image/class/")
 _TRAINING = "train"
-Facts = Mapping[RowPlace, RowFacts]
 Shards = Mapping[tuple[int, int], ShardSummary]
 
 
@@ -91,47 +88,39 @@ def check_together(
     result: Result,
     label_maps: Mapping[str, LabelMapFile],
     collector: Collector,
-    *,
+    instructions: Instructions,
     task: Task | None,
-    annotations: Annotations | None,
-    predictions: Predictions | None,
-    field_mapping: FieldMapping,
+    dataset: str,
 ) -> None:
-    """Compare the records of all shards with each other, and with the task.
-
-    Args:
-        result: what was read, with the duplicates in it.
-        label_maps: those that shards are checked with, by name.
-        collector: keeps the findings.
-        task: the CVAT task that the shards are meant for.
-        annotations: what they were made from.
-        predictions: what a detector finds in them.
-        field_mapping: which features hold what.
-    """
+    """Compare the records of all shards with each other, and with the task."""
     result.close()
-    shards = result.all_shards()
+    shards, field_mapping = result.all_shards(), instructions.profile.field_mapping
     settle_hanging_boxes(shards, collector)
-    _check_shards(shards, collector, OwnKeys(field_mapping))
+    _check_shards(shards, collector, renamed_keys(field_mapping))
     _check_classes(shards, result.uses, label_maps, collector)
-    _check_label_maps(shards, label_maps, collector)
+    names = dict.fromkeys(shard.label_map for shard in shards if shard.label_map)
+    maps = {name: one for name in names if name and (one := label_maps[name].label_map)}
+    if len(maps) > 1:
+        collector.add_all(different_label_maps(maps))
     _check_keys(shards, collector)
     for found, place in metadata_problems(shards, label_maps, result.tfds_files):
         collector.add_all(found, place)
     by_place = {(one.work, one.number): one for one in result.shard_parts()}
-    usual = UsualSizes(result.statistics.image_sizes)
-    _check_duplicates(result.duplicates, result.facts, by_place, field_mapping, usual, collector)
+    _check_duplicates(result, by_place, field_mapping, collector)
     if task is not None:
         _check_task(task, result, by_place, label_maps, collector)
-    if annotations is not None:
+    if instructions.annotations is not None:
         from tfod.check.references.annotations.comparison import missing_images
 
-        missing = missing_images(annotations, result.seen)
-        collector.add_all(missing, Place(annotations.source))
-    if predictions is not None and result.suspects is not None:
-        result.suspects.report(predictions, collector)
+        missing = missing_images(instructions.annotations, result.seen)
+        collector.add_all(missing, Place(instructions.annotations.source))
+    if instructions.predictions is not None and result.suspects is not None:
+        result.suspects.report(instructions.predictions, collector)
+    if instructions.hints:
+        _check_data(result, collector, Place(dataset))
 
 
-def check_data(result: Result, collector: Collector, place: Place) -> None:
+def _check_data(result: Result, collector: Collector, place: Place) -> None:
     """What the data as a whole are like: hints."""
     collector.check(Subsets(result.subsets), place)
     statistics = result.statistics
@@ -144,7 +133,9 @@ def check_data(result: Result, collector: Collector, place: Place) -> None:
         collector.add_all(boxes.odd_ratio(name, shape), place)
 
 
-def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys: OwnKeys) -> None:
+def _check_shards(
+    shards: Sequence[ShardSummary], collector: Collector, renamed: Mapping[str, str]
+) -> None:
     """What a shard as a whole shows: no record, no label map, some images, boxes and columns."""
     found = collector.findings.counts
     flat, *unreadable = (found.get(code, Counter()) for code in ("BOX007", "EXA001", "EXA002"))
@@ -163,12 +154,12 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
         if images_may_lack and not any(counts[shard.name] for counts in unreadable):
             collector.add_all(check_some_images(shard.images, shard.records), place)
         collector.add_all(mostly_flat(flat[shard.name], shard.boxes), place)
-        collector.add_all(own_keys.with_own_keys(problems_of(shard.columns)), place)
+        collector.add_all(with_own_keys(problems_of(shard.columns), renamed), place)
     for members in sets.values():
         if not any(shard.columns.candidates for shard in members):
             # Each of many small shards has too few boxes to tell.
             together = sum((shard.columns for shard in members), BoxColumns())
-            problems = own_keys.with_own_keys(problems_of(together))
+            problems = with_own_keys(problems_of(together), renamed)
             collector.add_all(problems, Place(members[0].name))
         if all(shard.is_empty_file for shard in members):
             collector.add_all(empty_set(len(members)), Place(members[0].name))
@@ -180,12 +171,11 @@ def _check_classes(
     label_maps: Mapping[str, LabelMapFile],
     collector: Collector,
 ) -> None:
-    """The classes that the shards of each label map use."""
+    carried = {shard.label_map for shard in shards if shard.is_carried}
     first: dict[str | None, str] = {}
     for shard in shards:
         if not shard.is_carried:
             first.setdefault(shard.label_map, shard.name)
-    carried = {shard.label_map for shard in shards if shard.is_carried}
     for name, shard_name in first.items():
         file = label_maps.get(name or "")
         counts = uses.get(name, Counter())
@@ -197,22 +187,7 @@ def _check_classes(
         collector.add_all(nearly_equal_texts(counts, label_map or LabelMap()), place)
 
 
-def _check_label_maps(
-    shards: Sequence[ShardSummary], label_maps: Mapping[str, LabelMapFile], collector: Collector
-) -> None:
-    """The label maps that are in use beside each other."""
-    names = dict.fromkeys(shard.label_map for shard in shards if shard.label_map)
-    maps: dict[str, LabelMap] = {}
-    for name in names:
-        label_map = label_maps[name].label_map if name else None
-        if name and label_map is not None:
-            maps[name] = label_map
-    if len(maps) > 1:
-        collector.add_all(different_label_maps(maps))
-
-
 def _check_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
-    """The features of the shards of each subset."""
     by_subset: dict[str, dict[str, frozenset[str]]] = {}
     for shard in shards:
         if shard.keys:
@@ -223,31 +198,33 @@ def _check_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
 
 
 def _check_duplicates(
-    duplicates: Duplicates,
-    facts: Facts,
-    shards: Shards,
-    field_mapping: FieldMapping,
-    usual: UsualSizes,
-    collector: Collector,
+    result: Result, shards: Shards, field_mapping: FieldMapping, collector: Collector
 ) -> None:
     """Report what several records share: the first ones are listed, all are counted."""
+    duplicates, facts = result.duplicates, result.facts
     leaked = _leaked_subsets(duplicates, shards)
+    usual = UsualSizes(result.statistics.image_sizes)
+    filename, source_id = field_mapping.filename, field_mapping.source_id
+
+    def place_of(at: RowPlace) -> Place:
+        known, name = facts[at], shards[at.work, at.shard].name
+        return Place(name, known.record, known.offset, known.filename or None)
+
     for kind, pairs in sorted(duplicates.listed.items(), key=lambda item: item[0].name):
-        if kind is Duplicate.FILENAME and field_mapping.filename is None:
+        if kind is Duplicate.FILENAME and filename is None:
             continue
-        if kind is Duplicate.SOURCE_ID and field_mapping.source_id is None:
+        if kind is Duplicate.SOURCE_ID and source_id is None:
             continue
         uncounted = Counter(
             {key[1:]: count for key, count in duplicates.counts.items() if key[0] is kind}
         )
         for later, first, key in pairs:
-            place = _place_of(first, facts, shards)
-            own = facts[later]
+            place, own = place_of(first), facts[later]
             subsets = shards[first[:2]].subset, shards[later[:2]].subset
             if kind is Duplicate.FILENAME:
-                found = duplicate_name(own.filename, field_mapping.filename or "", place)
+                found = duplicate_name(own.filename, filename or "", place)
             elif kind is Duplicate.SOURCE_ID:
-                found = duplicate_source_id(own.source_id, field_mapping.source_id or "", place)
+                found = duplicate_source_id(own.source_id, source_id or "", place)
             elif kind is Duplicate.IMAGE:
                 found = check_same_image(place, key)
             elif kind is Duplicate.SHARED:
@@ -259,7 +236,7 @@ def _check_duplicates(
             else:
                 odd = odd_size if kind is Duplicate.ODD_SIZE else odd_ratio
                 found = odd(own.height or 0, own.width or 0, usual.most_common)
-            collector.add_all(found, _place_of(later, facts, shards))
+            collector.add_all(found, place_of(later))
             uncounted[later.work, later.shard] -= 1
         for at, count in sorted(uncounted.items()):
             collector.count(all_rules()[kind.value], shards[at].name, count)
@@ -282,11 +259,6 @@ def _leaked_subsets(duplicates: Duplicates, shards: Shards) -> dict[str, int]:
         for subset, count in sorted(elsewhere.items())
         if count == total[subset] and _TRAINING not in subset.lower()
     }
-
-
-def _place_of(at: RowPlace, facts: Facts, shards: Shards) -> Place:
-    known = facts[at]
-    return Place(shards[at.work, at.shard].name, known.record, known.offset, known.filename or None)
 
 
 def _check_task(

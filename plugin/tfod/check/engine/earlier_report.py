@@ -23,7 +23,7 @@ from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import REPORT_VERSION, ChosenProfile, SourceFile
 from tfod.check.profiles.profile import READY
 from tfod.check.records.examined import ShardSummary
-from tfod.check.sources.search import Inventory, Location, ShardSource
+from tfod.check.sources.inventory import Inventory, Location, ShardSource
 from tfod.errors import TfodError
 
 _UNUSED_CLASS = "LAB013"
@@ -86,17 +86,13 @@ class EarlierReport:
 
     def profile_of(self, name: str) -> ChosenProfile | None:
         """The profile that a file was checked by; None where that is one without a name."""
-        profile = self._dataset_of(name)["profile"]
+        profile = self._datasets[name]["profile"]
         return ChosenProfile(**profile) if profile["name"] in READY else None
 
     def differences(self, names: Sequence[str], settings: Mapping[str, str]) -> list[str]:
         """In which settings these files were checked otherwise than now."""
-        before = [self._dataset_of(one)["settings"] for one in names]
+        before = [self._datasets[one]["settings"] for one in names]
         return [one for one, now in settings.items() if any(now != had.get(one) for had in before)]
-
-    def _dataset_of(self, name: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._datasets[name]
-        return found
 
     @cached_property
     def _datasets(self) -> dict[str, Mapping[str, Any]]:
@@ -151,7 +147,7 @@ class EarlierReport:
         Args:
             names: of its files that are as they were, one or more.
         """
-        before = self._dataset_of(next(iter(names)))["sources"]
+        before = self._datasets[next(iter(names))]["sources"]
         found = self.document["counts"]["by_shard"].items()
         return set(before) != set(names) and any(
             self._source_of(shard) in names and not _TOGETHER.isdisjoint(codes)

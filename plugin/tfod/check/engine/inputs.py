@@ -8,22 +8,22 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from tfod.check.duplicates.row_blocks import RowBlock, RowCollector, RowStore
-from tfod.check.engine.result import Result
+from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.findings.finding import Place
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
+from tfod.check.records.result import Result
 from tfod.check.rules.shards import compression_that_says_so, silent_compression, unreadable
-from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_parts
+from tfod.check.sources.archive import ArchiveDamageError, read_parts
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import problems_of_sets
+from tfod.check.sources.inventory import Inventory, Location, ShardSource
 from tfod.check.sources.metadata import TFDS_FILES
-from tfod.check.sources.search import Inventory, Location, ShardSource
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, LabelMap
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, DamageKind
@@ -50,16 +50,12 @@ class ShardInput:
     Attributes:
         number: of this input (:func:`number_of`).
         shard: the file.
-        label_map: name of its label map.
         part: which part; None for the whole shard.
-        with_sha256: whether to hash what is read.
     """
 
     number: int
     shard: ShardSource
-    label_map: str | None
     part: ShardPart | None = None
-    with_sha256: bool = False
 
     @property
     def location(self) -> Location:
@@ -69,17 +65,10 @@ class ShardInput:
 
 @dataclass(frozen=True)
 class ArchiveInput:
-    """An archive with all that is in it; ``label_map`` is one that the user has named."""
+    """An archive with all that is in it."""
 
     number: int
-    archive: Location
-    limits: ArchiveLimits
-    label_map: str | None = None
-
-    @property
-    def location(self) -> Location:
-        """Its file."""
-        return self.archive
+    location: Location
 
 
 @dataclass(frozen=True)
@@ -103,65 +92,37 @@ def place_of(number: int) -> int:
     return number >> _PART_BITS
 
 
-@dataclass(frozen=True)
-class Plan:
-    """All that is to be done.
-
-    Attributes:
-        inputs: in the order of the report; shards are whole.
-        instructions: the same for all of them.
-        part_bytes: large shards are shared in parts of about so many bytes.
-        total_bytes: the size of all sources, as far as it is known.
-        keeps_rows: whether the rows of all records are wanted at the end.
-    """
-
-    inputs: Sequence[Input]
-    instructions: Instructions
-    part_bytes: int
-    total_bytes: int
-    keeps_rows: bool = False
-
-
 def inputs_of(
-    inventory: Inventory,
-    label_map: str | None,
-    limits: ArchiveLimits,
-    with_sha256: bool,
-    unchanged: Collection[str] = (),
+    inventory: Inventory, with_sha256: bool, unchanged: Collection[str] = ()
 ) -> list[Input]:
-    """Everything that is to be read, in the order of the report.
+    """Everything that is to be read, in the order of the report; shards are whole.
 
-    Args:
-        inventory: what there is.
-        label_map: name of a label map for all shards.
-        limits: where the reading of archives stops.
-        with_sha256: whether to hash all files; remote ones are hashed while they are read.
-        unchanged: names of files that are not read. The numbers of the others stay as they are.
+    Files that are unchanged are not read, and the numbers of the others stay as they are. Remote
+    ones are hashed while they are read.
     """
-    found: list[Input] = []
-    shards = inventory.shards
-    for place, shard in enumerate(shards):
-        name = label_map or shard.label_map
-        hashed = with_sha256 and shard.location.remote
-        found.append(ShardInput(number_of(place), shard, name, with_sha256=hashed))
+    shards, locations = inventory.shards, inventory.locations
+    found: list[Input] = [ShardInput(number_of(at), one) for at, one in enumerate(shards)]
     for place, archive in enumerate(inventory.archives, len(shards)):
-        found.append(ArchiveInput(number_of(place), archive, limits, label_map))
-    locations = inventory.locations
+        found.append(ArchiveInput(number_of(place), archive))
     for place, location in enumerate(locations if with_sha256 else (), len(locations)):
         if not location.remote:
             found.append(HashInput(number_of(place), location))
     return [one for one in found if one.location.name not in unchanged]
 
 
-def in_parts(one: Input, part_bytes: int) -> Iterator[Input]:
+def total_bytes(inputs: Iterable[Input]) -> int:
+    """The size of all sources, as far as it is known."""
+    return sum(one.location.known_size() or 0 for one in inputs if not isinstance(one, HashInput))
+
+
+def in_parts(one: Input, instructions: Instructions) -> Iterator[Input]:
     """An input, in parts when it is a large plain shard, for several workers.
 
     It is cut where its index says that records end, if there is one; else the headers of a file
     are walked. A remote shard that is to be hashed is read whole, since the hash needs all of it.
     """
-    parts: Sequence[ShardPart] = ()
-    if isinstance(one, ShardInput) and not one.with_sha256:
-        parts = _parts_of(one.shard.location, part_bytes)
+    if isinstance(one, ShardInput) and not (one.location.remote and instructions.hash_sources):
+        parts = _parts_of(one.location, instructions.part_bytes)
         if len(parts) > 1:
             for number, part in enumerate(parts):
                 yield replace(one, number=one.number + number, part=part)
@@ -182,36 +143,20 @@ def _parts_of(location: Location, part_bytes: int) -> Sequence[ShardPart]:
     return ()
 
 
-class UnsoundIndexError(Exception):
-    """An index has cut a shard in the wrong places.
-
-    Attributes:
-        rest: is to be examined in place of the part and of all parts behind it.
-    """
-
-    def __init__(self, rest: ShardInput) -> None:
-        super().__init__(rest)
-        self.rest = rest
-
-
 def examine(
     one: Input,
     instructions: Instructions,
     progress: Progress,
     store: RowStore,
     archives: Archives | None = None,
-) -> Result:
+) -> Result | ShardInput:
     """Examine an input.
 
-    Args:
-        one: a shard, a part of one, an archive, or a file to be hashed.
-        instructions: the same for all inputs.
-        progress: is given what was read.
-        store: keeps the rows.
-        archives: opens the archive, if it was opened before.
+    Returns:
+        What it comes to; where the part of a shard is not what its index says it is, what is to be
+        examined in place of that part and of all parts behind it.
 
     Raises:
-        UnsoundIndexError: the part of a shard is not what its index says it is.
         TfodError: there is no room for the rows.
     """
     set_remote_timeout(instructions.remote_timeout)
@@ -220,40 +165,36 @@ def examine(
     if isinstance(one, HashInput):
         digest = sha256_of(one.location)
         return Result(0, digests={one.location.name: digest} if digest else {})
-    with archives or Archives(one.limits, needs_label_map=one.label_map is None) as opened:
-        return _examine_archive(one, opened, instructions, progress, store)
+    needs_label_map = instructions.label_map is None
+    with archives or Archives(instructions.archive_limits, needs_label_map=needs_label_map) as some:
+        return _examine_archive(one, some, instructions, progress, store)
 
 
 def _examine_shard(
     one: ShardInput, instructions: Instructions, progress: Progress, store: RowStore
-) -> Result:
-    """Examine a shard that lies open, or a part of it."""
-    shard, location, part = one.shard, one.shard.location, one.part
-    result = Result(instructions.max_findings)
-
-    def keep(block: RowBlock) -> None:
-        result.blocks.append(store.keep(block))
-
+) -> Result | ShardInput:
+    shard, location, part = one.shard, one.location, one.part
+    map_name = instructions.label_map or shard.label_map
     summary = ShardSummary(
-        one.number, 0, location.name, shard.subset, one.label_map, tuple(shard.candidates)
+        one.number, 0, location.name, shard.subset, map_name, tuple(shard.candidates)
     )
-    label_map = instructions.label_maps.get(one.label_map or "")
-    examiner = _examiner(summary, label_map, shard.numbered, instructions, keep)
+    label_map = instructions.label_maps.get(map_name or "")
+    examiner = _examiner(summary, label_map, shard.numbered, instructions, store)
+    is_hashed = location.remote and instructions.hash_sources
     try:
-        with location.open(part, hashed=one.with_sha256) as stream:
+        with location.open(part, hashed=is_hashed) as stream:
             remote = cast("RemoteStream", stream) if location.remote else None
             size = remote.size if remote else location.size()
             is_as_promised = _read(stream, examiner, progress, size, part)
-            if remote and one.with_sha256:
-                result.digests[location.name] = remote.digest()
+            if remote and is_hashed:
+                examiner.result.digests[location.name] = remote.digest()
     except OSError as error:
         examiner.report(unreadable(error.strerror or str(error)), Place(location.name))
         is_as_promised = True  # what cannot be read says nothing of its index
     if part is not None and not is_as_promised:
         stop = max(location.known_size() or 0, part.stop)
-        raise UnsoundIndexError(replace(one, part=ShardPart(part.start, stop, part.first_record)))
-    result.add_shard(examiner.finish())
-    return result
+        return replace(one, part=ShardPart(part.start, stop, part.first_record))
+    return examiner.finish()
 
 
 def _examine_archive(
@@ -264,13 +205,9 @@ def _examine_archive(
     store: RowStore,
 ) -> Result:
     """Examine the shards of an archive in their order, and read all else to its end."""
-    location, result = one.archive, Result(instructions.max_findings)
+    location = one.location
     collector = instructions.collector()
-    result.findings[one.number] = collector.findings
-
-    def keep(block: RowBlock) -> None:
-        result.blocks.append(store.keep(block))
-
+    result = Result(instructions.max_findings, {one.number: collector.findings})
     try:
         contents = archives.open(location.path, location.name)
         archive = contents.archive
@@ -279,7 +216,8 @@ def _examine_archive(
             for _, problems in problems_of_sets(group.paths, group.missing):
                 collector.add_all(problems, archive.place())
         for number, shard in enumerate(contents.shards):
-            map_name, label_map = one.label_map, instructions.label_maps.get(one.label_map or "")
+            map_name = instructions.label_map
+            label_map = instructions.label_maps.get(map_name or "")
             if shard.label_map is not None:
                 map_name = archive.place(shard.label_map).shard
                 if map_name not in result.label_maps:
@@ -289,7 +227,7 @@ def _examine_archive(
             summary = ShardSummary(
                 one.number, number, shard.name, shard.subset, map_name, in_archive=True
             )
-            examiner = _examiner(summary, label_map, shard.numbered, instructions, keep)
+            examiner = _examiner(summary, label_map, shard.numbered, instructions, store)
             try:
                 with archive.open(shard.entry) as stream:
                     _read(stream, examiner, progress)
@@ -297,7 +235,7 @@ def _examine_archive(
                         pass
             except ArchiveDamageError:
                 summary.is_whole = False  # the collector has it
-            result.add_shard(examiner.finish())
+            result += examiner.finish()
         for entry in archive.entries:
             if name_of(entry.path) in TFDS_FILES:
                 with suppress(ArchiveDamageError):  # the collector has it
@@ -314,12 +252,11 @@ def _examiner(
     label_map: LabelMap | None,
     numbered: bool,
     instructions: Instructions,
-    keep: Callable[[RowBlock], None],
+    store: RowStore,
 ) -> Examiner:
-    rows = RowCollector(summary.work, summary.number, summary.subset, keep)
     place = place_of(summary.work) + summary.number
     instructions = instructions.of(summary.name)
-    return Examiner(instructions, summary, label_map, rows, place=place, numbered=numbered)
+    return Examiner(instructions, summary, label_map, store, place=place, numbered=numbered)
 
 
 def _read(
@@ -330,7 +267,7 @@ def _read(
     part: ShardPart | None = None,
 ) -> bool:
     """Examine all records of a shard; return whether a part is what its index says it is."""
-    source, name = stream, examiner.result.shard.name
+    source, name = stream, examiner.shard.name
     damages: Counter[DamageKind] = Counter()
 
     def damaged(damage: Damage) -> None:
@@ -339,7 +276,11 @@ def _read(
 
     if part is None:  # only plain shards are read in parts
         source = PeekedStream(stream, HEADER_BYTES)
-        _note_compression(examiner, source.head, name)
+        compression = shard_compression(source.head) if source.head else Compression.NONE
+        if compression is not Compression.NONE:
+            said = name.lower().endswith(COMPRESSED_EXTENSIONS)
+            rule = compression_that_says_so if said else silent_compression
+            examiner.report(rule(compression.value.upper()), Place(name))
     batches = read_record_batch_stream(
         source,
         name,
@@ -354,16 +295,7 @@ def _read(
     if part is None or part.records is None:
         return True
     passed = damages[DamageKind.DATA_CRC] + damages[DamageKind.OVERSIZE]
-    return damages.total() == passed and examiner.result.shard.records + passed == part.records
-
-
-def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:
-    """Check whether a shard that begins so says in its name how it is compressed."""
-    compression = shard_compression(head) if head else Compression.NONE
-    if compression is not Compression.NONE:
-        said = name.lower().endswith(COMPRESSED_EXTENSIONS)
-        rule = compression_that_says_so if said else silent_compression
-        examiner.report(rule(compression.value.upper()), Place(name))
+    return damages.total() == passed and examiner.shard.records + passed == part.records
 
 
 def sha256_of(location: Location, stop: threading.Event | None = None) -> str | None:
@@ -376,34 +308,3 @@ def sha256_of(location: Location, stop: threading.Event | None = None) -> str | 
     except OSError:
         return None
     return digest.hexdigest()
-
-
-@contextmanager
-def hashing(files: Sequence[HashInput]) -> Iterator[Callable[[], dict[str, str]]]:
-    """Hash files in a thread meanwhile; yields what waits for the result, by the files' names.
-
-    Leaving early stops it.
-    """
-    stop = threading.Event()
-    digests: dict[str, str] = {}
-    if not files:
-        yield lambda: digests
-        return
-
-    def hash_all() -> None:
-        for one in files:
-            digest = sha256_of(one.location, stop)
-            if digest is not None:
-                digests[one.location.name] = digest
-
-    def wait() -> dict[str, str]:
-        thread.join()
-        return digests
-
-    thread = threading.Thread(target=hash_all)
-    thread.start()
-    try:
-        yield wait
-    finally:
-        stop.set()
-        thread.join()

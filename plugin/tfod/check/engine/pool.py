@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -18,16 +18,14 @@ from typing import TypeAlias
 from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.engine.inputs import (
     Input,
-    Plan,
     Progress,
     ShardInput,
-    UnsoundIndexError,
     examine,
     in_parts,
     place_of,
 )
-from tfod.check.engine.result import Result
 from tfod.check.records.examined import Instructions
+from tfod.check.records.result import Result
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_interrupt
 
@@ -45,42 +43,45 @@ _store: RowStore
 
 
 def examine_in_processes(
-    plan: Plan, jobs: int, progress: Progress, folder: str | None
+    inputs: Sequence[Input],
+    instructions: Instructions,
+    jobs: int,
+    progress: Progress,
+    folder: str | None,
 ) -> Iterator[Result]:
-    """Examine all inputs of a plan, in parts where they are large.
-
-    Args:
-        plan: what is to be examined.
-        jobs: how many processes.
-        progress: is given what was read.
-        folder: where rows go that memory is too small for; None to keep all in memory.
+    """Examine all inputs, in parts where they are large.
 
     Raises:
         TfodError: a process died, for want of memory mostly.
     """
     unsound = -1  # the place of the last shard whose index has cut it in the wrong places
-    with closing(RowStore(folder)) as store, closing(_done(plan, jobs, folder)) as results:
+    with (
+        closing(RowStore(folder)) as store,
+        closing(_done(inputs, instructions, jobs, folder)) as results,
+    ):
         for one, (result, read, records) in results:
             progress(read, records)
             if place_of(one.number) == unsound:
                 continue  # of a part behind that one
             if isinstance(result, ShardInput):
                 unsound = place_of(one.number)
-                result = examine(result, plan.instructions, progress, store)
+                result = examine(result, instructions, progress, store)
+                assert isinstance(result, Result)  # no index says how many records the rest has
             yield result
 
 
-def _done(plan: Plan, jobs: int, folder: str | None) -> Generator[tuple[Input, _Done], None, None]:
-    """What processes have done, in the order of the inputs."""
+def _done(
+    inputs: Sequence[Input], instructions: Instructions, jobs: int, folder: str | None
+) -> Generator[tuple[Input, _Done], None, None]:
     # Fresh processes: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
     jobs = min(jobs, _MOST_ON_WINDOWS) if os.name == "nt" else jobs
     stop = context.Event()
-    pool = ProcessPoolExecutor(jobs, context, _start, (plan.instructions, stop, folder))
+    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, folder))
     waiting: deque[tuple[Input, Future[_Done]]] = deque()
     done = False
     try:
-        for one in (part for whole in plan.inputs for part in in_parts(whole, plan.part_bytes)):
+        for one in (part for whole in inputs for part in in_parts(whole, instructions)):
             with _children_block_interrupts():
                 waiting.append((one, pool.submit(_do, one)))
             if len(waiting) > jobs * _AHEAD:
@@ -146,10 +147,8 @@ def _do(one: Input) -> _Done:
         _heed_stop()
 
     _heed_stop()
-    try:
-        return examine(one, _instructions, count, _store), read, records
-    except UnsoundIndexError as error:
-        return error.rest, read, records
+    result = examine(one, _instructions, count, _store)
+    return result, read, records
 
 
 def _heed_stop() -> None:

@@ -13,7 +13,7 @@ from tfod.check.findings.report import ChosenProfile
 from tfod.check.profiles.profile import OFF, READY, Profile
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.search import Inventory
+from tfod.check.sources.inventory import Inventory
 from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch

@@ -29,6 +29,7 @@ from tfod.check.profiles.profile import (
 )
 from tfod.check.profiles.python_source import read_python_features
 from tfod.check.rules.registry import require_rule_names
+from tfod.convert.documents import yaml_error
 from tfod.detection.describe import Description
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.schema import FeatureDescription, FeatureSpec, Value
@@ -299,13 +300,8 @@ def _parse_yaml(data: bytes, source: str) -> Any:
 
     try:
         return yaml.load(data.decode("utf-8-sig"), Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise TfodError(f"{source}{line}: not a valid YAML file: {what}") from None
-    except ValueError as error:  # such as a date that does not exist, or bytes that are not UTF-8
-        raise TfodError(f"{source}: not a valid YAML file: {error}") from None
+    except (yaml.YAMLError, ValueError) as error:  # such as of a date, or bytes not UTF-8
+        raise yaml_error(source, error) from None
 
 
 def _parse_json(data: bytes, source: str) -> Any:

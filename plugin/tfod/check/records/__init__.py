@@ -1,4 +1,4 @@
-"""The records of one shard: batches go in, an ``Examined`` comes out, findings and figures.
+"""The records of one shard: batches go in, a ``Result`` comes out, findings and figures.
 
 It may import ``detection`` and what is below it, and the findings and rules of the check.
 """

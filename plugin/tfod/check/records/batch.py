@@ -2,157 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tfod.check.duplicates.row_blocks import FACTS, Rows
-from tfod.check.findings.finding import Problem
-from tfod.check.profiles.profile import Profile
+from tfod.check.findings.finding import Place
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.decoding import Decoding
 from tfod.check.records.encoded_images import EncodedImages
-from tfod.check.rules.example import Features
-from tfod.check.rules.registry import Rule
 from tfod.detection import keys
-from tfod.detection.columns import single_values, usual_keys
+from tfod.detection.columns import single_values
 from tfod.detection.detections import Detections
-from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.images.masks import decode_pixels, png_sizes
-from tfod.detection.problems import READ_KINDS, READ_ONCE
-from tfod.detection.schema import FeatureDescription, FeatureSpec
-from tfod.example.columns import Column, ExampleBatch, bytes_of
+from tfod.detection.schema import FeatureDescription
+from tfod.example.columns import Column, bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
+from tfod.tfrecord.framing import HEADER_BYTES
 
-BOX_PREFIX = keys.XMIN.rpartition("/")[0]
 _MASKS = 4  # of a batch, which may be empty
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
-
-
-class OwnKeys:
-    """The keys that a mapping has in place of the OD API's, in what rules say."""
-
-    def __init__(self, field_mapping: FieldMapping) -> None:
-        usual, own = FieldMapping().by_name, field_mapping.by_name
-        self._renamed: dict[str, str] = {}
-        for role, key in usual.items():
-            other = own[role]
-            if key is not None and other is not None:
-                self._renamed[key] = other
-        if len(field_mapping.box) == len(keys.BOX):
-            self._renamed.update(zip(keys.BOX, field_mapping.box, strict=True))
-        self._renamed[BOX_PREFIX] = field_mapping.box_prefix or BOX_PREFIX
-        self._renamed = {key: other for key, other in self._renamed.items() if key != other}
-
-    def with_own_keys(self, problems: Iterable[tuple[Rule, Problem]]) -> list[tuple[Rule, Problem]]:
-        """Problems of the OD API's keys, as problems of the keys that this profile has instead."""
-        if not self._renamed:
-            return list(problems)
-        found = []
-        for rule, problem in problems:
-            message = problem.message
-            for usual, own in self._renamed.items():
-                message = message.replace(usual, own)
-            feature = self._renamed.get(problem.feature or "", problem.feature)
-            found.append((rule, replace(problem, message=message, feature=feature)))
-        return found
-
-
-class Expectation(OwnKeys):
-    """What a profile expects of records: the same for all shards of a check.
-
-    Attributes:
-        field_mapping: which key holds what.
-        features: what is expected of each key, the profile's and what readers take of others.
-    """
-
-    def __init__(self, profile: Profile) -> None:
-        super().__init__(profile.field_mapping)
-        self.field_mapping = profile.field_mapping
-        # Readers look at these wherever they are: CVAT's layout has no image/format, and an import
-        # of it stops at one that is a number.
-        self.features: FeatureDescription = {
-            **_read_anywhere(profile.field_mapping),
-            **profile.features,
-        }
-
-
-def _read_anywhere(field_mapping: FieldMapping) -> FeatureDescription:
-    """What readers take of each key that they know, none of it required."""
-    found = {}
-    names, hidden, moved = usual_keys(field_mapping)
-    for key, kinds in READ_KINDS.items():
-        own = names.get(key, key)
-        if own in names.values() or own not in hidden | moved:
-            found[own] = _optional(kinds, key in READ_ONCE)
-    if len(field_mapping.box) == 1:
-        found[field_mapping.box[0]] = _optional((Kind.FLOAT,))
-    if field_mapping.image_id:
-        found[field_mapping.image_id] = _optional((Kind.INT64, Kind.BYTES), is_one=True)
-    if field_mapping.annotation_id:
-        found[field_mapping.annotation_id] = _optional((Kind.INT64,))
-    return found
-
-
-def _optional(kinds: Sequence[Kind], is_one: bool = False) -> FeatureSpec:
-    if not is_one:
-        return FeatureSpec(kinds[0], also=tuple(kinds[1:]))
-    default = b"" if kinds[0] is Kind.BYTES else 0
-    return FeatureSpec(kinds[0], (), default, also=tuple(kinds[1:]))
 
 
 class Batch:
     """A batch of records, as columns.
 
     Args:
-        examples: the records.
+        detections: the records.
         images: theirs; the records need no longer have the bytes.
-        expectation: what the profile expects of them.
+        features: what is expected of each key.
 
     Attributes:
         live: which records are looked at: they have bytes, and can be read; bool.
+        stated_box_counts: how many boxes each record says it has, whether they can be read or not;
+            int64.
+        box_counts: how many boxes each record has, 0 where they cannot be read; int64.
+        lengths: the records whose lists over the objects differ in length, with all lengths by key.
     """
 
     def __init__(
-        self, examples: ExampleBatch, images: EncodedImages, expectation: Expectation
+        self, detections: Detections, images: EncodedImages, features: FeatureDescription
     ) -> None:
-        self.records = examples.records
-        self.examples = examples
+        self.detections = detections
+        self.examples = detections.examples
+        self.records = self.examples.records
         self.images = images
-        self.expectation = expectation
-        mapping = expectation.field_mapping
-        self.detections = Detections(examples, mapping, headers=images.headers)
+        self.expected = features
         self.live = self.records.lengths > 0
         self.live[list(self.examples.refused)] = False
+        self._count_boxes()
 
     def __len__(self) -> int:
         return len(self.records)
 
-    @property
-    def keys(self) -> set[str]:
-        """The features that records have."""
-        return set(self.examples.columns)
-
-    @cached_property
-    def features(self) -> Features:
-        """The features, beside what is expected of them."""
-        return Features(self.examples, self.expectation.features, self.live)
+    def place(self, row: int) -> Place:
+        """Where findings about a record are."""
+        records = self.records
+        name = self.detections.filenames[row] if self.live[row] else None
+        offset = records.base + int(records.starts[row]) - HEADER_BYTES
+        return Place(records.shard, records.first + row, offset, name or None)
 
     # Names
-
-    @cached_property
-    def filenames(self) -> list[str | None]:
-        """Of each record that has exactly one; None where it has none."""
-        return self.detections.filenames
-
-    @cached_property
-    def source_ids(self) -> list[str | None]:
-        """Likewise."""
-        return self.detections.source_ids
 
     def unnamed(
         self, key: str | None, names: Sequence[str | None], is_reported: bool
@@ -164,7 +78,7 @@ class Batch:
             names: of all records.
             is_reported: whether EXA003 reports that a required one is missing.
         """
-        spec = self.expectation.features.get(key or "")
+        spec = self.expected.get(key or "")
         is_required = is_reported and spec is not None and spec.required
         columns = self.examples.columns_of(key) if key else []
         for row, name in enumerate(names):
@@ -197,11 +111,11 @@ class Batch:
     @cached_property
     def image_rows(self) -> np.ndarray:
         """The records whose encoded image is checked, and not reported as missing by EXA003."""
-        key = self.expectation.field_mapping.encoded
+        key = self.detections.mapping.encoded
         if key is None:
             return np.empty(0, np.int64)
         checked = self.live.copy()
-        spec = self.expectation.features.get(key)
+        spec = self.expected.get(key)
         if spec is not None and spec.required:
             checked &= self.examples.column(key, Kind.BYTES).present
         for column in self.examples.columns_of(key):
@@ -247,7 +161,11 @@ class Batch:
         """What is to be remembered of the records, but for those that could not be read."""
         live = np.flatnonzero(self.live)
         named = (keys.FILENAME, keys.SOURCE_ID)
-        hashes = [self._hashes_of(self.detections.column(key, Kind.BYTES)) for key in named]
+        hashes = [np.zeros(len(self), np.uint64) for _ in named]
+        for key, found in zip(named, hashes, strict=True):
+            column = self.detections.column(key, Kind.BYTES)
+            rows, spans = single_values(column)
+            found[rows] = hash_spans(column.buffer, spans)
         hashes.append(self.images.hashes)
         facts = np.empty(len(live), FACTS)
         facts["record"], facts["offset"] = self.records.numbers[live], self.records.offsets[live]
@@ -257,25 +175,14 @@ class Batch:
                 (sizes >= 0) & (sizes < 1 << 31), sizes, -1
             ).T
         facts["boxes"] = self.box_counts[live]
-        names: list[Sequence[str | None]] = [self.filenames, self.source_ids]
+        names: list[Sequence[str | None]] = [self.detections.filenames, self.detections.source_ids]
         if len(live) < len(self):
             names = [[texts[row] for row in live.tolist()] for texts in names]
         looks = self.images.fingerprints()
         looks = None if looks is None else looks[live]
         return Rows(names[0], names[1], [one[live] for one in hashes], facts, looks)
 
-    def _hashes_of(self, column: Column) -> np.ndarray:
-        rows, spans = single_values(column)
-        found = np.zeros(len(self), np.uint64)
-        found[rows] = hash_spans(column.buffer, spans)
-        return found
-
     # Objects
-
-    @cached_property
-    def box_columns(self) -> list[Column]:
-        """The lists of the boxes' sides, or of boxes in pixels."""
-        return [self.examples.column(key, Kind.FLOAT) for key in self.expectation.field_mapping.box]
 
     def odd_masks(self) -> Iterator[tuple[int, str, list[int], list[int]]]:
         """Row, key, and both sizes: the first PNG mask of a key that is not of its image's size."""
@@ -309,73 +216,50 @@ class Batch:
                     scale = 255 if pixels.dtype == bool else 1  # as TensorFlow reads 1 bit
                     yield row, int(pixels.max()) * scale
 
-    @cached_property
-    def _lists(self) -> list[Column]:
-        """The lists over the objects, those of the boxes first; others as far as there are any."""
-        found = list(self.box_columns)
-        for key, kind in ((keys.CLASS_TEXT, Kind.BYTES), (keys.CLASS_LABEL, Kind.INT64)):
-            found.append(self.detections.column(key, kind))
+    def _count_boxes(self) -> None:
+        found, keys_of_boxes = self.detections, self.detections.mapping.box
+        self.lengths: list[tuple[int, dict[str, int]]] = []
+        self._uneven = np.zeros(len(self), bool)
+        self.stated_box_counts = self.box_counts = np.zeros(len(self), np.int64)
+        if not keys_of_boxes:
+            return
+        readable = self.live.copy()  # whose boxes are of the right kind
+        for key in keys_of_boxes:
+            for column in self.examples.columns_of(key):
+                if column.kind not in (None, Kind.FLOAT):
+                    readable &= ~column.present
+        self.stated_box_counts = found.box_counts * readable
+        sides = [self.examples.column(key, Kind.FLOAT) for key in keys_of_boxes]
+        others = self._lists_beside_boxes()
+        for column in sides[1:]:
+            self._uneven |= column.counts != self.stated_box_counts
+        for column in others:
+            self._uneven |= (column.counts != self.stated_box_counts) & (column.counts > 0)
+        self._uneven &= readable
+        for row in np.flatnonzero(self._uneven).tolist():
+            listed = [*sides, *(one for one in others if one.counts[row])]
+            self.lengths.append((row, {one.key: int(one.counts[row]) for one in listed}))
+        good = readable & ~self._uneven & found.box_rows
+        self.box_counts = np.where(good, found.box_counts, 0)
+
+    def _lists_beside_boxes(self) -> list[Column]:
+        """The lists with one value an object, as far as there are any."""
+        found = self.detections
+        lists = [
+            found.column(keys.CLASS_TEXT, Kind.BYTES),
+            found.column(keys.CLASS_LABEL, Kind.INT64),
+        ]
         for key in _PER_OBJECT:
-            for column in self.detections.columns_of(key):
-                spec = self.expectation.features.get(column.key)
+            for column in found.columns_of(key):
+                spec = self.expected.get(column.key)
                 # Masks as numbers are pixels, not one value an object.
                 is_mask_of_numbers = key == keys.MASK and column.kind is Kind.FLOAT
                 is_taken = column.kind is not None and (spec is None or spec.takes(column.kind))
                 if is_taken and not is_mask_of_numbers:
-                    found.append(column)
-        if self.detections.annotation_id_column is not None:
-            found.append(self.detections.annotation_id_column)
-        return found
-
-    @cached_property
-    def _readable(self) -> np.ndarray:
-        """Records whose boxes are of the right kind, bool of shape (records,)."""
-        good: np.ndarray = self.live.copy()
-        for key in self.expectation.field_mapping.box:
-            for column in self.examples.columns_of(key):
-                if column.kind not in (None, Kind.FLOAT):
-                    good &= ~column.present
-        return good
-
-    @cached_property
-    def _uneven(self) -> np.ndarray:
-        """Records whose lists over the objects differ in length, bool of shape (records,)."""
-        uneven = np.zeros(len(self), bool)
-        boxes = len(self.box_columns)
-        for place, column in enumerate(self._lists[1:] if boxes else (), start=1):
-            differs = column.counts != self.stated_box_counts
-            uneven |= differs if place < boxes else differs & (column.counts > 0)
-        found: np.ndarray = uneven & self._readable
-        return found
-
-    @cached_property
-    def stated_box_counts(self) -> np.ndarray:
-        """How many boxes each record says it has, whether they can be read or not; int64."""
-        if not self.box_columns:
-            return np.zeros(len(self), np.int64)
-        counts: np.ndarray = self.detections.box_counts * self._readable
-        return counts
-
-    @cached_property
-    def lengths(self) -> list[tuple[int, dict[str, int]]]:
-        """The records whose lists differ in length, with all lengths by key."""
-        found = []
-        for row in np.flatnonzero(self._uneven).tolist():
-            lengths = {
-                column.key: int(column.counts[row])
-                for place, column in enumerate(self._lists)
-                if place < len(self.box_columns) or column.counts[row]
-            }
-            found.append((row, lengths))
-        return found
-
-    @cached_property
-    def box_counts(self) -> np.ndarray:
-        """How many boxes each record has, 0 where they cannot be read; int64."""
-        if not self.box_columns:
-            return np.zeros(len(self), np.int64)
-        good = self._readable & ~self._uneven & self.detections.box_rows
-        return np.where(good, self.detections.box_counts, 0)
+                    lists.append(column)
+        if found.annotation_id_column is not None:
+            lists.append(found.annotation_id_column)
+        return lists
 
     @cached_property
     def boxes(self) -> Boxes:
@@ -390,11 +274,6 @@ class Batch:
             corners = corners.astype(np.float64)
         sizes = self.sizes
         return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], _ClassNames(found))
-
-    def corners_of(self, row: int) -> np.ndarray:
-        """The boxes of one record, float64 of shape (n, 4)."""
-        start, end = self.boxes.bounds[row]
-        return self.boxes.corners[start:end]
 
     @cached_property
     def uses(self) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:

@@ -96,10 +96,12 @@ class Boxes:
         return beyond
 
     @cached_property
-    def bounds(self) -> list[tuple[int, int]]:
-        """Where the boxes of each record begin and end."""
-        ends = np.cumsum(self.counts)
-        return list(zip((ends - self.counts).tolist(), ends.tolist(), strict=True))
+    def _splits(self) -> list[int]:
+        return [0, *np.cumsum(self.counts).tolist()]
+
+    def of(self, row: int) -> np.ndarray:
+        """The boxes of one record, float64 of shape (n, 4)."""
+        return self.corners[self._splits[row] : self._splits[row + 1]]
 
     def where(self, mask: np.ndarray, what: Callable[[int, list[float]], str]) -> BoxProblems:
         """Problems of the boxes that a mask marks.
@@ -113,13 +115,7 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False)
 class BoxProblems(Collection[Problem]):
-    """Problems of boxes: of very many, most are only counted, so only some are put into words.
-
-    Attributes:
-        boxes: all of the batch.
-        found: which of them have the problem.
-        what: see :meth:`Boxes.where`.
-    """
+    """Problems of boxes: of very many, most are only counted, so only some are put into words."""
 
     boxes: Boxes
     found: np.ndarray

@@ -18,7 +18,7 @@ from tfod.check.profiles.policy import Policy
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.search import Inventory, Location
+from tfod.check.sources.inventory import Inventory, Location
 from tfod.tfrecord.compression import ReadableStream
 from tfod.tfrecord.reader import read_record_batch_stream
 
@@ -111,86 +111,66 @@ def choose_decoding(
     archives: Archives,
     max_record_bytes: int,
 ) -> Decoding:
-    """Which images of an inventory are decoded.
-
-    Args:
-        most: how many there may be; None for all.
-        inventory: what is to be checked.
-        archives: opens its zips.
-        max_record_bytes: larger records are not read.
-    """
+    """Which images of an inventory are decoded: at most so many; None for all."""
     if most == 0:
         return NOT_DECODED
     if not can_decode():
         return Decoding(limit="Pillow is not installed: pip install Pillow")
     if most is None:
         return Decoding(1, 1, bounded=False)
-    count = _Counter(inventory, archives, max_record_bytes).count(most)
+    count = _count(inventory, archives, max_record_bytes, most)
     if count <= most:
         return Decoding(1, 1)
     return Decoding(most, count, limit="an even sample; choose to decode all for every one")
 
 
-class _Counter:
-    """Counts the records of an inventory."""
+def _count(inventory: Inventory, archives: Archives, max_record_bytes: int, enough: int) -> int:
+    """How many records there are: exactly, unless there are more than enough."""
+    locations = inventory.locations
+    total = sum(one.known_size() or 0 for one in locations)
+    zips = len(locations) - len(inventory.archives)  # where they begin
+    records = done = 0
+    for place, location in enumerate(locations):
+        size = location.known_size() or 0
+        if location.remote:
+            records += size // _REMOTE_RECORD
+        for batch in _ends(location, archives if place >= zips else None, max_record_bytes):
+            at, counts = done + batch, records + np.arange(1, len(batch) + 1)
+            stops = (at > _MOST_COUNTED) | ((counts > enough) & (at > _COUNTED_WHOLE))
+            if stops.any():
+                row = int(stops.argmax())
+                read = int(at[row])
+                return int(counts[row]) * max(total, read) // read
+            records += len(batch)
+        done += size
+    return records
 
-    def __init__(self, inventory: Inventory, archives: Archives, max_record_bytes: int) -> None:
-        self._inventory = inventory
-        self._archives = archives
-        self._max_record_bytes = max_record_bytes
 
-    def count(self, enough: int) -> int:
-        """How many records there are: exactly, unless there are more than enough."""
-        total = sum(one.known_size() or 0 for one in self._inventory.locations)
-        records = done = 0
-        for location, ends in self._files():
-            size = location.known_size() or 0
-            if location.remote:
-                records += size // _REMOTE_RECORD
-            for batch in ends:
-                at, counts = done + batch, records + np.arange(1, len(batch) + 1)
-                stops = (at > _MOST_COUNTED) | ((counts > enough) & (at > _COUNTED_WHOLE))
-                if stops.any():
-                    row = int(stops.argmax())
-                    read = int(at[row])
-                    return int(counts[row]) * max(total, read) // read
-                records += len(batch)
-            done += size
-        return records
+def _ends(
+    location: Location, archives: Archives | None, max_record_bytes: int
+) -> Iterator[np.ndarray]:
+    """How many bytes of a file have been read after each record, int64 of shape (n,) a batch."""
 
-    def _files(self) -> Iterator[tuple[Location, Iterator[np.ndarray]]]:
-        """Each file, and how many of its bytes have been read after each of its records.
-
-        The records of a file come in batches, int64 of shape (n,) each.
-        """
-        for shard in self._inventory.shards:
-            location = shard.location
-            yield location, iter(()) if location.remote else self._ends_in_shard(location)
-        for location in self._inventory.archives:
-            yield location, self._ends_in_archive(location)
-
-    def _ends_in_shard(self, location: Location) -> Iterator[np.ndarray]:
-        with suppress(OSError), location.open() as stream:
-            for ends in self._ends(stream, location.name):
-                # A compressed shard has been read less far than the records reach.
-                yield np.minimum(ends, stream.tell())
-
-    def _ends_in_archive(self, location: Location) -> Iterator[np.ndarray]:
-        done = 0
-        with suppress(OSError):
-            for shard, stream in self._archives.open(location.path, location.name).opened():
-                entry = shard.entry
-                with suppress(ArchiveDamageError):
-                    for ends in self._ends(stream, location.name):
-                        read = np.minimum(ends, entry.size).astype(object)  # it may be > 2**63
-                        read = done + read * entry.packed_size // max(entry.size, 1)
-                        yield read.astype(np.int64)
-                done += entry.packed_size
-
-    def _ends(self, stream: ReadableStream, name: str) -> Iterator[np.ndarray]:
-        """Where each record ends, in the bytes of the stream as they are unpacked."""
-        most = self._max_record_bytes
+    def unpacked(stream: ReadableStream) -> Iterator[np.ndarray]:
         for records in read_record_batch_stream(
-            stream, name, on_damage=lambda _: None, max_record_bytes=most
+            *(stream, location.name), on_damage=lambda _: None, max_record_bytes=max_record_bytes
         ):
             yield records.offsets + records.lengths
+
+    with suppress(OSError):
+        if archives is None:
+            if not location.remote:
+                with location.open() as stream:
+                    for ends in unpacked(stream):
+                        # A compressed shard has been read less far than the records reach.
+                        yield np.minimum(ends, stream.tell())
+            return
+        done = 0
+        for shard, entry_stream in archives.open(location.path, location.name).opened():
+            entry = shard.entry
+            with suppress(ArchiveDamageError):
+                for ends in unpacked(entry_stream):
+                    read = np.minimum(ends, entry.size).astype(object)  # it may be > 2**63
+                    read = done + read * entry.packed_size // max(entry.size, 1)
+                    yield read.astype(np.int64)
+            done += entry.packed_size

@@ -26,8 +26,7 @@ class EncodedImage(NamedTuple):
         looks: what bytes without a header look like; may be empty.
         sha256: its digest, where the record has one to be compared with.
         decoded: whether it was decoded.
-        failure: why that failed.
-        look: what its pixels look like, where hints are wanted.
+        shown: why that failed, or what its pixels look like, where hints are wanted.
     """
 
     length: int
@@ -35,8 +34,7 @@ class EncodedImage(NamedTuple):
     looks: str
     sha256: str
     decoded: bool
-    failure: DecodeFailure | None
-    look: ImageLook | None = None
+    shown: DecodeFailure | ImageLook | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +80,9 @@ class EncodedImages:
     def fingerprints(self) -> np.ndarray | None:
         """Those of every record, 0 where there is none, uint64 of shape (records, 4); or None."""
         having = {
-            row: one.look.fingerprint
+            row: one.shown.fingerprint
             for row, one in self.by_row.items()
-            if one.look and one.look.fingerprint
+            if isinstance(one.shown, ImageLook) and one.shown.fingerprint
         }
         if not having:
             return None
@@ -117,5 +115,4 @@ def _encoded_image(
     if decoding and header and decoding.is_cheap(header.height, header.width, end - start):
         decoded = True
         shown = decode(memoryview(buffer)[start:end], decoding.with_looks)
-    failure, look = (shown, None) if isinstance(shown, DecodeFailure) else (None, shown)
-    return EncodedImage(end - start, header, looks, sha256, decoded, failure, look)
+    return EncodedImage(end - start, header, looks, sha256, decoded, shown)

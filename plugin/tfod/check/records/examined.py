@@ -1,66 +1,82 @@
-"""What an examination is told, and what it comes to: both cross into other processes."""
+"""What an examination is told, and what is known of a shard: both cross into other processes."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfod.check.findings.collector import Collector, Findings
-from tfod.check.findings.finding import Problem
+from tfod.check.findings.collector import Collector
 from tfod.check.findings.fingerprints import KnownFingerprints
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.decoding import NOT_DECODED, Decoding
-from tfod.check.records.figures.details import ClassShape
+from tfod.check.records.expectation import expected_features
 from tfod.check.records.figures.objects import ObjectFigures
-from tfod.check.records.figures.statistics import Statistics
-from tfod.check.rules.registry import Rule, all_rules
+from tfod.check.rules.registry import RuleProblems, all_rules
+from tfod.check.sources.archive import ArchiveLimits
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.schema import FeatureDescription
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
     from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.predictions.predictions import Predictions
-    from tfod.check.references.predictions.suspects import Suspects
 
-Problems: TypeAlias = "Sequence[tuple[Rule, Problem]]"
-"""What rules say."""
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """What may be asked of a check and matters wherever records are read.
+
+    Attributes:
+        label_map: file or name of a label map for all shards; None for those beside them.
+        annotations: what the shards were made from.
+        predictions: what a detector finds on the images.
+        with_tensorflow: whether TensorFlow itself is to parse every record.
+        hints: whether to say what the data are like, too: the rules of the family DAT.
+        max_findings: how many are listed.
+        max_record_bytes: larger records are not read.
+        part_bytes: large shards are shared among workers in parts of about so many bytes.
+        hash_sources: whether the report names the SHA-256 of each source.
+        archive_limits: where the reading of archives stops.
+    """
+
+    label_map: str | None = None
+    annotations: Annotations | None = None
+    predictions: Predictions | None = None
+    with_tensorflow: bool = False
+    hints: bool = False
+    max_findings: int = 1000
+    max_record_bytes: int = 256 << 20
+    part_bytes: int = 32 << 20
+    hash_sources: bool = True
+    archive_limits: ArchiveLimits = field(default_factory=ArchiveLimits)
+
+
 @dataclass(frozen=True)
-class Instructions:
-    """What is the same for every shard of a check.
+class Instructions(RecordOptions):
+    """What is the same for every shard of a dataset: what was asked, and what follows from it.
 
     Attributes:
         decoding: which images are decoded.
-        hints: whether the rules of the family DAT run, too.
         counts_objects: whether figures of the objects are wanted, for a trainer's configuration.
         image_ids: of its annotation file, if it names one.
         label_maps: those that lie open, by name.
         known: fingerprints of the baseline, if there is one.
         remote_timeout: seconds without a byte after which a server is given up; other processes
-            have to be told. The others are
-            as in :class:`tfod.check.check.Options`.
+            have to be told.
     """
 
     profile: Profile
     policy: Policy
-    max_findings: int
-    max_record_bytes: int
     decoding: Decoding = NOT_DECODED
-    with_tensorflow: bool = False
-    annotations: Annotations | None = None
-    hints: bool = False
-    predictions: Predictions | None = None
     counts_objects: bool = False
     image_ids: frozenset[int] | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
@@ -91,9 +107,9 @@ class Instructions:
         return {}
 
     @cached_property
-    def expectation(self) -> Expectation:
-        """What the profile expects of records."""
-        return Expectation(self.profile)
+    def features(self) -> FeatureDescription:
+        """What is expected of each key."""
+        return expected_features(self.profile)
 
     @cached_property
     def exa003_reports_names(self) -> bool:
@@ -101,11 +117,11 @@ class Instructions:
         name, feature = (self.policy.severity(all_rules()[one]) for one in ("NAM001", "EXA003"))
         return name is None or (feature is not None and feature.rank >= name.rank)
 
-    def known_problems(self, label_map: LabelMap | None) -> dict[object, Problems]:
+    def known_problems(self, label_map: LabelMap | None) -> dict[object, RuleProblems]:
         """What was found of facts that recur from shard to shard, until another label map comes."""
         if self._known[0] is not label_map:
             self._known[:] = [label_map, {}]
-        known: dict[object, Problems] = self._known[1]
+        known: dict[object, RuleProblems] = self._known[1]
         return known
 
     @cached_property
@@ -170,26 +186,3 @@ class ShardSummary:
             columns=self.columns + following.columns,
             objects=self.objects and following.objects and self.objects + following.objects,
         )
-
-
-@dataclass
-class Examined:
-    """What is known after a shard, or a part of it, was read.
-
-    Attributes:
-        shard: what its summary says.
-        findings: what is wrong with it.
-        statistics: what is in the data.
-        shapes: the boxes of each class by size and ratio, with hints.
-        uses: how often each pair of class text and id is used.
-        seen: places of the annotations' images that a record has the name of.
-        suspects: boxes that the predictions contradict, where there are any.
-    """
-
-    shard: ShardSummary
-    findings: Findings
-    statistics: Statistics = field(default_factory=Statistics)
-    shapes: Mapping[str, ClassShape] = field(default_factory=dict)
-    uses: Counter[Use] = field(default_factory=Counter)
-    seen: set[int] = field(default_factory=set)
-    suspects: Suspects | None = None

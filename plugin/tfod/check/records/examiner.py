@@ -7,23 +7,26 @@ kind of image with its declared size), which is checked once for all records tha
 from __future__ import annotations
 
 import itertools
-import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfod.check.duplicates.row_blocks import RowCollector
+from tfod.check.duplicates.row_blocks import RowCollector, RowStore
 from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
-from tfod.check.records.encoded_images import EncodedImage, EncodedImages
-from tfod.check.records.examined import Examined, Instructions, Problems, ShardSummary, Use
+from tfod.check.records.encoded_images import EncodedImages
+from tfod.check.records.examined import Instructions, ShardSummary, Use
+from tfod.check.records.expectation import renamed_keys, with_own_keys
 from tfod.check.records.figures.details import DetailCounter
+from tfod.check.records.figures.image_look import ImageLook
 from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.records.figures.statistics import bound, named_classes
+from tfod.check.records.result import Result
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
 from tfod.check.rules.boxes import (
     different_lengths,
@@ -31,7 +34,7 @@ from tfod.check.rules.boxes import (
     object_mask_of_another_size,
     other_mask_values,
 )
-from tfod.check.rules.example import not_utf8, refused
+from tfod.check.rules.example import Features, not_utf8, refused
 from tfod.check.rules.hints.boxes import NearBoxes
 from tfod.check.rules.images import (
     ImageFacts,
@@ -42,7 +45,6 @@ from tfod.check.rules.images import (
 )
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts, large_number, not_a_number
-from tfod.check.rules.references.fidelity import other_size
 from tfod.check.rules.registry import Rule, RuleProblems, problems_of, rules_for
 from tfod.check.rules.shards import empty_shard, zero_length_record
 from tfod.detection import keys
@@ -53,13 +55,11 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.source_ids import odd_source_ids
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch
 
 if TYPE_CHECKING:
     from tfod.check.records.predicted import PredictionComparison
     from tfod.check.records.tensorflow_engine import TensorFlowParser
-    from tfod.check.references.annotations.annotations import Annotations
 
 _Stated: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
 """What an image's header says, and what its record says: format, height and width."""
@@ -79,7 +79,7 @@ class Examiner:
         instructions: the same for all shards.
         shard: gets what its records show.
         label_map: that goes with it, if there is one.
-        rows: takes what is to be remembered of each record.
+        store: keeps what is to be remembered of each record.
         place: any number that tells its shard from others.
         numbered: whether it is one of a numbered set.
     """
@@ -89,24 +89,33 @@ class Examiner:
         instructions: Instructions,
         shard: ShardSummary,
         label_map: LabelMap | None,
-        rows: RowCollector,
+        store: RowStore,
         *,
         place: int = 0,
         numbered: bool = False,
     ) -> None:
         self.instructions = instructions
+        self.shard = shard
         self._place = place
         self._numbered = numbered
         self._label_map = label_map
-        self._rows = rows
-        self._collector = instructions.collector()
-        self.result = Examined(shard, self._collector.findings)
+        self._collector = collector = instructions.collector()
+        self.result = result = Result(
+            instructions.max_findings, {shard.work: collector.findings}, {shard.work: [shard]}
+        )
+        self._rows = RowCollector(
+            *(shard.work, shard.number, shard.subset),
+            lambda block: result.blocks.append(store.keep(block)),
+        )
+        self._uses: Counter[Use] = Counter()
         if instructions.counts_objects:
             shard.objects = ObjectFigures()
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
-        self._details = DetailCounter(shard.name) if instructions.hints else None
+        self._details = DetailCounter() if instructions.hints else None
         self._known = instructions.known_problems(label_map)
+        self._mapping = instructions.profile.field_mapping
+        self._renamed = renamed_keys(self._mapping)
         self._found: set[int] = set()
         self._predicted: PredictionComparison | None = None
         if instructions.predictions is not None:
@@ -115,7 +124,7 @@ class Examiner:
             self._predicted = PredictionComparison(
                 instructions.predictions, label_map, instructions.most_duplicates
             )
-            self.result.suspects = self._predicted.suspects
+            result.suspects = self._predicted.suspects
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
             from tfod.check.records.tensorflow_engine import TensorFlowParser
@@ -126,7 +135,7 @@ class Examiner:
         """Take note of a damage of the framing."""
         if damage.kind is DamageKind.EMPTY and self._numbered:
             # Writers leave such files where there are more shards than images.
-            self.result.shard.is_empty_file = True
+            self.shard.is_empty_file = True
             self._collector.add_all(empty_shard(), Place(damage.shard))
             return
         self._collector.check(damage, Place(damage.shard, damage.record, damage.offset))
@@ -137,38 +146,41 @@ class Examiner:
 
     def look_at(self, records: RecordBatch) -> None:
         """Check a batch of records, or keep it until there are so many that it is worth while."""
-        self.result.shard.records += len(records)
+        self.shard.records += len(records)
         if self._parser is not None:
-            self._ask_tensorflow(records)
+            for record, reason in self._parser.refusals(records):
+                place = Place(self.shard.name, record.number, record.offset)
+                self._collector.add_all(refused(reason), place)
         examples = ExampleBatch.of(records)
-        field_mapping = self.instructions.expectation.field_mapping
-        found = Detections(examples, field_mapping)
+        mapping = self._mapping
+        found = Detections(examples, mapping)
         images = EncodedImages.of(found, self.instructions.decoding, self._place)
         if self._pending and self._pending[-1][0].records.end != records.first:
             self._look_at_pending()
         if self._pending or len(records) < _MANY_RECORDS:
-            compacted = examples.compacted(field_mapping.encoded)
+            compacted = examples.compacted(mapping.encoded)
             self._pending.append((compacted, images))
             self._pending_bytes += compacted.nbytes
             first = self._pending[0][0].records.first
             if records.end - first >= _MANY_RECORDS or self._pending_bytes >= _MANY_BYTES:
                 self._look_at_pending()
         else:
-            self._look_at_batch(Batch(examples, images, self.instructions.expectation))
+            self._look_at_batch(Batch(found, images, self.instructions.features))
 
     def _look_at_pending(self) -> None:
         if self._pending:
             examples, images = zip(*self._pending, strict=True)
             self._pending.clear()
             self._pending_bytes = 0
-            joined = ExampleBatch.joined(examples), EncodedImages.joined(images)
-            self._look_at_batch(Batch(*joined, self.instructions.expectation))
+            joined = EncodedImages.joined(images)
+            found = Detections(ExampleBatch.joined(examples), self._mapping, headers=joined.headers)
+            self._look_at_batch(Batch(found, joined, self.instructions.features))
 
     def _look_at_batch(self, batch: Batch) -> None:
         for row in np.flatnonzero(batch.records.lengths == 0).tolist():
             self._add(batch, row, zero_length_record())
-        self.result.shard.keys |= batch.keys
-        self._keep(batch, batch.features)
+        self.shard.keys |= set(batch.examples.columns)
+        self._keep(batch, Features(batch.examples, batch.expected, batch.live))
         self._look_at_images(batch)
         self._look_at_names(batch)
         self._look_at_boxes(batch)
@@ -177,39 +189,41 @@ class Examiner:
             self._look_at_data(batch, self._details)
         self._rows.add(batch.rows)
         if self.instructions.annotations is not None:
-            self._compare(batch, self.instructions.annotations)
-        if self._predicted is not None:
-            self._predicted.add(batch, self._place_of)
+            from tfod.check.references.annotations.comparison import compare_batch  # few need it
 
-    def finish(self) -> Examined:
+            seen = self.result.seen, self._found
+            for row, difference in compare_batch(
+                self.instructions.annotations, batch, self._label_map, *seen
+            ):
+                self._add(batch, row, difference)
+        if self._predicted is not None:
+            self._predicted.add(batch)
+
+    def finish(self) -> Result:
         """Return what is known."""
         self._look_at_pending()
         self._rows.flush()
-        shard = self.result.shard
-        self.result.statistics.classes = named_classes(self.result.uses, self._label_map)
+        shard, result = self.shard, self.result
+        statistics = result.statistics
+        statistics.classes = named_classes(self._uses, self._label_map)
         if self._details is not None:
-            self.result.shapes = self._details.finish()
-            self.result.statistics.details = self._details.details
+            result.shapes = self._details.finish()
+            statistics.details = self._details.details
         if shard.objects is not None:
-            shard.objects = replace(shard.objects, classes=frozenset(self.result.uses))
-        if self._parser is not None:
-            self._report_refusals(self._parser.add(None, Place()))
-        return self.result
+            shard.objects = replace(shard.objects, classes=frozenset(self._uses))
+        shard.has_defects = self._collector.findings.has_defects
+        result.uses = {shard.label_map: self._uses}
+        result.subsets = {shard.subset: statistics}
+        return result
 
     # What rules say
-
-    def _place_of(self, batch: Batch, row: int) -> Place:
-        records = batch.records
-        name = batch.filenames[row] if batch.live[row] else None
-        offset = records.base + int(records.starts[row]) - HEADER_BYTES
-        return Place(self.result.shard.name, records.first + row, offset, name or None)
 
     def _check(self, batch: Batch, row: int, subject: object) -> None:
         self._add(batch, row, problems_of(subject))
 
     def _add(self, batch: Batch, row: int, problems: Iterable[tuple[Rule, Problem]]) -> None:
         """Keep what rules say of the features that the OD API has, by their names here."""
-        self._report(batch, row, self._with_own_keys(problems))
+        self._report(batch, row, with_own_keys(problems, self._renamed))
 
     def _keep(self, batch: Batch, subject: object) -> None:
         """Keep what rules say of the rows of a batch."""
@@ -217,137 +231,107 @@ class Examiner:
             found = rule.check(subject)
             if isinstance(found, BoxProblems):
                 room = self._collector.room(rule, len(found))
-                self._collector.count(rule, self.result.shard.name, len(found) - room)
+                self._collector.count(rule, self.shard.name, len(found) - room)
                 found = itertools.islice(found, room)
-            for one, problem in self._with_own_keys((rule, problem) for problem in found):
-                self._collector.add(one, problem, self._place_of(batch, problem.row or 0))
+            for one, problem in with_own_keys(((rule, each) for each in found), self._renamed):
+                self._collector.add(one, problem, batch.place(problem.row or 0))
 
-    def _with_own_keys(self, problems: Iterable[tuple[Rule, Problem]]) -> Problems:
-        return self.instructions.expectation.with_own_keys(problems)
+    def _problems_of(self, facts: object, key: object = None) -> RuleProblems:
+        """The problems of facts that recur, looked for once; ``key`` says the same, and sooner."""
+        key = facts if key is None else key
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            problems = (one for one in problems_of(facts) if self._collector.applies(*one))
+            known = self._known[key] = with_own_keys(problems, self._renamed)
+        return known
 
-    def _problems_of(self, facts: object) -> Problems:
-        """The problems of facts that recur, looked for once."""
-        known = self._known.get(facts)
-        return self._remember(facts, facts) if known is None else known
-
-    def _remember(self, key: object, facts: object) -> Problems:
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        problems = [one for one in problems_of(facts) if self._collector.applies(*one)]
-        found = self._known[key] = self._with_own_keys(problems)
-        return found
-
-    def _report(self, batch: Batch, row: int, problems: Problems) -> None:
+    def _report(self, batch: Batch, row: int, problems: RuleProblems) -> None:
         if problems:
-            self._collector.add_all(problems, self._place_of(batch, row))
+            self._collector.add_all(problems, batch.place(row))
 
     # Images
 
     def _look_at_images(self, batch: Batch) -> None:
         found, images = batch.detections, batch.images.by_row
-        rows = batch.image_rows.tolist()
+        rows: list[int] = batch.image_rows.tolist()
         missing = [row for row in rows if row not in images] if images else rows
         columns = (found.formats, found.heights, found.widths)
         if len(missing) == len(batch) and not any(
             self._problems_of(_missing((None, *one))) for one in set(zip(*columns, strict=True))
         ):
             return  # the usual shard of annotations alone
-        stated = list(zip(found.headers, *columns, strict=True))
+        stated: list[_Stated] = list(zip(found.headers, *columns, strict=True))
         for row in missing:
             self._report(batch, row, self._problems_of(_missing(stated[row])))
-        for row in rows:
-            if row in images:
-                self._look_at_image(batch, row, images[row], stated[row])
-
-    def _look_at_image(self, batch: Batch, row: int, image: EncodedImage, stated: _Stated) -> None:
-        self.result.shard.images += 1
-        self.result.shard.decoded += image.decoded
-        header = image.header
-        if header is None:
-            facts = ImageFacts(image.length, None, image.looks, *stated[1:])
-        else:
-            turn = header.orientation >= 5 and needs_a_turn(batch.corners_of(row), header)
-            facts = ImageFacts(-1, header, "", *stated[1:], boxes_need_a_turn=turn)
-        self._report(batch, row, self._problems_of(facts))
-        if image.look is not None:
-            self._check(batch, row, image.look)
-        checksum = batch.detections.sha256s[row]
-        if checksum and checksum != image.sha256:
-            self._add(batch, row, check_sha256(checksum, image.sha256))
-        # Of one that is cut short, or of a kind that TensorFlow does not know, another rule tells.
-        if image.failure and header and header.complete and not obstacle_to_decoding(header):
-            self._add(batch, row, check_decodes(image.failure.reason))
+        for row, image in ((row, images[row]) for row in rows if row in images):
+            self.shard.images += 1
+            self.shard.decoded += image.decoded
+            header, said = image.header, stated[row][1:]
+            if header is None:
+                facts = ImageFacts(image.length, None, image.looks, *said)
+            else:
+                turn = header.orientation >= 5 and needs_a_turn(batch.boxes.of(row), header)
+                facts = ImageFacts(-1, header, "", *said, boxes_need_a_turn=turn)
+            self._report(batch, row, self._problems_of(facts))
+            checksum, shown = found.sha256s[row], image.shown
+            if checksum and checksum != image.sha256:
+                self._add(batch, row, check_sha256(checksum, image.sha256))
+            if isinstance(shown, ImageLook):
+                self._check(batch, row, shown)
+            # Of one that is cut short, or that TensorFlow does not know, another rule tells.
+            elif shown and header and header.complete and not obstacle_to_decoding(header):
+                self._add(batch, row, check_decodes(shown.reason))
 
     # Names
 
     def _look_at_names(self, batch: Batch) -> None:
-        self._report_texts(batch)
-        field_mapping = self.instructions.profile.field_mapping
-        if field_mapping.filename is None:
+        for row, key, value in batch.odd_texts():
+            self._add(batch, row, not_utf8(key, value))
+        name_key, id_key = self._mapping.filename, self._mapping.source_id
+        if name_key is None:
             return
-        rows = np.flatnonzero(batch.live).tolist()
-        filenames, source_ids = batch.filenames, batch.source_ids
-        if field_mapping.source_id is not None:
-            self._look_at_numbers(batch, rows, field_mapping.source_id)
-        formats = [one and one.format for one in batch.detections.headers]
+        found, rows = batch.detections, np.flatnonzero(batch.live).tolist()
+        filenames, source_ids = found.filenames, found.source_ids
+        if id_key is not None:
+            # The first one of the shard's that some receivers do not read as the number it is.
+            texts = [source_ids[row] for row in rows]
+            kinds = zip((not_a_number, large_number), odd_source_ids(texts), strict=True)
+            for rule, odd in kinds:
+                if odd is not None:
+                    self._add(batch, rows[odd], rule(texts[odd] or "", id_key))
+        formats = [one and one.format for one in found.headers]
         have_objects = (batch.box_counts > 0).tolist()
-        # EXA003 or EXA005 reports a name that is missing, or several.
-        if (
-            _are_all(filenames)
-            and _are_all(source_ids)
-            and (endings := _plain_endings(filenames)) is not None
-        ):
-            has_blanks = "" in source_ids or any(map(str.isspace, source_ids))
-            have_ids = {True, not has_blanks}
-            kinds = itertools.product(endings, have_ids, set(formats), set(have_objects))
+        if None not in filenames and None not in source_ids:
+            is_blank = "" in source_ids or any(map(str.isspace, filter(None, source_ids)))
+            ids = {"id", ""} if is_blank else {"id"}
+            names = _plain_names(filenames)
+            every = itertools.product(names, ids, set(formats), set(have_objects))
             # Rarely some kind that no record is of: then each record is looked at.
-            if not any(map(self._has_problems, kinds)):
+            if names and not any(
+                self._problems_of(NameFacts(name, name_key, one, id_key, *others))
+                for name, one, *others in every
+            ):
                 return
-        unnamed = set(
-            batch.unnamed(field_mapping.filename, filenames, self.instructions.exa003_reports_names)
-        )
-        without_id = set(batch.unnamed(field_mapping.source_id, source_ids, True))
-        facts = [
-            NameFacts(
+        # EXA003 or EXA005 reports a name that is missing, or several.
+        unnamed = set(batch.unnamed(name_key, filenames, self.instructions.exa003_reports_names))
+        without_id = set(batch.unnamed(id_key, source_ids, True))
+        for row in rows:
+            facts = NameFacts(
                 filenames[row],
-                None if row in unnamed else field_mapping.filename,
+                None if row in unnamed else name_key,
                 source_ids[row],
-                None if row in without_id else field_mapping.source_id,
+                None if row in without_id else id_key,
                 formats[row],
                 has_objects=have_objects[row],
             )
-            for row in rows
-        ]
-        for row, one in zip(rows, facts, strict=True):
-            self._check(batch, row, one)
-
-    def _look_at_numbers(self, batch: Batch, rows: Sequence[int], key: str) -> None:
-        """Report the first source id that some receivers do not read as the number that it is."""
-        texts = batch.source_ids if len(rows) == len(batch) else [batch.source_ids[x] for x in rows]
-        for rule, found in zip((not_a_number, large_number), odd_source_ids(texts), strict=True):
-            if found is not None:
-                self._add(batch, rows[found], rule(texts[found] or "", key))
-
-    def _has_problems(self, kind: tuple[str, bool, str | None, bool]) -> bool:
-        """Whether plain names of a kind have problems: only the extension can be wrong."""
-        field_mapping = self.instructions.profile.field_mapping
-        ending, has_id, format_, has_objects = kind
-        source_id = "id" if has_id else ""
-        name = f"image.{ending}"
-        facts = NameFacts(
-            name, field_mapping.filename, source_id, field_mapping.source_id, format_, has_objects
-        )
-        return bool(self._problems_of(facts))
-
-    def _report_texts(self, batch: Batch) -> None:
-        """Report texts that are not UTF-8: of each feature of a record the first."""
-        for row, key, value in batch.odd_texts():
-            self._add(batch, row, not_utf8(key, value))
+            self._check(batch, row, facts)
 
     # Objects
 
     def _look_at_boxes(self, batch: Batch) -> None:
-        shard, statistics = self.result.shard, self.result.statistics
+        shard, statistics = self.shard, self.result.statistics
         shard.boxes += int(batch.stated_box_counts.sum())
         for row, lengths in batch.lengths:
             self._add(batch, row, different_lengths(lengths))
@@ -359,7 +343,7 @@ class Examiner:
         for row, largest in batch.mask_values(self.instructions.decoding):
             self._add(batch, row, other_mask_values(largest))
         boxes = batch.boxes
-        if self.instructions.profile.field_mapping.height is not None:
+        if self._mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():
                 self._add(batch, row, check_size_known(int(batch.stated_box_counts[row])))
         if len(boxes.corners):
@@ -378,15 +362,14 @@ class Examiner:
         """Check what names a class once for all objects that have it."""
         codes, uses = batch.uses
         counts = np.bincount(codes, minlength=len(uses)).tolist()
-        result = self.result
-        result.uses.update(dict(zip(uses, counts, strict=True)))
-        result.uses = bound(result.uses, slack=2)
-        problems = [self._problems_of_class(use) for use in uses]
+        self._uses.update(dict(zip(uses, counts, strict=True)))
+        self._uses = bound(self._uses, slack=2)
+        problems = [self._problems_of(ClassUse(*use, self._label_map), use) for use in uses]
         bad = [code for code, one in enumerate(problems) if one]
         if bad:
             rows = np.repeat(np.arange(len(batch)), batch.box_counts)
             for box in np.flatnonzero(np.isin(codes, bad)).tolist():
-                place = self._place_of(batch, int(rows[box]))
+                place = batch.place(int(rows[box]))
                 self._collector.add_all(problems[int(codes[box])], place)
 
     def _look_at_data(self, batch: Batch, details: DetailCounter) -> None:
@@ -394,93 +377,20 @@ class Examiner:
         codes, uses = batch.uses
         names = [next(iter(named_classes({use: 1}, self._label_map))) for use in uses]
         classes = details.codes_of(names)[codes]
-        records = batch.records
-        details.add(batch.boxes, classes, records.numbers, records.offsets, batch.filenames)
-        details.count_formats(batch.detections.headers, batch.detections.formats, batch.live)
+        details.add(batch, classes)
         self._keep(batch, NearBoxes(batch.boxes, classes, details.names))
-
-    def _problems_of_class(self, use: Use) -> Problems:
-        """The problems of a text and an id under the shard's label map, looked for once."""
-        known = self._known.get(use)
-        if known is None:
-            known = self._remember(use, ClassUse(*use, self._label_map))
-        return known
-
-    def _compare(self, batch: Batch, annotations: Annotations) -> None:
-        """Compare records with what they were made from."""
-        from tfod.check.references.annotations.comparison import (  # few checks have annotations
-            compare,
-            sizes_of,
-        )
-
-        boxes, sizes = batch.boxes, batch.stated_sizes.tolist()
-        for row in np.flatnonzero(batch.live).tolist():
-            name = batch.filenames[row] or ""
-            places = annotations.find(name)
-            if id(places) not in self._found:  # of one name always the same tuple
-                self._found.add(id(places))
-                self.result.seen.update(places)
-            start, end = boxes.bounds[row]
-            height, width = map(_size, sizes[row])
-            image_sizes = sizes_of(annotations, name, height, width)
-            if image_sizes is not None:
-                self._add(batch, row, other_size(*image_sizes))
-            found = compare(
-                annotations,
-                name,
-                height,
-                width,
-                boxes.corners[start:end],
-                self._class_names(boxes.classes[row], end - start),
-            )
-            self._add(batch, row, found)
-
-    def _class_names(self, classes: Sequence[object], count: int) -> list[str | None]:
-        """Names of the classes of a record's boxes, by text or by id through the label map."""
-        names: list[str | None] = []
-        for one in classes or (None,) * count:
-            if isinstance(one, int) and self._label_map is not None:
-                item = self._label_map.find_id(one)
-                one = item.class_name if item else None
-            names.append(one if isinstance(one, str) else None)
-        return names
-
-    # TensorFlow's own word
-
-    def _ask_tensorflow(self, records: RecordBatch) -> None:
-        assert self._parser is not None
-        for record in records.records():
-            if record.length:
-                place = Place(self.result.shard.name, record.number, record.offset)
-                self._report_refusals(self._parser.add(bytes(record.payload), place))
-
-    def _report_refusals(self, refusals: Iterable[tuple[Place, str]]) -> None:
-        for where, reason in refusals:
-            self._collector.add_all(refused(reason), where)
-
-
-def _size(stated: float) -> int | None:
-    return None if math.isnan(stated) else int(stated)
 
 
 def _missing(stated: _Stated) -> ImageFacts:
-    """The facts of a record without an image."""
     return ImageFacts(0, stated[0], "", *stated[1:])
 
 
-def _are_all(names: list[str | None]) -> TypeGuard[list[str]]:
-    """Whether every record has a name."""
-    return None not in names
-
-
-def _plain_endings(names: Sequence[str]) -> set[str] | None:
-    """What is behind the last dots; None where a name is not a plain one."""
+def _plain_names(names: Sequence[str | None]) -> set[str]:
+    """A name for each ending behind the last dot; none where a name is not a plain one."""
     # Most names of a shard differ by their numbers alone.
-    shapes = "\0".join(names).encode().translate(_DIGITS).decode().split("\0")
-    if len(shapes) != len(names):
-        return None
+    shapes = "\0".join(filter(None, names)).encode().translate(_DIGITS).decode().split("\0")
     different = set(shapes)
-    if _PLAIN_NAMES.fullmatch("\0".join([*different, ""])) is None:
-        return None
+    if len(shapes) != len(names) or _PLAIN_NAMES.fullmatch("\0".join([*different, ""])) is None:
+        return set()
     endings = {shape.rpartition(".")[2] for shape in different}
-    return None if any("0" in one for one in endings) else endings
+    return set() if any("0" in one for one in endings) else {f"image.{one}" for one in endings}

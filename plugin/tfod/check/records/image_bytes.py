@@ -111,7 +111,7 @@ def decode(
     except pil_image.UnidentifiedImageError:
         return DecodeFailure("Pillow finds no image in it")
     except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
-        return DecodeFailure(_one_line(error))
+        return DecodeFailure(" ".join(str(error).split())[:200] or type(error).__name__)
     finally:
         image_file.LOAD_TRUNCATED_IMAGES = truncated_is_fine
     return None
@@ -142,7 +142,3 @@ def _pillow() -> tuple[Any, Any]:
     except ImportError:
         raise TfodError(f"decoding images needs Pillow; {how_to_install('validator')}") from None
     return Image, ImageFile
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import numpy as np
 
-from tfod.check.findings.finding import Place
 from tfod.check.records.batch import Batch
 from tfod.check.references.predictions.comparison import (
     TYPES,
@@ -19,7 +15,6 @@ from tfod.check.rules.references.predictions import Suspect
 from tfod.detection.box_pairs import NO_CLASS
 from tfod.detection.labels.label_map import LabelMap
 
-PlaceOf: TypeAlias = "Callable[[Batch, int], Place]"
 _NEVER_PREDICTED = -2
 
 
@@ -39,11 +34,11 @@ class PredictionComparison:
             elif label_map is not None:
                 self.suspects.nameless.add(category)
 
-    def add(self, batch: Batch, place_of: PlaceOf) -> None:
+    def add(self, batch: Batch) -> None:
         """Compare a batch."""
         predictions, suspects = self._predictions, self.suspects
         boxes, live = batch.boxes, batch.live
-        names = zip(batch.source_ids, batch.filenames, strict=True)
+        names = zip(batch.detections.source_ids, batch.detections.filenames, strict=True)
         places = (predictions.find(*one) for one in names)
         images = np.array([-1 if one is None else one for one in places], np.int64)
         images[~live] = -1
@@ -68,7 +63,7 @@ class PredictionComparison:
             kind: type[Suspect] = TYPES[number]
             return kind(
                 score,
-                place_of(batch, row),
+                batch.place(row),
                 number=box - int(starts[row]) if box >= 0 else None,
                 name=classes[codes[box]][1],
                 confidence=confidence,
@@ -79,7 +74,7 @@ class PredictionComparison:
                 overlap=overlap,
             )
 
-        shard = place_of(batch, 0).shard
+        shard = batch.records.shard
         compared = compare(predictions, images, sizes, boxes.counts, boxes.corners, categories)
         for found, paired, others in compared:
             suspects.add(found, names_of(found["box"]), shard, describe)
@@ -88,7 +83,6 @@ class PredictionComparison:
             suspects.pairs.update(zip(names_of(paired), own, predicted, strict=True))
 
     def _class_of(self, text: str | None, label: int | None) -> tuple[int, str]:
-        """The category of a class and its name."""
         item = None
         if self._label_map is not None:
             item = self._label_map.find(text) if text else self._label_map.find_id(label or 0)

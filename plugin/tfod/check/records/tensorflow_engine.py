@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tfod.check.findings.finding import Place
 from tfod.detection.schema import FeatureDescription
 from tfod.errors import TfodError, how_to_install
+from tfod.tfrecord.reader import Record, RecordBatch
 
 _BATCH = 64
 # What the op says of itself before and behind its message.
@@ -36,20 +36,17 @@ class TensorFlowParser:
             ) from None
         self._tf: Any = tf
         self._description = feature_description(features)
-        self._waiting: list[tuple[bytes, Place]] = []
 
-    def add(self, payload: bytes | None, place: Place) -> Iterator[tuple[Place, str]]:
-        """Take a record, or None for the end; yield those that TensorFlow refuses, with reasons."""
-        if payload is not None:
-            self._waiting.append((payload, place))
-            if len(self._waiting) < _BATCH:
-                return
-        waiting, self._waiting = self._waiting, []
-        if waiting and self._refusal([one for one, _ in waiting]) is not None:
-            for one, where in waiting:
-                reason = self._refusal([one])
-                if reason is not None:
-                    yield where, reason
+    def refusals(self, records: RecordBatch) -> Iterator[tuple[Record, str]]:
+        """The records that TensorFlow refuses, with its reasons; empty ones are not asked about."""
+        asked = [record for record in records.records() if record.length]
+        for start in range(0, len(asked), _BATCH):
+            some = asked[start : start + _BATCH]
+            if self._refusal([bytes(one.payload) for one in some]) is not None:
+                for one in some:
+                    reason = self._refusal([bytes(one.payload)])
+                    if reason is not None:
+                        yield one, reason
 
     def _refusal(self, payloads: list[bytes]) -> str | None:
         if not self._description:

@@ -85,13 +85,6 @@ def _bmp_obstacle(header: ImageHeader) -> str:
     return ""
 
 
-def _gif_obstacle(header: ImageHeader) -> str:
-    return (
-        "tf.io.decode_image gives frames x height x width x 3 for a GIF, the TF Object Detection "
-        "API needs height x width x 3"
-    )
-
-
 def _webp_obstacle(header: ImageHeader) -> str:
     if "animated" in header.note or header.channels == 4:
         return "the WebP has an alpha channel or is animated, tf.io.decode_image(channels=3) fails"
@@ -102,15 +95,14 @@ def _webp_obstacle(header: ImageHeader) -> str:
     )
 
 
-def _tiff_obstacle(header: ImageHeader) -> str:
-    return "tf.io.decode_image does not know TIFF ('Unknown image file format')"
-
-
 _OBSTACLES: dict[str, Callable[[ImageHeader], str]] = {
     "jpeg": _jpeg_obstacle,
     "png": _png_obstacle,
     "bmp": _bmp_obstacle,
-    "gif": _gif_obstacle,
+    "gif": lambda _: (
+        "tf.io.decode_image gives frames x height x width x 3 for a GIF, the TF Object Detection "
+        "API needs height x width x 3"
+    ),
     "webp": _webp_obstacle,
-    "tiff": _tiff_obstacle,
+    "tiff": lambda _: "tf.io.decode_image does not know TIFF ('Unknown image file format')",
 }

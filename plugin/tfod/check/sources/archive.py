@@ -151,44 +151,6 @@ class Archive:
                 for _ in read_parts(self.open(entry)):
                     pass
 
-    def settle(self, entry: Entry) -> None:
-        """Note that an entry was read to its sound end. For the streams."""
-        self._settled.add(entry.number)
-
-    def give_up(self, entry: Entry, found: RuleProblems, *, whole: bool = False) -> NoReturn:
-        """Report what is wrong, once, and end the reading of this entry. For the streams.
-
-        Args:
-            entry: which one.
-            found: what a rule says.
-            whole: of the archive, not of the entry.
-
-        Raises:
-            ArchiveDamageError: always.
-        """
-        key = (None if whole else entry.number, found[0][0].code)
-        if self._collector is not None and key not in self._reported:
-            self._reported.add(key)
-            self._collector.add_all(found, self.place(None if whole else entry))
-        self._settled.add(entry.number)
-        raise ArchiveDamageError(f"{self.place(entry).shard}: cannot be read further")
-
-    def account(self, entry: Entry, unpacked: int, packed: int) -> None:
-        """Check how much has been unpacked of an entry so far. For the streams.
-
-        Raises:
-            ArchiveDamageError: a limit is reached.
-        """
-        limits = self._limits
-        before = self._unpacked.get(entry.number, 0)
-        if unpacked > before:  # a second reading of the same bytes does not count
-            self._unpacked[entry.number] = unpacked
-            self._total += unpacked - before
-        if unpacked > limits.ratio_from and unpacked > limits.ratio * packed:
-            self.give_up(entry, bomb(unpacked, packed, limits.ratio))
-        if self._total > limits.total_bytes:
-            self.give_up(entry, too_much_in_all(limits.total_bytes), whole=True)
-
     def _read_directory(self) -> None:
         limits = self._limits
         try:
@@ -254,10 +216,28 @@ class _CheckedStream(EntryStream):
         self._archive = archive
 
     def account(self, unpacked: int, packed: int) -> None:
-        self._archive.account(self._entry, unpacked, packed)
+        archive, limits = self._archive, self._archive._limits
+        before = archive._unpacked.get(self._entry.number, 0)
+        if unpacked > before:  # a second reading of the same bytes does not count
+            archive._unpacked[self._entry.number] = unpacked
+            archive._total += unpacked - before
+        if unpacked > limits.ratio_from and unpacked > limits.ratio * packed:
+            self._refuse(bomb(unpacked, packed, limits.ratio))
+        if archive._total > limits.total_bytes:
+            self._refuse(too_much_in_all(limits.total_bytes), whole=True)
 
     def settle(self) -> None:
-        self._archive.settle(self._entry)
+        self._archive._settled.add(self._entry.number)
 
     def give_up(self, cause: str) -> NoReturn:
-        self._archive.give_up(self._entry, damaged_entry(cause))
+        self._refuse(damaged_entry(cause))
+
+    def _refuse(self, found: RuleProblems, *, whole: bool = False) -> NoReturn:
+        """Report what is wrong with this entry, or the whole archive, once, and end its reading."""
+        archive = self._archive
+        key = (None if whole else self._entry.number, found[0][0].code)
+        if archive._collector is not None and key not in archive._reported:
+            archive._reported.add(key)
+            archive._collector.add_all(found, archive.place(None if whole else self._entry))
+        self.settle()
+        raise ArchiveDamageError(f"{archive.place(self._entry).shard}: cannot be read further")

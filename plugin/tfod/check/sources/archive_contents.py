@@ -6,6 +6,7 @@ entry's path in place of a path on disk.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -44,29 +45,17 @@ from tfod.tfrecord.storage.zip_directory import Entry
 _ROOT = os.path.abspath(os.sep)
 _COPY_STEP = 1 << 20
 _HEAD_BYTES = 512  # a tar's first header
-_NESTED_EXTENSIONS = {
-    ".zip": "a zip archive",
-    ".tar": "a tar archive",
-    ".tgz": "a tar archive",
-    ".tbz2": "a tar archive",
-    ".txz": "a tar archive",
-    ".7z": "a 7-Zip archive",
-    ".rar": "a RAR archive",
-    ".gz": "a gzip file",
-    ".bz2": "a bzip2 file",
-    ".xz": "an xz file",
-    ".zst": "a Zstandard file",
-}
-_NESTED_MAGIC = (
-    (b"PK\3\4", "a zip archive"),
-    (b"PK\5\6", "a zip archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
-    (b"Rar!\x1a\x07", "a RAR archive"),
-    (b"\x1f\x8b", "a gzip file"),
-    (b"BZh", "a bzip2 file"),
-    (b"\xfd7zXZ\0", "an xz file"),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard file"),
+_NESTED_KINDS: tuple[tuple[str, tuple[str, ...], tuple[bytes, ...]], ...] = (
+    ("a zip archive", (".zip",), (b"PK\3\4", b"PK\5\6")),
+    ("a tar archive", (".tar", ".tgz", ".tbz2", ".txz"), ()),
+    ("a 7-Zip archive", (".7z",), (b"7z\xbc\xaf\x27\x1c",)),
+    ("a RAR archive", (".rar",), (b"Rar!\x1a\x07",)),
+    ("a gzip file", (".gz",), (b"\x1f\x8b",)),
+    ("a bzip2 file", (".bz2",), (b"BZh",)),
+    ("an xz file", (".xz",), (b"\xfd7zXZ\0",)),
+    ("a Zstandard file", (".zst",), (b"\x28\xb5\x2f\xfd",)),
 )
+"""Each with extensions and first bytes."""
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 # Formats of their own that happen to be zips.
 _MADE_OF_ZIP = frozenset(
@@ -88,18 +77,9 @@ _BESIDE_IMAGES = {".xml": "Pascal VOC", ".txt": "YOLO"}
 _IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 _MACOS, _WINDOWS, _KDE = "macOS", "Windows", "KDE"
 _STRAY_NAMES = {
-    ".ds_store": _MACOS,
-    "__macosx": _MACOS,
-    ".localized": _MACOS,
-    "icon\r": _MACOS,
-    ".appledouble": _MACOS,
-    ".spotlight-v100": _MACOS,
-    ".trashes": _MACOS,
-    ".fseventsd": _MACOS,
-    "thumbs.db": _WINDOWS,
-    "ehthumbs.db": _WINDOWS,
-    "desktop.ini": _WINDOWS,
-    "$recycle.bin": _WINDOWS,
+    **dict.fromkeys((".ds_store", "__macosx", ".localized", "icon\r", ".appledouble"), _MACOS),
+    **dict.fromkeys((".spotlight-v100", ".trashes", ".fseventsd"), _MACOS),
+    **dict.fromkeys(("thumbs.db", "ehthumbs.db", "desktop.ini", "$recycle.bin"), _WINDOWS),
     ".directory": _KDE,
 }
 
@@ -213,12 +193,7 @@ class Archives:
 
 
 def look_through(archive: Archive, *, needs_label_map: bool = True) -> Contents:
-    """Find out what the entries of an archive are.
-
-    Args:
-        archive: that was opened.
-        needs_label_map: whether a label map is to be looked for, since the user named none.
-    """
+    """Find out what the entries of an archive are."""
     problems: list[tuple[RuleProblems, Place]] = []
     stray: dict[str, list[str]] = defaultdict(list)
     shards: dict[str, Entry] = {}
@@ -278,10 +253,9 @@ def nested_kind(entry: Entry, head: bytes) -> str | None:
         return None
     if head.startswith(_TAR_MAGIC, _TAR_MAGIC_AT):
         return "a tar archive"
-    for magic, kind in _NESTED_MAGIC:
-        if head.startswith(magic):
-            return kind
-    return _NESTED_EXTENSIONS.get(extension)
+    by_bytes = (kind for kind, _, starts in _NESTED_KINDS if head.startswith(starts))
+    by_name = (kind for kind, extensions, _ in _NESTED_KINDS if extension in extensions)
+    return next(itertools.chain(by_bytes, by_name), None)
 
 
 def other_format(paths: Sequence[str]) -> str | None:
@@ -299,7 +273,6 @@ def other_format(paths: Sequence[str]) -> str | None:
 def _match_label_maps(
     archive: Archive, shards: Mapping[str, Entry], problems: list[tuple[RuleProblems, Place]]
 ) -> tuple[dict[str, Entry | None], int]:
-    """The label map of each shard, and how many shards have one or several."""
     texts = {
         _path(entry): entry
         for entry in archive.entries
@@ -352,7 +325,6 @@ def _is_hidden(path: str) -> bool:
 
 
 def _who_left(path: str) -> str | None:
-    """The system that left this file behind."""
     parts = path.lower().split("/")
     for part in parts:
         if part in _STRAY_NAMES:
@@ -379,6 +351,11 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
         ArchiveDamageError: an entry is damaged, or a limit is reached.
         OSError: a file cannot be written.
     """
+
+    def copy(entry: Entry, path: str) -> None:
+        with contents.archive.open(entry) as source, open(path, "xb") as file:
+            shutil.copyfileobj(source, file, _COPY_STEP)
+
     with Archives(limits, needs_label_map=True) as archives:
         contents = archives.open(path, os.path.basename(path))
         # An empty one is of a numbered set; here it would be one alone, which is refused.
@@ -387,15 +364,10 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
             (name,) = shard_file_names(shard.subset, 1)
             beside = os.path.join(folder, f"{number:06d}")
             os.makedirs(beside)
-            _copy_entry(contents.archive, shard.entry, os.path.join(beside, name))
+            copy(shard.entry, os.path.join(beside, name))
             if shard.label_map is not None:
                 map_name = name_for_copy(name, shard.label_map.name)
-                _copy_entry(contents.archive, shard.label_map, os.path.join(beside, map_name))
-
-
-def _copy_entry(archive: Archive, entry: Entry, path: str) -> None:
-    with archive.open(entry) as source, open(path, "xb") as file:
-        shutil.copyfileobj(source, file, _COPY_STEP)
+                copy(shard.label_map, os.path.join(beside, map_name))
 
 
 def _unpacked_head(head: bytes) -> bytes:

@@ -7,12 +7,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfod.check.findings.finding import plural
 from tfod.check.rules.registry import RuleProblems
 from tfod.check.rules.shards import missing_shards, mixed_sets
-from tfod.check.sources.search import Inventory, ShardGroup
+from tfod.check.sources.inventory import Inventory, ShardGroup
 from tfod.tfrecord.shard_names import (
     MOST_MISSING,
     SPLITS,
@@ -24,20 +24,7 @@ from tfod.tfrecord.shard_search import is_roboflow_export
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """What is checked by one profile and has one verdict.
-
-    Attributes:
-        name: its folder or zip, as the user has named it.
-        inventory: what is in it.
-    """
-
-    name: str
-    inventory: Inventory
-
-
-def datasets_of(inventory: Inventory) -> list[Dataset]:
+def datasets_of(inventory: Inventory) -> list[Inventory]:
     """The datasets of an inventory, in its order.
 
     Shards belong together that lie in one folder, or in folders below it that are named as splits
@@ -50,9 +37,9 @@ def datasets_of(inventory: Inventory) -> list[Dataset]:
             groups.setdefault(key, []).append(part)
     groups = {key: _by_split(parts) for key, parts in groups.items()}
     whole = replace(inventory, groups=(), archives=())
-    found = [Dataset(_name_of(of_key), replace(whole, groups=of_key)) for of_key in groups.values()]
+    found = [replace(whole, name=_name_of(one), groups=one) for one in groups.values()]
     for archive in inventory.archives:
-        found.append(Dataset(archive.name, replace(whole, archives=(archive,))))
+        found.append(replace(whole, name=archive.name, archives=(archive,)))
     return found
 
 
@@ -131,7 +118,8 @@ def problems_of_sets(
             there[stem] += 1
     missing_of: dict[str, list[str]] = {}
     for one in missing:
-        missing_of.setdefault(_stem_of(one), []).append(one)
+        name = parse_shard_name(one)
+        missing_of.setdefault(name.stem if name else "", []).append(one)
     for stem, found in totals.items():
         names = missing_of.get(os.path.basename(stem), [])
         count = len(names)
@@ -141,8 +129,3 @@ def problems_of_sets(
             yield stem, mixed_sets(found)
         elif names:
             yield stem, missing_shards(names, count)
-
-
-def _stem_of(path: str) -> str:
-    name = parse_shard_name(path)
-    return name.stem if name else ""

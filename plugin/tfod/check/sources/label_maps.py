@@ -110,7 +110,6 @@ def shards_beside(label_map: str) -> list[str]:
 
 
 def _up_to(top: str, folder: str) -> list[str]:
-    """A folder and those that it lies in, up to the top one."""
     found = [folder]
     while folder != top and len(folder) > len(top):
         folder = os.path.dirname(folder)

@@ -17,7 +17,7 @@ from tfod.check.records.examined import ShardSummary
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.registry import RuleProblems
 from tfod.check.rules.shards import wrong_metadata
-from tfod.check.sources.search import Location
+from tfod.check.sources.inventory import Location
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import TfodError
 from tfod.tfrecord.label_files import METADATA_ENDING
@@ -60,13 +60,7 @@ def metadata_problems(
     label_maps: Mapping[str, LabelMapFile],
     tfds_files: Mapping[str, bytes],
 ) -> Found:
-    """What is wrong, and where.
-
-    Args:
-        shards: all of a dataset.
-        label_maps: theirs, by name.
-        tfds_files: the content of TFDS's files, by path.
-    """
+    """What is wrong, and where."""
     by_map: dict[str | None, list[ShardSummary]] = {}
     by_folder: dict[str, list[ShardSummary]] = {}
     for shard in shards:

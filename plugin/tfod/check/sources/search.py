@@ -6,15 +6,15 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import BinaryIO
 
+from tfod.check.sources.inventory import Inventory, Location, ShardGroup, ShardSource
 from tfod.check.sources.label_maps import LabelMapSearch, shards_beside
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
-from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, may_be_label_map
 from tfod.tfrecord.shard_names import missing_of_sets, parse_shard_name
 from tfod.tfrecord.shard_search import (
@@ -32,123 +32,6 @@ STANDARD_INPUT = "-"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _ZIP_ENDING = ".zip"
 _FOLDER = os.path.abspath(os.sep)
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where the bytes of a file are: a path on this machine, or an fsspec URL."""
-
-    name: str
-    path: str
-    remote: bool = False
-    listed_size: int | None = None
-    """Of a remote file, as the listing has told it; nobody asks for it again."""
-    mark: str | None = None
-    """Of a remote file what its store changes whenever the file changes, if the listing has it."""
-
-    def open(
-        self, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
-    ) -> ShardStream:
-        """Open it for reading, as :func:`~tfod.tfrecord.storage.open.open_stream`."""
-        return open_stream(self.path, part, hashed=hashed, read_ahead=read_ahead)
-
-    def size(self) -> int | None:
-        """Its length in bytes; None where the listing of a remote store has not told it.
-
-        Raises:
-            OSError: it is not there.
-        """
-        return self.listed_size if self.remote else os.path.getsize(self.path)
-
-    def modified(self) -> str | None:
-        """What is another value when the file is changed; None where nothing is to be trusted.
-
-        Of a copy the time says nothing, and a time in whole seconds may hide a change.
-        """
-        if self.remote or self.name != self.path:
-            return self.mark
-        with suppress(OSError):
-            time = os.stat(self.path).st_mtime_ns
-            return f"mtime {time}" if time % 10**9 else None
-        return None
-
-    def known_size(self) -> int | None:
-        """Its length in bytes; None where nobody knows, or it is not there."""
-        with suppress(OSError):
-            return self.size()
-        return None
-
-
-@dataclass(frozen=True)
-class ShardSource:
-    """One shard to be checked.
-
-    Attributes:
-        location: its file.
-        subset: the subset it belongs to.
-        label_map: path of the label map that goes with it; None where there is none.
-        candidates: label maps that fit equally well, when there are several.
-    """
-
-    location: Location
-    subset: str
-    label_map: str | None = None
-    candidates: Sequence[str] = ()
-
-    @property
-    def numbered(self) -> bool:
-        """Whether it is one of a numbered set."""
-        name = parse_shard_name(self.location.name)
-        return name is not None and name.total is not None
-
-
-@dataclass(frozen=True)
-class ShardGroup:
-    """Shards of one subset, and the names that their numbering promises in vain."""
-
-    subset: str
-    shards: Sequence[ShardSource]
-    missing: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Inventory:
-    """All that is to be checked, in the order it was named.
-
-    Attributes:
-        groups: shards that lie open.
-        archives: zips.
-        label_maps: content of label maps that are no files of these names, by name.
-        label_map: the one for all shards that was among the sources.
-        empty: folders among the sources that hold nothing to check.
-        unused_label_maps: label maps among the sources that none of the shards goes with.
-    """
-
-    groups: Sequence[ShardGroup]
-    archives: Sequence[Location]
-    label_maps: Mapping[str, bytes] = field(default_factory=dict)
-    label_map: str | None = None
-    empty: Sequence[tuple[str, str]] = ()
-    unused_label_maps: Sequence[str] = ()
-
-    def without(self, names: Collection[str]) -> Inventory:
-        """The same without some files."""
-        groups = [
-            replace(group, shards=[one for one in group.shards if one.location.name not in names])
-            for group in self.groups
-        ]
-        archives = [one for one in self.archives if one.name not in names]
-        return replace(self, groups=[one for one in groups if one.shards], archives=archives)
-
-    @property
-    def shards(self) -> list[ShardSource]:
-        """All shards that lie open, in order."""
-        return [shard for group in self.groups for shard in group.shards]
-
-    @property
-    def locations(self) -> list[Location]:
-        """All files, in order."""
-        return [shard.location for shard in self.shards] + list(self.archives)
 
 
 @contextmanager
@@ -170,54 +53,53 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
         (named if may_be_label_map(one) else others).append(one)
     if not others and not any(map(is_named_label_map, named)):
         raise ShardsNotFoundError(f"{named[0]}: name the shards that it goes with, too")
-    label_maps = LabelMapSearch(named, has_label_map)
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
-        search = _Search(label_maps, scratch)
+        search = _Search(named, has_label_map, scratch)
         for source in others:
             search.add(source)
         if search.empty and not search.groups and not search.archives:
             raise ShardsNotFoundError(search.empty[0][1])
-        for one in [] if has_label_map else _unused(named, label_maps, search):
-            if folder_of(one) not in {folder_of(path) for path in search.paths}:
+        for one in [] if has_label_map else search.unused():
+            if folder_of(one) not in {folder_of(shard.location.path) for shard in search.shards()}:
                 for shard in shards_beside(one):
                     search.add(shard)
+        archives = {_real_path(one): one for one in reversed(search.archives)}
         yield Inventory(
             _join_sets(_once(search.groups)),
-            list({_real_path(one): one for one in reversed(search.archives)}.values())[::-1],
-            label_map=_for_all(label_maps, search),
+            list(archives.values())[::-1],
+            label_map=search.label_map_for_all(),
             empty=search.empty,
-            unused_label_maps=_unused(named, label_maps, search),
+            unused_label_maps=search.unused(),
         )
-
-
-def _for_all(label_maps: LabelMapSearch, search: _Search) -> str | None:
-    """The label map of all that was found, if it was named."""
-    used = {shard.label_map for group in search.groups for shard in group.shards}
-    is_for_all = used <= {label_maps.for_all} and (search.groups or search.archives)
-    return label_maps.for_all if is_for_all else None
-
-
-def _unused(named: Sequence[str], label_maps: LabelMapSearch, search: _Search) -> list[str]:
-    """The named label maps that are not used; another ``.pbtxt`` may be any protobuf text."""
-    used = [shard.label_map for group in search.groups for shard in group.shards]
-    known = {absolute(one) for one in (*used, _for_all(label_maps, search)) if one}
-    return [one for one in named if absolute(one) not in known and is_named_label_map(one)]
 
 
 class _Search:
     """What the sources mean that were looked at so far."""
 
-    def __init__(self, label_maps: LabelMapSearch, scratch: str) -> None:
+    def __init__(self, named: Sequence[str], has_label_map: bool, scratch: str) -> None:
         self.groups: list[ShardGroup] = []
         self.archives: list[Location] = []
         self.empty: list[tuple[str, str]] = []
-        self._label_maps = label_maps
+        self._named = named
+        self._label_maps = LabelMapSearch(named, has_label_map)
         self._scratch = scratch
 
-    @property
-    def paths(self) -> list[str]:
-        """The paths of the shards that were found."""
-        return [shard.location.path for group in self.groups for shard in group.shards]
+    def shards(self) -> list[ShardSource]:
+        return [shard for group in self.groups for shard in group.shards]
+
+    def label_map_for_all(self) -> str | None:
+        """The label map of all that was found, if it was named."""
+        for_all = self._label_maps.for_all
+        is_for_all = {shard.label_map for shard in self.shards()} <= {for_all}
+        return for_all if is_for_all and (self.groups or self.archives) else None
+
+    def unused(self) -> list[str]:
+        """The named label maps that are not used; another ``.pbtxt`` may be any protobuf text."""
+        used = [*(shard.label_map for shard in self.shards()), self.label_map_for_all()]
+        known = {absolute(one) for one in used if one}
+        return [
+            one for one in self._named if absolute(one) not in known and is_named_label_map(one)
+        ]
 
     def add(self, source: str) -> None:
         """Look at one more.
@@ -267,34 +149,35 @@ class _Search:
         if sets and os.path.isdir(source):
             zips = [path for path in zips if _holds_shards(path)]
         self.archives.extend(Location(path, path) for path in zips)
-        groups = list(self._groups_of(sets, lambda path: Location(path, path), zips))
-        self.groups += self._with_label_maps_within(source, groups)
+        groups = self._groups_of(sets, lambda path: Location(path, path), zips)
+        shards = [shard for group in groups for shard in group.shards]
+        if os.path.isdir(source) and not all(one.label_map or one.candidates for one in shards):
+            found = self._label_maps.within(source, [one.location.path for one in shards])
+            groups = [
+                replace(group, shards=[_with_any(one, found) for one in group.shards])
+                for group in groups
+            ]
+        self.groups += groups
 
     def _groups_of(
         self,
         sets: Sequence[ShardSet],
         locate: Callable[[str], Location],
         zips: Sequence[str] = (),
-    ) -> Iterator[ShardGroup]:
+    ) -> list[ShardGroup]:
         """Shards that were found, each with the label map beside it; zips are none."""
-        for one in sets:
-            shards = [
-                ShardSource(locate(path), one.subset, *self._label_maps.of(path))
-                for path in one.paths
-                if path not in zips
-            ]
-            yield ShardGroup(one.subset, shards, one.missing)
-
-    def _with_label_maps_within(
-        self, root: str, groups: Sequence[ShardGroup]
-    ) -> Iterator[ShardGroup]:
-        """The same with label maps that lie elsewhere in the folder, for shards that have none."""
-        shards = [shard for group in groups for shard in group.shards]
-        found: Mapping[str, tuple[str, ...]] = {}
-        if os.path.isdir(root) and not all(one.label_map or one.candidates for one in shards):
-            found = self._label_maps.within(root, [one.location.path for one in shards])
-        for group in groups:
-            yield replace(group, shards=[_with_any(one, found) for one in group.shards])
+        return [
+            ShardGroup(
+                one.subset,
+                [
+                    ShardSource(locate(path), one.subset, *self._label_maps.of(path))
+                    for path in one.paths
+                    if path not in zips
+                ],
+                one.missing,
+            )
+            for one in sets
+        ]
 
     def _add_remote(self, source: str) -> None:
         """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
@@ -317,7 +200,6 @@ class _Search:
 
 
 def _with_any(shard: ShardSource, found: Mapping[str, tuple[str, ...]]) -> ShardSource:
-    """A shard with the label map that was found for it, if it has none."""
     fitting = found.get(shard.location.path, ())
     if shard.label_map or shard.candidates or not fitting:
         return shard
@@ -376,8 +258,16 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
 
 
 def is_archive(location: Location) -> bool:
-    """Whether a file is a zip by its bytes, or by its name, and no shard by its name."""
-    return _is_zip(location) and parse_shard_name(location.name) is None
+    """Whether a file is a zip by its name or its bytes, and no shard by its name."""
+    if parse_shard_name(location.name) is not None:
+        return False
+    if location.name.lower().endswith(_ZIP_ENDING):
+        return True
+    try:
+        with location.open() as stream:
+            return stream.read(4) in _ZIP_MAGIC
+    except OSError:
+        return False
 
 
 def _once(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
@@ -443,13 +333,3 @@ def _spool(stream: BinaryIO | ShardStream, name: str, scratch: str) -> Location:
     with open(handle, "wb") as file:
         shutil.copyfileobj(stream, file, 1 << 20)
     return Location(name, path)
-
-
-def _is_zip(location: Location) -> bool:
-    if location.name.lower().endswith(_ZIP_ENDING):
-        return True
-    try:
-        with location.open() as stream:
-            return stream.read(4) in _ZIP_MAGIC
-    except OSError:
-        return False

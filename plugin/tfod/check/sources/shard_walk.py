@@ -12,8 +12,8 @@ from typing import BinaryIO
 from tfod.check.findings.collector import Collector
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive_contents import Archives, Contents
+from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.label_maps import label_map_file
-from tfod.check.sources.search import Inventory, Location
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, load_label_map, read_text_file
 from tfod.errors import LabelMapError
 from tfod.tfrecord.storage.open import ShardStream
@@ -30,7 +30,6 @@ class WalkedShard:
         path: where it is; of an entry of a zip, where it would be if that were unpacked into the
             root of the disk.
         subset: the subset it belongs to.
-        numbered: whether it is one of a numbered set.
         label_map: the label map that goes with it, under its own path; None where there is none.
         label_map_data: what is in that file; empty where it was named for all shards, or cannot
             be read.
@@ -43,7 +42,6 @@ class WalkedShard:
     name: str
     path: str
     subset: str
-    numbered: bool
     label_map: LabelMapFile | None
     label_map_data: bytes
     candidates: Sequence[str]
@@ -80,7 +78,6 @@ def walk_shards(
             name=location.name,
             path=location.path,
             subset=shard.subset,
-            numbered=shard.numbered,
             label_map=named or beside,
             label_map_data=data,
             candidates=() if named else shard.candidates,
@@ -106,7 +103,6 @@ def _walk_archive(
             name=shard.name,
             path=shard.path,
             subset=shard.subset,
-            numbered=shard.numbered,
             label_map=named or beside,
             label_map_data=data,
             candidates=(),

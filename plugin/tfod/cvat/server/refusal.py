@@ -16,7 +16,8 @@ from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
-from tfod.check.sources.search import Location, inventory_of, is_archive
+from tfod.check.sources.inventory import Location
+from tfod.check.sources.search import inventory_of, is_archive
 from tfod.cvat.server.instance import Instance
 from tfod.errors import TfodError
 

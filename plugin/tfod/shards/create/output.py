@@ -332,7 +332,8 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
     from tfod.check.findings.finding import Severity, plural
     from tfod.check.profiles.profile import READY
     from tfod.check.receivers import OD_API, RECEIVERS
-    from tfod.check.sources.search import Location, inventory_of
+    from tfod.check.sources.inventory import Location
+    from tfod.check.sources.search import inventory_of
 
     if not shards:
         return

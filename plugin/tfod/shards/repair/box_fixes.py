@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfod.check.findings.finding import JsonValue, plural
-from tfod.check.records.batch import BOX_PREFIX
 from tfod.check.records.column_order import ROUNDING, TOLERATED, ColumnOrder
+from tfod.check.records.expectation import BOX_PREFIX
 from tfod.check.rules.boxes import swapped_axes
 from tfod.errors import TfodError
 from tfod.shards.repair.objects import CannotDropError, drop_objects, object_values, own_attributes

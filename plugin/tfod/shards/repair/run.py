@@ -21,7 +21,8 @@ from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of
-from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSource, take_inventory
+from tfod.check.sources.inventory import Inventory, Location, ShardGroup, ShardSource
+from tfod.check.sources.search import take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
 from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free

@@ -14,8 +14,8 @@ import numpy as np
 from tfod.check.findings.finding import JsonValue, Place
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns, ColumnOrder
+from tfod.check.records.expectation import expected_features
 from tfod.check.rules.example import Features
 from tfod.check.rules.images import check_format, check_raw
 from tfod.check.rules.registry import all_rules, problems_of
@@ -211,7 +211,7 @@ class ShardRepair:
             on_damage=self._damaged,
             max_record_bytes=self.options.max_record_bytes,
         )
-        expected = Expectation(self.profile).features
+        expected = expected_features(self.profile)
         try:
             for records in batches:
                 self.read += len(records)

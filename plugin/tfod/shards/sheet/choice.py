@@ -13,7 +13,7 @@ from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import Profile
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.search import Inventory
+from tfod.check.sources.inventory import Inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection.detections import Detections
 from tfod.errors import TfodError

@@ -9,13 +9,15 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfod.check.findings.finding import JsonValue, Place
 from tfod.check.records.boxes import Boxes
-from tfod.detection.images.image_header import ImageHeader
+
+if TYPE_CHECKING:
+    from tfod.check.records.batch import Batch
 
 AREAS = 49
 """Bins of a box's area as a part of its image's: of half an octave each, the last for all of it."""
@@ -113,15 +115,10 @@ def _with_extremes(counts: np.ndarray, examples: Mapping[int, Example]) -> Class
 
 
 class DetailCounter:
-    """Counts the boxes of a shard, batch after batch.
+    """Counts the boxes of a shard, batch after batch."""
 
-    Args:
-        shard: its name.
-    """
-
-    def __init__(self, shard: str) -> None:
+    def __init__(self) -> None:
         self.details = Details()
-        self._shard = shard
         self._codes: dict[str, int] = {}
         self._table = np.zeros((0, BINS), np.int64)
         self._examples: dict[int, Example] = {}
@@ -135,23 +132,16 @@ class DetailCounter:
             self._table = np.concatenate((self._table, grown))
         return np.array(codes, np.int64)
 
-    def add(
-        self,
-        boxes: Boxes,
-        classes: np.ndarray,
-        numbers: np.ndarray,
-        offsets: np.ndarray,
-        items: Sequence[str | None],
-    ) -> None:
-        """Count boxes.
-
-        Args:
-            boxes: of some records.
-            classes: of each box, from :meth:`codes_of`.
-            numbers: of each record, in its shard.
-            offsets: byte at which each record starts.
-            items: the image's name of each record.
-        """
+    def add(self, batch: Batch, classes: np.ndarray) -> None:
+        """Count a batch; ``classes`` are of each box, from :meth:`codes_of`."""
+        boxes, found = batch.boxes, batch.detections
+        formats = found.formats
+        if any(found.headers):
+            pairs = zip(found.headers, formats, strict=True)
+            formats = [header.format if header else format_ for header, format_ in pairs]
+        counts: Counter[Any] = Counter(itertools.compress(formats, batch.live.tolist()))
+        counts[""] += counts.pop(None, 0)
+        self.details.formats.update(+counts)
         self._count_images(boxes, classes)
         good = boxes.normalized & (boxes.size[:, 0] > 0) & (boxes.size[:, 1] > 0)
         at = np.flatnonzero(good)
@@ -163,52 +153,32 @@ class DetailCounter:
         ratio = width[known] / height[known]
         places = np.searchsorted(_COCO_AREAS, width[known] * height[known], side="right")
         self.details.pixel_sizes += np.bincount(places, minlength=len(_COCO_AREAS) + 1)
-        bins = (area_bins(area), AREAS + ratio_bins(ratio))
+        # Half an octave each, the last for the whole image; a quarter, the middle from squares on.
+        by_area = np.clip(np.floor(np.log2(area) * 2) + AREAS - 1, 0, AREAS - 1)
+        by_ratio = np.clip(np.floor(np.log2(ratio) * 4) + RATIOS // 2, 0, RATIOS - 1)
+        bins = (by_area.astype(np.int64), AREAS + by_ratio.astype(np.int64))
         for bin_, box, value in zip(bins, (at, at[known]), (area, ratio), strict=True):
-            self._count(classes[box] * BINS + bin_, box, value, boxes, (numbers, offsets, items))
+            self._count(classes[box] * BINS + bin_, box, value, batch)
 
-    def _count(
-        self,
-        places: np.ndarray,
-        box: np.ndarray,
-        values: np.ndarray,
-        boxes: Boxes,
-        records: tuple[np.ndarray, np.ndarray, Sequence[str | None]],
-    ) -> None:
+    def _count(self, places: np.ndarray, box: np.ndarray, values: np.ndarray, batch: Batch) -> None:
         """Count boxes in their bins, and remember the first of a bin."""
+        boxes = batch.boxes
         table = self._table.ravel()  # a view: it is one block
         new = np.flatnonzero(table[places] == 0)
         found, first = np.unique(places[new], return_index=True)
-        numbers, offsets, items = records
         starts = np.cumsum(boxes.counts) - boxes.counts if len(found) else box
-        for place, where in zip(found.tolist(), new[first].tolist(), strict=True):
+        for bin_, where in zip(found.tolist(), new[first].tolist(), strict=True):
             one = int(box[where])
             row = int(boxes.rows[one])
-            number, value = one - int(starts[row]), float(values[where])
-            self._examples[place] = Example(
-                self._shard, int(numbers[row]), number, value, int(offsets[row]), items[row]
-            )
+            at, number = batch.place(row), one - int(starts[row])
+            value, record = float(values[where]), at.record or 0
+            self._examples[bin_] = Example(at.shard, record, number, value, at.offset, at.item)
         table += np.bincount(places, minlength=len(table))
 
     @property
     def names(self) -> list[str]:
         """Of the classes, by their numbers."""
         return list(self._codes)
-
-    def count_formats(
-        self,
-        headers: Sequence[ImageHeader | None],
-        formats: Sequence[str | None],
-        live: np.ndarray,
-    ) -> None:
-        """Count the images of some records by format: their header's, or what the record says."""
-        found: Sequence[str | None] = formats
-        if any(headers):
-            both = zip(headers, formats, strict=True)
-            found = [header.format if header else format_ for header, format_ in both]
-        counts: Counter[Any] = Counter(itertools.compress(found, live.tolist()))
-        counts[""] += counts.pop(None, 0)
-        self.details.formats.update(+counts)
 
     def _count_images(self, boxes: Boxes, classes: np.ndarray) -> None:
         if len(classes):
@@ -237,18 +207,6 @@ class DetailCounter:
             name: _with_extremes(table[code].copy(), by_class.get(code, {}))
             for name, code in self._codes.items()
         }
-
-
-def area_bins(areas: np.ndarray) -> np.ndarray:
-    """The bin of each area, which is above 0."""
-    found: np.ndarray = np.clip(np.floor(np.log2(areas) * 2) + AREAS - 1, 0, AREAS - 1)
-    return found.astype(np.int64)
-
-
-def ratio_bins(ratios: np.ndarray) -> np.ndarray:
-    """The bin of each ratio, which is above 0: the middle one begins with squares."""
-    found: np.ndarray = np.clip(np.floor(np.log2(ratios) * 4) + RATIOS // 2, 0, RATIOS - 1)
-    return found.astype(np.int64)
 
 
 def quantile(counts: np.ndarray, share: float) -> float:

@@ -83,9 +83,8 @@ class ObjectFigures:
 
 
 def _numbers_beside(batch: Batch, image_ids: frozenset[int]) -> list[int]:
-    """Source ids that are numbers, and not among the given ones."""
     found = []
-    for one in batch.source_ids:
+    for one in batch.detections.source_ids:
         if one and len(one) < 20 and one.isascii() and one.isdigit() and int(one) not in image_ids:
             found.append(int(one))
     return found

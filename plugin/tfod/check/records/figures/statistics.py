@@ -188,5 +188,4 @@ def bound(counts: Counter[T], slack: int = 1, most: int | None = None) -> Counte
 
 
 def _smallest(kinds: Collection[T], most: int) -> list[T]:
-    """Those with the smallest hashes."""
     return heapq.nsmallest(most, kinds, key=lambda kind: (hash_of(repr(kind)), repr(kind)))

@@ -178,7 +178,6 @@ def _corners(bbox: Any) -> list[float]:
 
 
 def _not_compared(source: str, counts: dict[str, int]) -> tuple[str, ...]:
-    """Sentences about what a comparison leaves out."""
     return tuple(
         f"{source}: {count} {what} are not compared" for what, count in counts.items() if count
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence, Set
+import math
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from tfod.check.rules.references.fidelity import (
     missing_box,
     missing_image,
     moved_box,
+    other_size,
     swapped_sides,
     unknown_image,
 )
@@ -30,7 +32,9 @@ from tfod.check.rules.registry import RuleProblems
 from tfod.detection.box_pairs import NO_CLASS, PIXEL, Pairs, TwoSides, Unpaired
 
 if TYPE_CHECKING:
+    from tfod.check.records.batch import Batch
     from tfod.check.references.annotations.annotations import Annotations, SourceImage
+    from tfod.detection.labels.label_map import LabelMap
 
 _CANDIDATES = 10
 _SWAP = [1, 0, 3, 2]
@@ -104,6 +108,43 @@ def sizes_of(
     if image is None or not (width and height and image.width and image.height):
         return None
     return (width, height), (image.width, image.height)
+
+
+def compare_batch(
+    annotations: Annotations,
+    batch: Batch,
+    label_map: LabelMap | None,
+    seen: set[int],
+    found: set[int],
+) -> Iterator[tuple[int, RuleProblems]]:
+    """The rows of a batch, and what rules say of their difference from the source.
+
+    Args:
+        annotations: the source.
+        batch: of records.
+        label_map: names the classes of boxes that have an id alone.
+        seen: gets the places of the images that are there.
+        found: ids of the tuples of places that it has got; of one name it is always the same tuple.
+    """
+    boxes, sizes = batch.boxes, batch.stated_sizes.tolist()
+    for row in np.flatnonzero(batch.live).tolist():
+        name = batch.detections.filenames[row] or ""
+        places = annotations.find(name)
+        if id(places) not in found:
+            found.add(id(places))
+            seen.update(places)
+        height, width = (None if math.isnan(one) else int(one) for one in sizes[row])
+        image_sizes = sizes_of(annotations, name, height, width)
+        if image_sizes is not None:
+            yield row, other_size(*image_sizes)
+        corners = boxes.of(row)
+        names: list[str | None] = []
+        for one in boxes.classes[row] or (None,) * len(corners):
+            if isinstance(one, int) and label_map is not None:
+                item = label_map.find_id(one)
+                one = item.class_name if item else None
+            names.append(one if isinstance(one, str) else None)
+        yield row, compare(annotations, name, height, width, corners, names)
 
 
 def missing_images(annotations: Annotations, seen: Set[int]) -> RuleProblems:

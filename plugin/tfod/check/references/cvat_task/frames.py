@@ -249,6 +249,5 @@ def _plain(root: str) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """How many letters two names start with in common."""
     pairs = zip(one, other, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

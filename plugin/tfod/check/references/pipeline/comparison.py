@@ -36,13 +36,7 @@ _MOST_DIGITS = 20  # of an id, which has 32 bits
 def check_training_config(
     config: TrainingConfig, datasets: Sequence[CheckedDataset], collector: Collector
 ) -> None:
-    """Compare a configuration with all that was checked.
-
-    Args:
-        config: the configuration.
-        datasets: with the figures of their objects.
-        collector: keeps the findings, which are at the configuration's path.
-    """
+    """Compare a configuration with all that was checked; findings are at its path."""
     place = Place(config.file)
     shards = [shard for dataset in datasets for shard in dataset.shards]
     _check_paths(config, shards, collector)
@@ -77,7 +71,6 @@ def check_training_config(
 def _check_paths(
     config: TrainingConfig, shards: Sequence[ShardSummary], collector: Collector
 ) -> None:
-    """All paths that the configuration names."""
     inputs = [each for reader in config.readers for each in reader.inputs]
     named = {_real(path) for one in inputs for path in one.files}
     is_replaced = any(_real(shard.name) not in named for shard in shards)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf import text_format
 
+from tfod.convert.documents import yaml_error
 from tfod.errors import TfodError, how_to_install
 
 Scalar: TypeAlias = "str | int | float | bool"
@@ -296,10 +297,7 @@ def _read_yaml(text: str, file: str) -> Section:
         loader = yaml.SafeLoader(text)
         found = values(loader.get_single_node(), "")
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise TfodError(f"{file}{line}: not a valid YAML file: {what}") from None
+        raise yaml_error(file, error) from None
     if len(found) == 1 and isinstance(found[0], Section):
         return found[0]
     raise TfodError(f"{file}: expected fields such as task:")

@@ -62,12 +62,9 @@ class Suspects:
         """Add what other records show."""
         for kind, suspects in other.listed.items():
             self._list(kind, suspects)
-        for mine, more in (
-            (self.counts, other.counts),
-            (self.confidences, other.confidences),
-            (self.pairs, other.pairs),
-        ):
-            mine.update(more)  # type: ignore[arg-type]
+        self.counts.update(other.counts)
+        self.confidences.update(other.confidences)
+        self.pairs.update(other.pairs)
         self.seen |= other.seen
         self.records += other.records
         self.unmatched += other.unmatched

@@ -13,7 +13,7 @@ import numpy as np
 from tfod.check.findings.finding import Finding, Place
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY, Profile
-from tfod.check.sources.search import Inventory, Location
+from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection.boxes import normalized
 from tfod.detection.field_mapping import FieldMapping

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.findings.collector import Findings
-from tfod.check.records.examined import Examined, ShardSummary, Use
+from tfod.check.records.examined import ShardSummary, Use
 from tfod.check.records.figures.details import ClassShape
 from tfod.check.records.figures.statistics import (
     MOST_KINDS,
@@ -70,38 +69,30 @@ class Result:
     _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
     _classes: dict[Use, Use] = field(default_factory=dict, repr=False)
 
-    def add_shard(self, examined: Examined) -> None:
-        """Add a shard with what its records have shown."""
-        shard, findings = examined.shard, examined.findings
-        shard.has_defects = findings.has_defects
-        self.shards.setdefault(shard.work, []).append(shard)
-        self.findings.setdefault(shard.work, Findings(self.most)).merge(findings)
-        self.statistics.merge(examined.statistics)
-        merge_subsets(self.subsets, {shard.subset: examined.statistics})
-        merge_shapes(self.shapes, examined.shapes)
-        self._add_uses(shard.label_map, examined.uses)
-        self.seen |= examined.seen
-        self._add_suspects(examined.suspects)
-
     def __iadd__(self, other: Result) -> Result:
         """Add what other inputs have come to; the other one stays as it is."""
         for number, findings in other.findings.items():
-            self._add_findings(number, findings)
+            if number in self.findings:  # another shard of an archive
+                self.findings[number].merge(findings)
+            else:
+                self._add_findings(number, findings)
         for number, shards in other.shards.items():
             # The keys of many shards are equal: held once. So are their classes.
-            self.shards[number] = [
+            self.shards.setdefault(number, []).extend(
                 replace(
                     one,
                     keys=self._keys.setdefault(one.keys, one.keys),
                     objects=one.objects and one.objects.with_shared(self._classes),
                 )
                 for one in shards
-            ]
+            )
         self.statistics.merge(other.statistics)
         merge_subsets(self.subsets, other.subsets)
         merge_shapes(self.shapes, other.shapes)
         for name, uses in other.uses.items():
-            self._add_uses(name, uses)
+            mine = self.uses.setdefault(name, Counter())
+            mine.update(uses)
+            self.uses[name] = bound(mine, slack=2)
         self.seen |= other.seen
         self.label_maps.update(other.label_maps)
         self.tfds_files.update(other.tfds_files)
@@ -109,18 +100,10 @@ class Result:
         self.blocks += other.blocks
         self.duplicates.merge(other.duplicates, self.most_duplicates or self.most)
         self.facts.update(other.facts)
-        self._add_suspects(other.suspects)
+        if other.suspects is not None:
+            self.suspects = self.suspects or type(other.suspects)(other.suspects.most)
+            self.suspects.merge(other.suspects)
         return self
-
-    def _add_suspects(self, suspects: Suspects | None) -> None:
-        if suspects is not None:
-            self.suspects = self.suspects or type(suspects)(suspects.most)
-            self.suspects.merge(suspects)
-
-    def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
-        mine = self.uses.setdefault(label_map, Counter())
-        mine.update(uses)
-        self.uses[label_map] = bound(mine, slack=2)
 
     def _add_findings(self, number: int, findings: Findings) -> None:
         if not findings.counts and not findings.once:
@@ -169,13 +152,8 @@ class Result:
 
     def all_shards(self) -> list[ShardSummary]:
         """All shards, in the order of the inputs; the parts of a shard are joined."""
-        return joined_parts(self.shard_parts())
-
-
-def joined_parts(parts: Iterable[ShardSummary]) -> list[ShardSummary]:
-    """The shards that these parts make up, in the order of their first parts."""
-    found: dict[str, ShardSummary] = {}
-    for one in parts:
-        known = found.get(one.name)
-        found[one.name] = one if known is None else known.joined(one)
-    return list(found.values())
+        found: dict[str, ShardSummary] = {}
+        for one in self.shard_parts():
+            known = found.get(one.name)
+            found[one.name] = one if known is None else known.joined(one)
+        return list(found.values())
