@@ -1,4 +1,4 @@
-"""Whatever the bytes: a report, never an exception, in little time and little memory."""
+"""Whatever the bytes: a report, never an exception, in little memory; test_linear counts steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import struct
-import time
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -51,9 +50,7 @@ def check_bytes(folder: Path, name: str, data: bytes, **options: Any) -> Report:
 
 
 def check_path(path: Path, **options: Any) -> Report:
-    began = time.process_time()
     report = check_sources([str(path)], Options(**{"hash_sources": False, **options}))
-    assert time.process_time() - began < 10
     text = json.dumps(report.to_json(), allow_nan=False)
     codes = frozenset(report.counts.by_code)
     if codes not in _known:  # the schema is slow, and most reports are alike

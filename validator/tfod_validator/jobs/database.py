@@ -243,7 +243,8 @@ class Database:
             query = sql.select(Validation).where(of_client).order_by(Validation.created).limit(1)
             found = session.scalar(query.with_for_update(skip_locked=True))
             if found is not None:
-                found.state, found.started = "running", now
+                # After the last one of this client has ended, however long the lock was waited for.
+                found.state, found.started = "running", time.time()
                 found.holder, found.lease = holder, lease
                 found.attempts += 1
                 found.bytes_done = found.records_done = 0
