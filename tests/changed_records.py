@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tfod.check.findings.finding import Finding
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS
 from tfod.example.example import encode_example, float_feature, int64_feature
 

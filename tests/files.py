@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 
 
 def payloads(*paths: str | os.PathLike[str]) -> list[bytes]:

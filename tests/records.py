@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfod.detection.source_ids import LARGEST_FLOAT32
+from tfod.detection.images.source_ids import LARGEST_FLOAT32
 from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
 from tfod.tfrecord.writer import RecordWriter, write_records
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from tfod.tfrecord.reader import read_records as read_records
     from tfod.tfrecord.record_index import ByteSpan as ByteSpan
     from tfod.tfrecord.record_index import RecordIndex as RecordIndex
-    from tfod.tfrecord.shard_search import ShardSet as ShardSet
-    from tfod.tfrecord.shard_search import find_shards as find_shards
+    from tfod.tfrecord.shard_sets.search import ShardSet as ShardSet
+    from tfod.tfrecord.shard_sets.search import find_shards as find_shards
     from tfod.tfrecord.storage.publishing import WriteError as WriteError
     from tfod.tfrecord.writer import RecordWriter as RecordWriter
     from tfod.tfrecord.writer import ShardSetWriter as ShardSetWriter
@@ -77,7 +77,7 @@ _NAMES = {
     "tfod.tfrecord.label_files": "find_label_map",
     "tfod.tfrecord.reader": "Record read_record_stream read_records",
     "tfod.tfrecord.record_index": "ByteSpan RecordIndex",
-    "tfod.tfrecord.shard_search": "ShardSet find_shards",
+    "tfod.tfrecord.shard_sets.search": "ShardSet find_shards",
     "tfod.tfrecord.storage.publishing": "WriteError",
     "tfod.tfrecord.writer": "RecordWriter ShardSetWriter write_records",
 }

@@ -27,7 +27,7 @@ from tfod.check.reporters.text import render_text
 from tfod.cli.main import main
 from tfod.errors import TfodError
 from tfod.shards.index import write_indexes
-from tfod.tfrecord.shard_parts import split_by_index
+from tfod.tfrecord.shard_sets.parts import split_by_index
 from tfod.tfrecord.writer import write_records
 
 from tests.beam.clusters import children_of, command_of

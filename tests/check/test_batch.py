@@ -14,9 +14,9 @@ from tfod.check import check
 from tfod.check.profiles.profile import READY
 from tfod.check.records import examiner as examine
 from tfod.check.records.batch import Batch
-from tfod.check.records.decoding import NOT_DECODED
-from tfod.check.records.encoded_images import EncodedImages
 from tfod.check.records.expectation import expected_features
+from tfod.check.records.images.decoding import NOT_DECODED
+from tfod.check.records.images.encoded_images import EncodedImages
 from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from tfod.check.check import Options, check_sources
-from tfod.check.records.decoding import Decoding
+from tfod.check.records.images.decoding import Decoding
 from tfod.cli.main import main
 
 from tests.check.test_datasets import noisy_image, noisy_record

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFile
 from tfod.check.check import check_sources
 from tfod.check.findings.finding import Place, Problem, Severity
-from tfod.check.records import image_bytes
-from tfod.check.records.image_bytes import decode, looks_like
+from tfod.check.records.images import image_bytes
+from tfod.check.records.images.image_bytes import decode, looks_like
 from tfod.check.rules.images import (
     ImageFacts,
     check_decodes,

@@ -11,7 +11,7 @@ from tfod.check.check import Options, check_sources
 from tfod.check.references.annotations.annotations import load_annotations
 from tfod.check.references.cvat_task.task import load_task
 from tfod.cli.main import main
-from tfod.detection.describe import describe
+from tfod.detection.features.describe import describe
 from tfod.detection.stream import read_detections, read_examples
 from tfod.errors import TfodError
 

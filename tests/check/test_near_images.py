@@ -14,7 +14,7 @@ from tfod.check.duplicates.compare import Duplicate
 from tfod.check.duplicates.near import MOST_BITS, near_duplicates
 from tfod.check.duplicates.row_blocks import LOOK_ROWS
 from tfod.check.records.figures.image_look import ImageLook, look_of, missing_hash
-from tfod.check.records.image_bytes import decode
+from tfod.check.records.images.image_bytes import decode
 from tfod.check.rules.hints.images import UsualSizes, bright, dark
 
 from tests.mutants.make import all_mutants

@@ -18,7 +18,7 @@ from tfod.check.records.result import Result
 from tfod.check.sources.inventory import Location, ShardSource
 from tfod.check.sources.search import take_inventory
 from tfod.shards.index import write_indexes
-from tfod.tfrecord.shard_parts import split_shard
+from tfod.tfrecord.shard_sets.parts import split_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.check.test_check import training

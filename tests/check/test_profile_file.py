@@ -19,8 +19,8 @@ from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.cli import main as cli
 from tfod.detection.boxes import BoxFormat
-from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.schema import PROFILES, FeatureSpec, to_source
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
 

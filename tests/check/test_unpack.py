@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.archive_contents import unpack_shards
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 
 from tests.zip_forge import Item, forge, real_zip
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tfod.cli import main as cli
-from tfod.detection import describe as description
-from tfod.detection.describe import describe
+from tfod.detection.features import describe as description
+from tfod.detection.features.describe import describe
 from tfod.kernel import WHY_NOT_COMPILED
 from tfod.version import __version__
 

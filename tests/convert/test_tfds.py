@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from tfod.cli.main import main
 from tfod.detection.detections import Detections
-from tfod.detection.field_mapping import TFDS
+from tfod.detection.features.field_mapping import TFDS
 from tfod.detection.stream import read_batches
-from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.shard_sets.search import find_all_shards
 from tfod.tfrecord.writer import write_records
 
 from tests.image_kinds import HEIGHT, WIDTH, saved

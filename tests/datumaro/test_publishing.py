@@ -15,7 +15,7 @@ datumaro = pytest.importorskip("datumaro")
 
 from datumaro.components.dataset import Dataset  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
-from tfod.tfrecord.shard_search import find_shards  # noqa: E402
+from tfod.tfrecord.shard_sets.search import find_shards  # noqa: E402
 from tfod.tfrecord.storage.publishing import InterruptedWriteError  # noqa: E402
 
 from tests.files import files_in  # noqa: E402

@@ -21,7 +21,7 @@ from tfod.check.findings.finding import Finding
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
 from tfod.detection import keys
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS, READ_ONCE
 from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import close_files

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints
 from tfod.detection.detections import Detections
-from tfod.detection.field_mapping import KERAS_COCO, FieldMapping
+from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.errors import RecordError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.example import (

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tfod.detection import keys
-from tfod.detection.describe import describe
 from tfod.detection.encoder import encode_detection
+from tfod.detection.features.describe import describe
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records

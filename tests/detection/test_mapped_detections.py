@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.convert.coco import KerasAnnotation, encode_keras_annotations
-from tfod.detection import field_mapping
 from tfod.detection.detection import ImageLabel
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import LabelProfile, encode_labelled_image
-from tfod.detection.field_mapping import (
+from tfod.detection.features import field_mapping
+from tfod.detection.features.field_mapping import (
     DETECTNET_V2,
     KERAS_COCO,
     TFDS,
@@ -28,7 +28,7 @@ from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import find_labels
-from tfod.tfrecord.shard_names import FileName, file_names, parse_file_name
+from tfod.tfrecord.shard_sets.names import FileName, file_names, parse_file_name
 from tfod.tfrecord.storage.urls import folder_of
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
@@ -263,7 +263,7 @@ class TestRecognition:
         assert not is_keras_coco(example(keras(bbox=[1, 2, 3, 4])))
 
     def test_the_ready_ones_are_those_of_their_features(self) -> None:
-        from tfod.detection.schema import PROFILES
+        from tfod.detection.features.schema import PROFILES
 
         for name in ("keras_coco", "tfds", "detectnet_v2", "image_classification", "image_label"):
             assert getattr(field_mapping, name.upper()).all_keys <= PROFILES[name].keys()

@@ -12,7 +12,7 @@ import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
-from tfod.check.records.decoding import read_most_decoded
+from tfod.check.records.images.decoding import read_most_decoded
 from tfod.check.references.annotations.annotations import load_annotations
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.references.pipeline.training_config import load_training_config

@@ -14,7 +14,7 @@ from tfod.shards.merge.merge import merge
 from tfod.shards.repair import repair
 from tfod.shards.reshard import reshard
 from tfod.shards.split.split import split
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.training.training_input import shards_to_read
 
 from tests.mutants.sound import LABEL_MAP, other, record, shard

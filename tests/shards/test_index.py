@@ -18,9 +18,9 @@ from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.output_folder import OutputExistsError
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.shard_names import parse_shard_name
-from tfod.tfrecord.shard_parts import split_by_index, split_shard
-from tfod.tfrecord.shard_search import find_shards, looks_like_shard
+from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.parts import split_by_index, split_shard
+from tfod.tfrecord.shard_sets.search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.files import files_in, payloads

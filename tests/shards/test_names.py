@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tfod.tfrecord.shard_names import numbered_file_names
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.names import numbered_file_names
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import WriteError
 from tfod.tfrecord.writer import ShardSetWriter, write_records
 

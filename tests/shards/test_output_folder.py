@@ -12,7 +12,7 @@ import pytest
 from tfod.cli.main import main
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.output_folder import OutputExistsError, OutputFolder, WorkFolder
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import (
     JOURNAL,
     InterruptedWriteError,

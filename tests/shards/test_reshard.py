@@ -17,8 +17,8 @@ from tfod.errors import ShardError
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.shard_names import parse_shard_name, similar_file_names
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.names import parse_shard_name, similar_file_names
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import examples

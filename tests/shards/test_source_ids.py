@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import encode_mask_png
-from tfod.detection.source_ids import (
+from tfod.detection.images.source_ids import (
     LARGEST_FLOAT32,
     LARGEST_INT64,
     SourceIdNumbers,

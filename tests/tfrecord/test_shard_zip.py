@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 import tfod
-from tfod.detection.describe import describe
+from tfod.detection.features.describe import describe
 from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.open import open_shard
 
 from tests.records import encode, frame, image, objects

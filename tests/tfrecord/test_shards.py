@@ -16,8 +16,8 @@ from tfod.tfrecord.image_names import (
     split_extension,
 )
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.shard_names import ShardName, parse_shard_name, shard_file_names
-from tfod.tfrecord.shard_search import find_shards, looks_like_shard
+from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name, shard_file_names
+from tfod.tfrecord.shard_sets.search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.records import encode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tfod.tfrecord import writer as writer_module
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import WriteError
 from tfod.tfrecord.writer import ShardSetWriter, write_records
 

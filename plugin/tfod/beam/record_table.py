@@ -18,7 +18,7 @@ import numpy as np
 from tfod.shards.inputs import compression_of, raise_damage, sound_batches, unpack
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES, masked_crc32c
-from tfod.tfrecord.shard_parts import split_shard
+from tfod.tfrecord.shard_sets.parts import split_shard
 from tfod.tfrecord.storage.open import read_at
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import ShardLayout

@@ -16,7 +16,7 @@ from tfod.check.findings.baseline import Baseline, baseline_to_json, read_baseli
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
 from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.records.decoding import MOST_DECODED, read_most_decoded
+from tfod.check.records.images.decoding import MOST_DECODED, read_most_decoded
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.inventory import Inventory
 from tfod.check.sources.search import take_inventory

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfod.detection.source_ids import LARGEST_FOR
+from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:

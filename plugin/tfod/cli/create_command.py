@@ -26,7 +26,7 @@ from tfod.cli.command_line import (
     runner_of,
     whole_number,
 )
-from tfod.detection.source_ids import LARGEST_FOR
+from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
 from tfod.shards.convert.formats import FORMATS, ReadOptions
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy

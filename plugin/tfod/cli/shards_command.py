@@ -145,7 +145,7 @@ def _layout(options: argparse.Namespace) -> ShardLayout:
 
 
 def _describe(options: argparse.Namespace) -> int:
-    from tfod.detection.describe import describe
+    from tfod.detection.features.describe import describe
 
     found = describe(options.source)
     if options.as_profile:

@@ -23,8 +23,8 @@ from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
-from tfod.tfrecord.shard_names import SHARD_EXTENSIONS
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
 from tfod.tfrecord.writer import OptionError, ShardSetWriter
 

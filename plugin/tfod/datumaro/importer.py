@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from tfod.datumaro import compat
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.detection import keys
-from tfod.detection.field_mapping import field_mapping_by_boxes
+from tfod.detection.features.field_mapping import field_mapping_by_boxes
 from tfod.detection.labels.classes import ClassTable
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
@@ -19,8 +19,8 @@ from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodErro
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import is_named_label_map
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.shard_names import SHARD_EXTENSIONS
-from tfod.tfrecord.shard_search import ShardSet, find_shards, is_roboflow_export
+from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
+from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, is_roboflow_export
 from tfod.tfrecord.storage.open import shard_size
 from tfod.tfrecord.storage.urls import is_url
 from tfod.tfrecord.storage.zip_files import is_zip

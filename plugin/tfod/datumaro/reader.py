@@ -20,7 +20,7 @@ from tfod.datumaro.importer import ReadDataset, import_errors, load_classes_of
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.field_mapping import FieldMapping, field_mapping_by_boxes
+from tfod.detection.features.field_mapping import FieldMapping, field_mapping_by_boxes
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.labels.label_map import LabelMap, read_label_map
@@ -37,8 +37,8 @@ from tfod.tfrecord.image_names import (
 from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
-from tfod.tfrecord.shard_names import EXTENSION, parse_file_name
-from tfod.tfrecord.shard_search import ShardSet, find_shards, require_content
+from tfod.tfrecord.shard_sets.names import EXTENSION, parse_file_name
+from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, require_content
 from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")

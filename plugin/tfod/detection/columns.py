@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.image_header import ImageHeader
 from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of

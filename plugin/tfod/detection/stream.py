@@ -10,7 +10,7 @@ from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.shard_sets.search import find_all_shards
 
 
 def read_batches(source: str | os.PathLike[str]) -> Iterator[ExampleBatch]:

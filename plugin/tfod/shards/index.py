@@ -1,5 +1,5 @@
 """Writes index files beside shards, for readers that jump to a record
-(:mod:`tfod.tfrecord.shard_parts`)."""
+(:mod:`tfod.tfrecord.shard_sets.parts`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tfod.errors import ShardError
 from tfod.shards.inputs import compression_of, sound_batches
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.output_folder import OutputExistsError
-from tfod.tfrecord.shard_parts import INDEX_EXTENSION
-from tfod.tfrecord.shard_search import Sources, find_all_shards
+from tfod.tfrecord.shard_sets.parts import INDEX_EXTENSION
+from tfod.tfrecord.shard_sets.search import Sources, find_all_shards
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
 from tfod.tfrecord.storage.urls import is_url, name_of, require_local
 

@@ -15,7 +15,7 @@ from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.label_files import LabelMapFinder, find_labels
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, shard_compression
-from tfod.tfrecord.shard_search import ShardSet
+from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.storage.urls import folder_of

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers
 from tfod.detection.labels.cache_metadata import metadata_text
 from tfod.detection.labels.labels_file import read_classes
-from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers
 from tfod.errors import LabelMapError
 from tfod.shards.inputs import (
     Written,
@@ -29,7 +29,7 @@ from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.label_files import METADATA_ENDING
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.shard_names import (
+from tfod.tfrecord.shard_sets.names import (
     numbered_file_names,
     parse_shard_name,
     shard_file_names,
@@ -37,7 +37,7 @@ from tfod.tfrecord.shard_names import (
     stem_of_subset,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_search import ShardSet, Sources, find_all_shards
+from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout
 

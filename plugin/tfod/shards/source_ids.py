@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import DetectionColumns
-from tfod.detection.source_ids import SourceIdNumbers, former_source_id, last_before_free
+from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, last_before_free
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example, bytes_feature
 from tfod.example.rewrite import rewrite_example

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from tfod.tfrecord.shard_names import ShardName, parse_shard_name
+from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.storage.open import zip_member
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import files_in_folder

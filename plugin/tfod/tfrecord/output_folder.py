@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import (
     AtomicFile,
     WriteError,

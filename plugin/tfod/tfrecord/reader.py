@@ -29,7 +29,7 @@ from tfod.tfrecord.compression import (
 from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
 from tfod.tfrecord.recovery import ENDLESS, ReadBuffer, Recovery, Source, raise_damage
-from tfod.tfrecord.shard_names import is_one_of_several
+from tfod.tfrecord.shard_sets.names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
 
 

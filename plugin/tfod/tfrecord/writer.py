@@ -17,7 +17,7 @@ from tfod.kernel import copy_spans
 from tfod.tfrecord.compression import Compression, compressor_of
 from tfod.tfrecord.framing import FRAME_BYTES, header_of, masked_crc32c
 from tfod.tfrecord.reader import RecordBatch
-from tfod.tfrecord.shard_names import shard_file_names
+from tfod.tfrecord.shard_sets.names import shard_file_names
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
 
 _ALL = slice(None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.shard_sets.search import find_all_shards
 
 UNKNOWN = -1
 """The id of a class that the label map does not have, as the OD API's decoder gives it."""

@@ -20,7 +20,7 @@ from tfod.example.example import Example
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.shard import FIXES
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 
 from tests.files import files_in
 from tests.mutants.make import all_mutants

@@ -14,7 +14,7 @@ from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map, find_labels
 from tfod.tfrecord.record_index import RecordIndex
-from tfod.tfrecord.shard_search import find_remote_shards, find_shards
+from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list_remote
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
@@ -182,7 +182,7 @@ def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) ->
 
 def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "s3fs.py").write_text("raise ImportError('no such package')")
-    code = "from tfod.tfrecord.shard_search import find_shards\nfind_shards('s3://b/a*')"
+    code = "from tfod.tfrecord.shard_sets.search import find_shards\nfind_shards('s3://b/a*')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -278,7 +278,7 @@ def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None
 
 def test_nothing_remote_is_loaded_for_local_files() -> None:
     code = (
-        "import sys, tfod, tfod.tfrecord.shard_search, tfod.tfrecord.reader\n"
+        "import sys, tfod, tfod.tfrecord.shard_sets.search, tfod.tfrecord.reader\n"
         "import tfod.check.sources.search\n"
         "print([one for one in ('fsspec', 's3fs', 'aiohttp', 'asyncio') if one in sys.modules])"
     )

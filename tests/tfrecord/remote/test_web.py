@@ -10,7 +10,7 @@ import pytest
 from tfod.errors import ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import list_remote
 from tfod.tfrecord.storage.remote_stream import RemoteReadError, RemoteStream

@@ -28,7 +28,7 @@ from tfod.check.profiles.profile import READY, Profile, profile_of_features
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
 from tfod.check.records.expectation import expected_features
-from tfod.detection.schema import FeatureDescription, FeatureSpec
+from tfod.detection.features.schema import FeatureDescription, FeatureSpec
 from tfod.example.example import encode_example
 from tfod.example.spelling import Form, spelling_of
 from tfod.example.wire import Kind, encode_varint

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
+from tfod.detection.features.schema import PROFILES, FeatureSpec, to_source
 from tfod.detection.keys import BOX
-from tfod.detection.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import ShardError
 from tfod.example.example import (
     Example,

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 from tfod.convert.coco import KerasAnnotation, encode_keras_annotations
 from tfod.detection.encoder import LabelProfile, encode_labelled_image
-from tfod.detection.field_mapping import classification_field_mapping
+from tfod.detection.features.field_mapping import classification_field_mapping
 from tfod.detection.stream import read_examples
 from tfod.tensorflow import feature_description
-from tfod.tfrecord.shard_names import file_names
+from tfod.tfrecord.shard_sets.names import file_names
 from tfod.tfrecord.writer import write_records
 
 from tests.image_kinds import HEIGHT, WIDTH, saved

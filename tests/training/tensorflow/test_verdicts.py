@@ -18,9 +18,9 @@ from tfod.check.check import Options, check_sources
 from tfod.check.findings.finding import Finding
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API
-from tfod.check.records.decoding import read_most_decoded
+from tfod.check.records.images.decoding import read_most_decoded
+from tfod.detection.features.schema import TF_DETECTION_API
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.schema import TF_DETECTION_API
 from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.torch import DetectionsByIndex

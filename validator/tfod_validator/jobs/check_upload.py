@@ -14,7 +14,7 @@ from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.policy import Selections
 from tfod.check.profiles.profile import Profile
 from tfod.check.receivers import RECEIVERS
-from tfod.check.records.decoding import read_most_decoded
+from tfod.check.records.images.decoding import read_most_decoded
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.reporters.html.drawing import draw_image
 from tfod.check.reporters.html.page import render_html

@@ -47,7 +47,7 @@ from tfod.check.rules.names import duplicate_name, duplicate_source_id
 from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.rules.shards import different_keys, different_label_maps, empty_set, empty_shard
 from tfod.check.sources.metadata import metadata_problems
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
 from tfod.tfrecord.reader import read_record_batch_stream, shard_compression
-from tfod.tfrecord.shard_names import COMPRESSED_EXTENSIONS
-from tfod.tfrecord.shard_parts import split_by_index, split_shard
+from tfod.tfrecord.shard_sets.names import COMPRESSED_EXTENSIONS
+from tfod.tfrecord.shard_sets.parts import split_by_index, split_shard
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 from tfod.tfrecord.storage.urls import name_of
 

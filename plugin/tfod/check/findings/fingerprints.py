@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tfod.check.findings.finding import Finding, Fingerprint
-from tfod.tfrecord.shard_names import SPLITS, parse_shard_name
+from tfod.tfrecord.shard_sets.names import SPLITS, parse_shard_name
 
 _ABOUT_FILES = ("TFR", "ZIP", "SET")
 """Families that are about a file: not about a record that may be in another one tomorrow."""

@@ -15,7 +15,7 @@ from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.inventory import Inventory
 from tfod.detection import keys
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.compression import ReadableStream

@@ -30,9 +30,9 @@ from tfod.check.profiles.profile import (
 from tfod.check.profiles.python_source import read_python_features
 from tfod.check.rules.registry import require_rule_names
 from tfod.convert.documents import yaml_error
-from tfod.detection.describe import Description
-from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.schema import FeatureDescription, FeatureSpec, Value
+from tfod.detection.features.describe import Description
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value
 from tfod.errors import TfodError, how_to_install
 from tfod.example.wire import Kind
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.check.findings.finding import Severity
-from tfod.detection import field_mapping, keys
-from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.schema import PROFILES, FeatureDescription
+from tfod.detection import keys
+from tfod.detection.features import field_mapping
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import PROFILES, FeatureDescription
 
 OFF = None
 """In place of a severity: the rule does not apply."""

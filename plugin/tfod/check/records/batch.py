@@ -12,13 +12,13 @@ import numpy as np
 from tfod.check.duplicates.row_blocks import FACTS, Rows
 from tfod.check.findings.finding import Place
 from tfod.check.records.boxes import Boxes
-from tfod.check.records.decoding import Decoding
-from tfod.check.records.encoded_images import EncodedImages
+from tfod.check.records.images.decoding import Decoding
+from tfod.check.records.images.encoded_images import EncodedImages
 from tfod.detection import keys
 from tfod.detection.columns import single_values
 from tfod.detection.detections import Detections
+from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.images.masks import decode_pixels, png_sizes
-from tfod.detection.schema import FeatureDescription
 from tfod.example.columns import Column, bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans

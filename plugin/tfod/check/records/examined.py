@@ -13,14 +13,14 @@ from tfod.check.findings.fingerprints import KnownFingerprints
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.decoding import NOT_DECODED, Decoding
 from tfod.check.records.expectation import expected_features
 from tfod.check.records.figures.objects import ObjectFigures
+from tfod.check.records.images.decoding import NOT_DECODED, Decoding
 from tfod.check.rules.registry import RuleProblems, all_rules
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.detection.boxes import BoxCounts
+from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.schema import FeatureDescription
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:

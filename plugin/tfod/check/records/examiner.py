@@ -19,15 +19,15 @@ from tfod.check.duplicates.row_blocks import RowCollector, RowStore
 from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
-from tfod.check.records.encoded_images import EncodedImages
 from tfod.check.records.examined import Instructions, ShardSummary, Use
 from tfod.check.records.expectation import renamed_keys, with_own_keys
 from tfod.check.records.figures.details import DetailCounter
 from tfod.check.records.figures.image_look import ImageLook
 from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.records.figures.statistics import bound, named_classes
+from tfod.check.records.images.encoded_images import EncodedImages
+from tfod.check.records.images.tensorflow_images import obstacle_to_decoding
 from tfod.check.records.result import Result
-from tfod.check.records.tensorflow_images import obstacle_to_decoding
 from tfod.check.rules.boxes import (
     different_lengths,
     image_mask_of_another_size,
@@ -51,8 +51,8 @@ from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.images.source_ids import odd_source_ids
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.source_ids import odd_source_ids
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch

@@ -10,9 +10,9 @@ from tfod.check.profiles.profile import Profile
 from tfod.check.rules.registry import Rule, RuleProblems
 from tfod.detection import keys
 from tfod.detection.columns import usual_keys
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import FeatureDescription, FeatureSpec
 from tfod.detection.problems import READ_KINDS, READ_ONCE
-from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.wire import Kind
 
 BOX_PREFIX = keys.XMIN.rpartition("/")[0]

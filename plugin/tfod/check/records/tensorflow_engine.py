@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tfod.detection.schema import FeatureDescription
+from tfod.detection.features.schema import FeatureDescription
 from tfod.errors import TfodError, how_to_install
 from tfod.tfrecord.reader import Record, RecordBatch
 

@@ -10,8 +10,8 @@ import numpy as np
 from tfod.check.findings.finding import Problem, first_of
 from tfod.check.rules.registry import detection_rule, rule
 from tfod.detection import keys
+from tfod.detection.features.schema import FeatureDescription, FeatureSpec
 from tfod.detection.problems import Wrong
-from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.columns import Column, ExampleBatch, FormProblem
 from tfod.example.spelling import Form
 

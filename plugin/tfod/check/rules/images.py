@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfod.check.findings.finding import Place, Problem, Severity, plural
-from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
+from tfod.check.records.images.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.images.image import FORMAT_OF_EXTENSION

@@ -252,7 +252,7 @@ def empty_set(shards: int) -> Iterator[Problem]:
     "SET007 error: nothing to check in a folder",
     why="It was named together with others, and nothing of it is in their verdict.",
     fix="Name the folder that holds the shards, or leave this one out.",
-    source="tfod.tfrecord.shard_search.find_shards",
+    source="tfod.tfrecord.shard_sets.search.find_shards",
 )
 def empty_source(name: str, reason: str) -> Iterator[Problem]:
     """A folder among the sources holds neither a shard nor a zip."""

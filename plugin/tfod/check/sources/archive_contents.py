@@ -1,7 +1,7 @@
 """What the entries of a zip are: shards with their label maps, archives, litter, the rest.
 
-The rules for names are those of files on disk: :mod:`tfod.tfrecord.shard_search` is asked with the
-entry's path in place of a path on disk.
+The rules for names are those of files on disk: :mod:`tfod.tfrecord.shard_sets.search` is asked
+with the entry's path in place of a path on disk.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from tfod.tfrecord.label_files import (
     may_be_label_map,
     name_for_copy,
 )
-from tfod.tfrecord.shard_names import parse_shard_name, shard_file_names
-from tfod.tfrecord.shard_search import ShardSet, group_shards, looks_like_shard
+from tfod.tfrecord.shard_sets.names import parse_shard_name, shard_file_names
+from tfod.tfrecord.shard_sets.search import ShardSet, group_shards, looks_like_shard
 from tfod.tfrecord.storage.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)

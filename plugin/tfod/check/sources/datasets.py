@@ -13,14 +13,14 @@ from tfod.check.findings.finding import plural
 from tfod.check.rules.registry import RuleProblems
 from tfod.check.rules.shards import missing_shards, mixed_sets
 from tfod.check.sources.inventory import Inventory, ShardGroup
-from tfod.tfrecord.shard_names import (
+from tfod.tfrecord.shard_sets.names import (
     MOST_MISSING,
     SPLITS,
     missing_of_sets,
     parse_shard_name,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_search import is_roboflow_export
+from tfod.tfrecord.shard_sets.search import is_roboflow_export
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 

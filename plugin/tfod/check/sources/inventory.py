@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tfod.tfrecord.framing import ShardPart
-from tfod.tfrecord.shard_names import parse_shard_name
+from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 
 

@@ -19,8 +19,8 @@ from tfod.tfrecord.label_files import (
     label_maps_in,
     may_be_label_map,
 )
-from tfod.tfrecord.shard_names import parse_shard_name
-from tfod.tfrecord.shard_search import files_below
+from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.search import files_below
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
 

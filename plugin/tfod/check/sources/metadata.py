@@ -21,8 +21,8 @@ from tfod.check.sources.inventory import Location
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import TfodError
 from tfod.tfrecord.label_files import METADATA_ENDING
-from tfod.tfrecord.shard_names import parse_shard_name
-from tfod.tfrecord.shard_search import TFDS_NOTE
+from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.search import TFDS_NOTE
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import name_of
 

@@ -16,8 +16,8 @@ from tfod.check.sources.label_maps import LabelMapSearch, shards_beside
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, may_be_label_map
-from tfod.tfrecord.shard_names import missing_of_sets, parse_shard_name
-from tfod.tfrecord.shard_search import (
+from tfod.tfrecord.shard_sets.names import missing_of_sets, parse_shard_name
+from tfod.tfrecord.shard_sets.search import (
     ShardSet,
     files_below,
     find_remote_shards,

@@ -21,7 +21,7 @@ from tfod.convert.writers.writer import Writer, masks_of, pixels_of
 from tfod.detection.detection import Keypoints
 from tfod.detection.images.masks import run_lengths
 from tfod.detection.labels.label_map import LabelMap
-from tfod.tfrecord.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _DECIMALS = 6
 _DECIMALS_OF_AREA = 2  # of a box, where the record has no other

@@ -24,7 +24,7 @@ from tfod.errors import TfodError
 from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
 from tfod.tfrecord.framing import FRAME_BYTES
 from tfod.tfrecord.label_files import TFDS_LABELS_FILE
-from tfod.tfrecord.shard_search import TFDS_NOTE
+from tfod.tfrecord.shard_sets.search import TFDS_NOTE
 from tfod.tfrecord.writer import ShardSetWriter
 
 _SHARD_BYTES = 256 << 20  # core/utils/shard_utils.py has 64 MiB to 1 GiB

@@ -15,7 +15,7 @@ from tfod.convert.pascal import VOC_ANNOTATIONS
 from tfod.convert.writers.writer import Writer
 from tfod.detection.detection import AttributeValue
 from tfod.detection.labels.label_map import LabelMap
-from tfod.tfrecord.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _DECIMALS = 6
 _FLAGS = ("truncated", "difficult", "occluded")

@@ -15,7 +15,7 @@ from tfod.convert.dataset import Images
 from tfod.convert.numbers import digits, lines_of
 from tfod.convert.writers.writer import Writer
 from tfod.detection.labels.label_map import LabelMap
-from tfod.tfrecord.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _DECIMALS = 9
 _REQUIRED = ("train", "val")

@@ -24,7 +24,7 @@ from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.shard_sets.search import find_shards
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
 

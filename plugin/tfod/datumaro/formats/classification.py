@@ -17,7 +17,7 @@ from tfod.datumaro.reader import CountedShardsBase
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import encode_labelled_image
-from tfod.detection.field_mapping import FieldMapping, classification_field_mapping
+from tfod.detection.features.field_mapping import FieldMapping, classification_field_mapping
 from tfod.detection.labels.labels_file import labels_text
 from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch

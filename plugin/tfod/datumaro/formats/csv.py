@@ -39,8 +39,8 @@ from tfod.tfrecord.image_names import (
     split_extension,
 )
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.shard_names import SPLITS, stem_of_subset, subset_of_stem
-from tfod.tfrecord.shard_search import files_below, find_shards
+from tfod.tfrecord.shard_sets.names import SPLITS, stem_of_subset, subset_of_stem
+from tfod.tfrecord.shard_sets.search import files_below, find_shards
 
 _log = logging.getLogger("tfod.datumaro")
 _MOST_EXAMPLES = 3

@@ -41,10 +41,10 @@ from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.reader import CountedShardsBase
 from tfod.detection.boxes import PixelBox
-from tfod.detection.field_mapping import KERAS_COCO, FieldMapping, is_keras_coco
+from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping, is_keras_coco
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
-from tfod.tfrecord.shard_names import file_names, find_files
+from tfod.tfrecord.shard_sets.names import file_names, find_files
 from tfod.tfrecord.writer import ShardSetWriter
 
 _DIGITS = 2

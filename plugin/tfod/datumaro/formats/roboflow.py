@@ -24,13 +24,13 @@ from tfod.example.example import (
     int64_feature,
     text_feature,
 )
-from tfod.tfrecord.shard_names import (
+from tfod.tfrecord.shard_sets.names import (
     SHARD_EXTENSIONS,
     parse_shard_name,
     shard_file_names,
     stem_of_subset,
 )
-from tfod.tfrecord.shard_search import ROBOFLOW_NOTE
+from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE
 from tfod.version import __version__
 
 _LABEL_MAP = "_label_map.pbtxt"

@@ -21,13 +21,13 @@ from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.image import QUARTER, UPRIGHT, format_name, read_image_header
-from tfod.detection.labels.label_map import LabelMap, comment_on_empty
-from tfod.detection.source_ids import (
+from tfod.detection.images.source_ids import (
     LARGEST_FOR,
     SourceIdNumbers,
     former_source_id,
     last_before_free,
 )
+from tfod.detection.labels.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.shards.create.problems import STRICT, Policy
-from tfod.tfrecord.shard_names import parse_shard_name
-from tfod.tfrecord.shard_search import find_all_shards, looks_like_shard
+from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.search import find_all_shards, looks_like_shard
 
 if TYPE_CHECKING:
     from tfod.convert.dataset import Dataset

@@ -17,7 +17,7 @@ from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.output import Options, Plan, PlannedSet
 from tfod.shards.create.pascal import image_sets, plan_pascal
 from tfod.shards.create.problems import Problems
-from tfod.tfrecord.shard_names import subset_of_stem
+from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _BATCH = 16  # images, whose bytes are held
 _PREFIXES = ("instances_", "person_keypoints_")

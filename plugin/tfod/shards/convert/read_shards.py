@@ -8,7 +8,7 @@ from tfod.convert.dataset import Batch, Dataset
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
 from tfod.detection.detections import Detections
-from tfod.detection.field_mapping import KERAS_COCO, FieldMapping, field_mapping_by_boxes
+from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping, field_mapping_by_boxes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.errors import TfodError
@@ -16,7 +16,7 @@ from tfod.example.columns import ExampleBatch
 from tfod.shards.convert.formats import ReadOptions
 from tfod.shards.inputs import missing_shards, several_label_maps, sound_examples
 from tfod.tfrecord.label_files import LabelMapFinder, find_labels
-from tfod.tfrecord.shard_search import ShardSet, find_all_shards
+from tfod.tfrecord.shard_sets.search import ShardSet, find_all_shards
 from tfod.tfrecord.storage.urls import folder_of
 
 

@@ -16,7 +16,7 @@ from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.output import Options, Plan, PlannedSet, verify, write_sets
 from tfod.shards.create.problems import Problems
-from tfod.tfrecord.shard_names import SHARD_EXTENSIONS, parse_shard_name, stem_of_subset
+from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, parse_shard_name, stem_of_subset
 
 
 def write_shards(

@@ -25,7 +25,7 @@ from tfod.shards.create.objects import detection_of
 from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.shard_search import files_below
+from tfod.tfrecord.shard_sets.search import files_below
 
 
 def create_from_csv(

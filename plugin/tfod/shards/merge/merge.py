@@ -20,7 +20,7 @@ from tfod.shards.merge.classes import MergedClasses
 from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder
-from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.shard_sets.search import find_all_shards
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _MOST_LISTED = 1000

@@ -20,8 +20,8 @@ from tfod.check.records.column_order import ROUNDING
 from tfod.check.rules.images import ImageFacts, check_size
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.images.source_ids import SourceIdNumbers
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.source_ids import SourceIdNumbers
 from tfod.example.example import (
     Example,
     bytes_feature,

@@ -11,9 +11,9 @@ import numpy as np
 from tfod.check.rules.images import ImageFacts, check_positive_size, check_size
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
+from tfod.detection.features.schema import FeatureSpec
 from tfod.detection.images.image import QUARTER
-from tfod.detection.schema import FeatureSpec
-from tfod.detection.source_ids import former_source_id, number_of
+from tfod.detection.images.source_ids import former_source_id, number_of
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
 from tfod.shards.repair.box_fixes import reaches_far

@@ -25,7 +25,7 @@ from tfod.check.sources.inventory import Inventory, Location, ShardGroup, ShardS
 from tfod.check.sources.search import take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
-from tfod.detection.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
+from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.repair.class_fixes import counted_from_one, label_map_of
 from tfod.shards.repair.record import Change, Changes
@@ -34,8 +34,8 @@ from tfod.shards.repair.shard import Options, ShardRepair
 from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.reader import read_record_batch_stream
-from tfod.tfrecord.shard_parts import INDEX_EXTENSION
-from tfod.tfrecord.shard_search import find_shards, group_shards, require_content
+from tfod.tfrecord.shard_sets.parts import INDEX_EXTENSION
+from tfod.tfrecord.shard_sets.search import find_shards, group_shards, require_content
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
 
 _MOST_FINDINGS = 1000

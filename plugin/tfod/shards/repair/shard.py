@@ -22,8 +22,8 @@ from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.shard_walk import WalkedShard
+from tfod.detection.images.source_ids import SourceIdNumbers
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.source_ids import SourceIdNumbers
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.spelling import Form

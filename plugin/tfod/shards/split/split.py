@@ -20,7 +20,7 @@ from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.shards.split.stratification import stratify
 from tfod.tfrecord.label_files import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.output_folder import OutputFolder
-from tfod.tfrecord.shard_search import Sources, find_all_shards
+from tfod.tfrecord.shard_sets.search import Sources, find_all_shards
 from tfod.tfrecord.storage.urls import name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout
 

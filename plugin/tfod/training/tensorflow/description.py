@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from tfod.detection.schema import KERAS_COCO, PROFILES, FeatureDescription, FeatureSpec
+from tfod.detection.features.schema import KERAS_COCO, PROFILES, FeatureDescription, FeatureSpec
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
 from tfod.training.tensorflow.images import (

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfod.detection import keys
-from tfod.detection.schema import FeatureDescription
+from tfod.detection.features.schema import FeatureDescription
 from tfod.training.tensorflow.description import DTYPES
 from tfod.training.tensorflow.images import (
     Size,

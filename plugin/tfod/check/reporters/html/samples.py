@@ -16,7 +16,7 @@ from tfod.check.profiles.profile import READY, Profile
 from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection.boxes import normalized
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch

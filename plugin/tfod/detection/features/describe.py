@@ -11,13 +11,13 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.columns import OD_API, DetectionColumns, single_values
-from tfod.detection.field_mapping import field_mapping_by_boxes
-from tfod.detection.schema import FeatureDescription, FeatureSpec, Value, to_source
+from tfod.detection.features.field_mapping import field_mapping_by_boxes
+from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.example.columns import Column, ExampleBatch, bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.shard_sets.search import find_all_shards
 from tfod.tfrecord.storage.open import shard_size
 
 _LIST_PREFIXES = ("image/object/", "image/class/")

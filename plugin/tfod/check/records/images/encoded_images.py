@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.check.records.decoding import Decoding
 from tfod.check.records.figures.image_look import ImageLook
-from tfod.check.records.image_bytes import DecodeFailure, decode, looks_like
+from tfod.check.records.images.decoding import Decoding
+from tfod.check.records.images.image_bytes import DecodeFailure, decode, looks_like
 from tfod.detection.detections import Detections
 from tfod.detection.images.image_header import ImageHeader
 from tfod.kernel import hash_spans

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.damage import empty_file
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
-from tfod.tfrecord.shard_names import (
+from tfod.tfrecord.shard_sets.names import (
     MOST_MISSING,
     SHARD_EXTENSIONS,
     SPLITS,

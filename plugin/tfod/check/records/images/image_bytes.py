@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfod.check.records.figures.image_look import ImageLook, look_of
-from tfod.check.records.tensorflow_images import FORMAT_TITLES
+from tfod.check.records.images.tensorflow_images import FORMAT_TITLES
 from tfod.detection.images.image import sniff_format
 from tfod.detection.images.image_header import Bytes
 from tfod.errors import TfodError, how_to_install
