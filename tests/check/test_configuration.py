@@ -292,6 +292,7 @@ class TestWrongInput:
             ("[a\n", "1: is not valid TOML: "),
             ("a = 1\na = 2\nb = 3", "2: is not valid TOML: "),
             ("a = 1e", "1: is not valid TOML: "),
+            ('a = "b\n', "1: is not valid TOML: .*; is a quotation mark missing[?]"),
             ("a = " + "9" * 5000, " is not valid TOML: "),
             ("a = " + "[" * 100_000, " is nested too deeply"),
             ("for" + ".a" * 100_000 + " = 1", " (is nested too deeply|1: for: expected)"),

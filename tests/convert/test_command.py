@@ -27,6 +27,7 @@ def shards(tmp_path: Path) -> Path:
 
 
 BAD_FILES = {
+    "ZIP": "no zip",
     "JSON": '{"images": 1}',
     "XML": "<annotations/>",
     "YAML": "names: [cat]\ntrain: images\n",
@@ -95,6 +96,7 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
         (("OUT", "OUT/x", "--from", "yolo"), "holds none of data.yaml"),
         (("OUT", "OUT/x", "--from", "coco"), "holds no JSON of COCO's instances"),
         (("S", "OUT/x.json", "--label-map", "nothing"), "nothing"),
+        (("ZIP", "OUT/x.json"), "data.zip: is not a readable zip: "),
         (("JSON", "OUT/x"), "is not COCO JSON"),
         (("XML", "OUT/x"), "has no <meta>"),
         (("YAML", "OUT/x"), "data.yaml: images is not there; correct it, or path"),

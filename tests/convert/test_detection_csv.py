@@ -152,6 +152,7 @@ class TestBadRows:
             ("", "not a detection CSV; its first line should be filename,width"),
             ("ImageID,Source,LabelName\n1,2,3\n", "not a detection CSV"),
             ("a,b,c,d,e,f,g,h\n", "not a detection CSV"),
+            ("filename,class,xmin,ymin,xmax\n", "its header lacks ymax; its first"),
         ],
     )
     def test_what_is_no_such_csv(self, tmp_path: Path, text: str, cause: str) -> None:

@@ -83,6 +83,11 @@ def plain_detection(detection: Detection) -> dict[str, Any]:
     return found
 
 
+def test_every_name_of_an_attribute_is_of_one_key() -> None:
+    names = [name for one in keys.OBJECT_ATTRIBUTES for name in (one.name, *one.other_names)]
+    assert len(set(names)) == len(names)
+
+
 @given(detections())
 def test_round_trip(detection: Detection) -> None:
     example = Example.from_bytes(encode_detection(detection))

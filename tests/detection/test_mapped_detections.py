@@ -23,7 +23,7 @@ from tfod.detection.features.field_mapping import (
     is_keras_coco,
 )
 from tfod.detection.labels.label_map import LabelMapItem
-from tfod.detection.labels.labels_file import labels_text, read_labels
+from tfod.detection.labels.labels_file import labels_text, read_classes, read_labels
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
@@ -333,8 +333,8 @@ class TestLabelsFile:
 
     def test_a_number_twice_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "labels.txt").write_text("0:a\n0:b\n")
-        label_map, (output,) = read_labels(tmp_path / "labels.txt")
-        assert label_map.find_id(0).name == "a" and "twice" in output
+        label_map, (output,) = read_classes(tmp_path / "labels.txt")
+        assert label_map.find_id(0).name == "a" and "id 0 is given to 'a' and 'b'; " in output
 
     @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe0\0"])
     def test_what_is_none(self, tmp_path: Path, data: bytes) -> None:

@@ -49,6 +49,17 @@ def test_reshard_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
+def test_an_id_of_two_classes_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fill(tmp_path / "in")
+    label_map = folder / "label_map.pbtxt"
+    label_map.write_text("".join(f"item {{ id: {n // 2} name: 'c{n}' }}\n" for n in range(2, 8)))
+    note = f"tfod: {label_map}: id 1 is given to 'c2' and 'c3', and so are 2 other ids to several; "
+    for command in (["convert", "--to", "coco", str(folder), str(tmp_path / "coco")],
+                    ["merge", str(folder), "-o", str(tmp_path / "merged")]):  # fmt: skip
+        main(command)
+        assert note in capsys.readouterr().err
+
+
 def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
     assert main(["merge", str(a), str(b), "-o", str(out), "--drop-equal-images"]) == 0

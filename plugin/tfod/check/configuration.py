@@ -169,6 +169,8 @@ def read_configuration(data: bytes, file: str, folder: str = "") -> Configuratio
     except ValueError as error:  # of dates and of bytes that are not UTF-8, too
         what, _, place = str(error).partition(" (at line ")
         line = f":{place.partition(',')[0]}" if place else ""
+        if "'\\n'" in what:
+            what += "; is a quotation mark missing?"
         raise TfodError(f"{file}{line}: is not valid TOML: {what}") from None
     return Configuration(file, folder, values)
 

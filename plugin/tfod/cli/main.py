@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tfod.cli.command_line import split_arguments
 from tfod.errors import TfodError
@@ -53,13 +53,16 @@ class _Version(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that leaves itself in the result, so that errors show the usage of the command."""
+    """A parser whose errors are one line, and name the command that they are about."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = super().parse_known_args(args, namespace)
         if not hasattr(found, "parser"):  # that of a subcommand comes first
             found.parser = self
         return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_FAILED, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:

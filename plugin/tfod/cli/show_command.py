@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
         if not tiles:
             if seen.damage is not None:
                 raise seen.damage.to_error()
-            raise TfodError(f"{options.source}: no record to show")
+            raise TfodError(f"{options.source}: no record to show; tfod check says what is wrong")
         if ending == ".png":
             file.write(paint_sheet(tiles, options.columns))
         else:

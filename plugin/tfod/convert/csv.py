@@ -232,7 +232,12 @@ def _find_dialect(first: str, name: str) -> _Dialect:
         with contextlib.suppress(ValueError):
             if len(fields) == len(COLUMNS) and _parse(fields, plain)[2] is not None:
                 return plain
-    raise CsvError(f"{name}: not a detection CSV; its first line should be {','.join(COLUMNS)}")
+    headers = [{one.strip().lower() for one in _split(first, each)} for each in _DELIMITERS]
+    lacking = min((_NEEDED - header for header in headers), key=len)
+    what = f"its header lacks {', '.join(sorted(lacking))}; " if lacking < _NEEDED else ""
+    raise CsvError(
+        f"{name}: not a detection CSV; {what}its first line should be {','.join(COLUMNS)}"
+    )
 
 
 def _split(line: str, delimiter: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""What shards are compared with: annotations, a CVAT task, a trainer's configuration.
+"""What shards are compared with: annotations, a CVAT task, predictions, a trainer's configuration.
 
-Each is read into a frozen dataclass that rules look at.
+Their files go in, frozen dataclasses that rules look at come out. It may import ``convert`` and
+what is below it, and of ``check`` the findings, the records and the rules that compare.
 """

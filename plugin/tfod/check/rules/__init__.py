@@ -1,6 +1,8 @@
-"""The rules, one module a family; importing this package declares them all.
+"""The rules, a module for each family: parts of a record or a dataset in, problems out.
 
-Their test cases, which fire and which nearly do, are in ``tests/mutants``, a module a family.
+Importing this package declares all rules. It may import ``findings``, ``records`` and
+``references`` of ``check``, and the rooms below ``check``. The test cases are in ``tests/mutants``,
+a module for each family.
 """
 
 from tfod.check.rules import archive as archive

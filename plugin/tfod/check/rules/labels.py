@@ -86,12 +86,9 @@ def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
 )
 def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
     """Two classes have one id."""
-    names_of: dict[int, list[str]] = {}
-    for item in _items(file):
-        names_of.setdefault(item.id, []).append(repr(item.class_name))
-    for number, names in names_of.items():
-        if len(names) > 1:
-            yield Problem(f"id {number} is given to {', '.join(names)}", value=number)
+    shared = file.label_map.names_of_shared_ids if file.label_map else {}
+    for number, names in shared.items():
+        yield Problem(f"id {number} is given to {', '.join(map(repr, names))}", value=number)
 
 
 @rule(

@@ -138,6 +138,14 @@ class LabelMap:
         ids = self._by_id or (0,)
         return min(ids), max(ids)
 
+    @property
+    def names_of_shared_ids(self) -> dict[int, list[str]]:
+        """The ids that several classes have, and the names of those classes."""
+        found: dict[int, list[str]] = {}
+        for item in self.items:
+            found.setdefault(item.id, []).append(item.class_name)
+        return {one: names for one, names in found.items() if len(names) > 1}
+
     def ids_of(self, text: str) -> AbstractSet[int]:
         """The ids of all classes that have this name or display name."""
         return self._ids_by_text.get(text, _NO_IDS)

@@ -52,19 +52,19 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     pairs = [(int(one[1]), one[2]) for one in numbered if one]
     if len(pairs) < len(numbered):  # bare names, whatever one of them looks like
         pairs = list(enumerate(lines))
-    liberties = []
-    if len({number for number, _ in pairs}) < len(pairs):
-        liberties.append(f"{name}: a number comes twice, the first name counts")
-    return LabelMap(tuple(LabelMapItem(number, label) for number, label in pairs)), liberties
+    return LabelMap(tuple(LabelMapItem(number, label) for number, label in pairs)), []
 
 
 def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read classes from a file: a ``.txt`` as :func:`read_labels`, any other as a label map.
 
+    An id that several classes have is one of the liberties.
+
     Raises:
         LabelMapError: it is none.
     """
-    return read_labels(path) if _is_labels_file(path) else read_label_map(path)
+    read = read_labels if _is_labels_file(path) else read_label_map
+    return _with_shared_ids(path, *read(path))
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
@@ -73,8 +73,21 @@ def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[s
     Raises:
         LabelMapError: there is neither such a file nor such a name.
     """
-    is_text = _is_labels_file(file_or_name)
-    return read_labels(file_or_name) if is_text else load_label_map(file_or_name)
+    read = read_labels if _is_labels_file(file_or_name) else load_label_map
+    return _with_shared_ids(file_or_name, *read(file_or_name))
+
+
+def _with_shared_ids(
+    name: str | os.PathLike[str], label_map: LabelMap, liberties: list[str]
+) -> tuple[LabelMap, list[str]]:
+    shared = label_map.names_of_shared_ids
+    for number, names in list(shared.items())[:1]:
+        more = f", and so are {len(shared) - 1:,} other ids to several" if len(shared) > 1 else ""
+        liberties.append(
+            f"{os.fspath(name)}: id {number} is given to {names[0]!r} and {names[1]!r}{more}; "
+            "without a class text it means the first; give every class an id of its own"
+        )
+    return label_map, liberties
 
 
 def _is_labels_file(path: str | os.PathLike[str]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,8 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
         return named
     if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
         return SHARDS
+    if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
+        return SHARDS  # whose reader says what is wrong with it
     found = [name for name, one in FORMATS.items() if one.is_at(path)]
     if len(found) == 1:
         return found[0]

@@ -1,7 +1,7 @@
-"""Shards from the annotations of other formats, as the OD API's own scripts make them.
+"""Annotations of other formats in, shards with label maps out.
 
-``python object_detection/dataset_tools/create_{pascal,coco,kitti,oid}_tf_record.py`` without
-TensorFlow: what the OD API's trainer reads from these shards is what it reads from those. Where
-they differ on purpose, the docstring of the module says so, and ``docs/recipes``. It may import
-what :mod:`tfod.shards` may.
+It may import what :mod:`tfod.shards` may. It stands for the OD API's
+``object_detection/dataset_tools/create_{pascal,coco,kitti,oid}_tf_record.py``, without TensorFlow:
+the trainer reads from these shards what it reads from theirs. Where they differ on purpose, the
+docstring of the module says so, and ``docs/recipes``.
 """

@@ -9,7 +9,8 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.labels_file import read_classes
 from tfod.errors import LabelMapError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import int64_feature
@@ -45,7 +46,7 @@ class MergedClasses:
             if candidates:
                 self.notes.append(several_label_maps(path, candidates))
             if source not in self._scopes:
-                label_map, liberties = read_label_map(source) if source else (None, [])
+                label_map, liberties = read_classes(source) if source else (None, [])
                 self.notes += liberties
                 self._scopes[source] = self._table.add_label_map(label_map)
             self._scope_of[path] = self._scopes[source]

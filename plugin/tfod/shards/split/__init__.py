@@ -1,1 +1,4 @@
-"""Shards split into subsets, each with its share of every class."""
+"""Shards split into subsets with a share of every class: shards and weights in, sets of shards out.
+
+It may import what :mod:`tfod.shards` may.
+"""

@@ -1,1 +1,4 @@
-"""Figures of what the records hold: batches in, counts that are bounded and add up out."""
+"""Figures of what the records hold: batches in, bounded counts out, which can be added up.
+
+It may import what :mod:`tfod.check.records` may.
+"""

@@ -1,1 +1,4 @@
-"""The HTML report: a page with charts, and the images with their boxes."""
+"""The HTML report: a report and its drawn images in, one page with charts out.
+
+It may import what :mod:`tfod.check.reporters` may.
+"""
