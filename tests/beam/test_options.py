@@ -27,7 +27,7 @@ def test_dashes_that_were_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
         main(["check", "a", "--runner", "direct", "--direct_num_workers", "2"])
     assert caught.value.code == 2
     output = capsys.readouterr().err.splitlines()[-1]
-    assert output.endswith("--direct_num_workers 2; Beam's own options stand behind --")
+    assert "--direct_num_workers 2; Beam's own options stand behind --; see tfod" in output
     with pytest.raises(SystemExit):
         main(["check", "a", "--odd"])
-    assert capsys.readouterr().err.splitlines()[-1].endswith("unrecognized arguments: --odd")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("unrecognized arguments: --odd; see tfod check --help")

@@ -19,7 +19,7 @@ from tfod.check.rules.registry import Rule, all_rules
 
 from tests.check.test_check import training
 from tests.commands import Run
-from tests.mutants.make import all_mutants, write_mutants
+from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import check_mutant, parameters_of
 from tests.records import encode, image, objects, write_shard
@@ -268,24 +268,16 @@ NOT_SEEN = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All mutants, written once."""
-    path = tmp_path_factory.mktemp("mutants")
-    write_mutants(path)
-    return path
-
-
 @pytest.mark.parametrize(
     "mutant", parameters_of(one for one in all_mutants() if set(one.options) <= {"profile"})
 )
 def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
-    mutant: Mutant, folder: Path
+    mutant: Mutant, mutants: Path
 ) -> None:
     any_profile = replace(mutant, options={})  # each receiver has its own
-    for one in check_mutant(any_profile, folder, receiver=ANY).verdicts:
+    for one in check_mutant(any_profile, mutants, receiver=ANY).verdicts:
         takes = one.verdict is not Verdict.FAILS
-        valid = check_mutant(any_profile, folder, receiver=one.receiver).valid
+        valid = check_mutant(any_profile, mutants, receiver=one.receiver).valid
         assert (takes == valid) is ((one.receiver.name, mutant.name) not in NOT_SEEN)
 
 

@@ -13,7 +13,7 @@ from tfod.errors import TfodError
 
 from tests.hostile import FAMILIES, growths
 
-_SIZE = 12_000
+_SIZE = 4_000
 _MOST = 2.6  # as in tests/check/test_linear.py
 
 

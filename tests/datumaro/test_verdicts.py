@@ -30,6 +30,7 @@ from tests.changed_records import SOUND, changed_shards, is_of_attributes, sound
 from tests.conftest import examples
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
+from tests.mutants.run import parameters_of
 from tests.mutants.sound import shard
 
 OWN_FORMATS = {
@@ -139,7 +140,7 @@ def assert_one_verdict(path: Path, report: Report) -> None:
 MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # which is huge
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", parameters_of(MUTANTS))
 def test_mutants(mutant: Mutant, mutants: Path) -> None:
     path = Path(mutant.path(mutants))
     assert_one_verdict(path, check_sources([str(path)], Options(hash_sources=False)))

@@ -268,14 +268,14 @@ def _right(spec: FeatureSpec) -> bytes:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-@examples(150)
+@examples(60)
 @given(data=st.data())
 def test_on_odd_spellings(name: str, data: st.DataObject) -> None:
     assert_agreement([data.draw(odd_payloads(PROFILES[name]))], name)
 
 
 @pytest.mark.parametrize("name", ["tf_detection_api", "cvat", "odd"])
-@examples(300)
+@examples(150)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(max_size=3)), max_size=3),
     cut=st.integers(0, 1 << 16),

@@ -266,13 +266,13 @@ class TestSharing:
         assert len({target["image_id"] for target in found}) == 23
 
     @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-    @pytest.mark.parametrize(("count", "workers"), [(1, 2), (5, 3)])
-    def test_spawned_workers(self, shards: Callable[..., Path], count: int, workers: int) -> None:
+    @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 5])
+    def test_spawned_workers(self, shards: Callable[..., Path], count: int) -> None:
         detections = Detections(shards(count), shuffle=4)
         loader = DataLoader(
             detections,
             batch_size=None,
-            num_workers=workers,
+            num_workers=2,
             multiprocessing_context="spawn",
             persistent_workers=True,
         )
