@@ -82,6 +82,12 @@ def test_number_before_or_behind_the_extension(tmp_path: Path) -> None:
     assert missing == ["a-00000-of-00002.tfrecord", "b.tfrecord-00001-of-00002"]
 
 
+def test_number_in_the_name_of_a_set_is_not_its_number(tmp_path: Path) -> None:
+    fill(tmp_path, "a-00001-of-00009-00000-of-00002.tfrecord", "b-00007-of-9-00001-of-00002")
+    missing = [name for one in find_shards(tmp_path) for name in one.missing]
+    assert missing == ["a-00001-of-00009-00001-of-00002.tfrecord", "b-00007-of-9-00000-of-00002"]
+
+
 def test_roboflow_folders(tmp_path: Path) -> None:
     fill(tmp_path, "train/Objects.tfrecord", "valid/Objects.tfrecord", "test/Objects.tfrecord")
     assert subsets(tmp_path) == {

@@ -21,7 +21,6 @@ MOST_MISSING = 1000
 # With the number before the extension, behind it, or with no extension at all.
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-of-(?P<total>\d{5,})"
                        r"(?P<late>\.[A-Za-z]+)?\Z")  # fmt: skip
-_NUMBER = re.compile(r"(?<=-)(\d{5,})(?=-of-\d{5,})")
 COMPRESSED_EXTENSIONS = (".gz", ".gzip", ".zlib", ".zz")
 _ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
 _ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
@@ -135,10 +134,13 @@ def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
             sets.setdefault(key, {})[name.number] = name_of(path)
     missing: list[str] = []
     for (_, _, total), there in sets.items():
-        before, number, behind = _NUMBER.split(next(iter(there.values())), 1)
+        example = next(iter(there.values()))
+        numbering = _NUMBERED.match(_without_compression(example))
+        assert numbering is not None  # the name was taken apart by it
+        start, stop = numbering.span("number")  # a stem may have numbers as well
         absent = (other for other in range(total) if other not in there)
         missing += [
-            f"{before}{other:0{len(number)}d}{behind}"
+            f"{example[:start]}{other:0{stop - start}d}{example[stop:]}"
             for other in itertools.islice(absent, max(1, most - len(missing)))
         ]
     return missing
