@@ -47,6 +47,23 @@ def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
     assert subsets_of(tmp_path / "out") == {"other": {b"old": 1}, "s": {b"new": 4}}
 
 
+@pytest.mark.parametrize("command", [["merge", "in"], ["reshard", "in"], ["split", "in", "a=1.0"]])
+def test_folder_without_a_name_is_not_the_working_folder(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    box = {**image("a.jpg"), **objects([[0, 0, 1, 1]], ["cat"], [1])}
+    write_shard(tmp_path / "in", "train", encode(box))
+    write_records(tmp_path, "train", [b"precious"])
+    monkeypatch.chdir(tmp_path)
+    before = files_in(tmp_path)
+    assert main([*command, "-o", ""]) == 2
+    assert "a folder without a name: cannot write there" in capsys.readouterr().err
+    assert files_in(tmp_path) == before
+
+
 def test_what_another_run_wrote_meanwhile_stays(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputExistsError, match="is there already"),

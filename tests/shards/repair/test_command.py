@@ -235,6 +235,7 @@ def test_several_zips_are_repaired_one_by_one(
         (["-o", "new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
         (["-o", "new", "--max-record-bytes", "600000"], "raise --max-record-bytes"),
         (["-o", "train.txt/new"], "cannot write there"),
+        (["-o", ""], "a folder without a name: cannot write there"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
