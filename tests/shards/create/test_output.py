@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import itertools
 import os
+import pydoc
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tfod.cli.main import build_parser
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
+from tfod.shards.create.coco.create import create_coco
+from tfod.shards.create.pascal import create_pascal
 from tfod.tfrecord.writer import ShardSetWriter
 
 from tests.commands import TIMEOUT, Run
@@ -22,6 +27,12 @@ from tests.renames import at_rename, fail
 from tests.shards.create.conftest import VOC, by_filename
 
 PASCAL = ("pascal", "--data_dir", VOC)
+
+
+@pytest.mark.parametrize("function", [create_pascal, create_coco])
+def test_help_shows_what_is_called_not_what_plans_for_it(function: Callable[..., object]) -> None:
+    shown = pydoc.plain(pydoc.render_doc(function))
+    assert re.search(r"^create_(pascal|coco)\(.*\) -> 'Created'\n +Write ", shown, re.MULTILINE)
 
 
 def test_what_is_there_is_kept_without_overwrite(run: Run, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import os
 import re
@@ -163,6 +164,11 @@ def creates(plan: Callable[_P, Plan]) -> Callable[_P, Created]:
     def create(*args: _P.args, **kwargs: _P.kwargs) -> Created:
         return write_sets(plan(*args, **kwargs))
 
+    # What help() shows: the name that it has, and what it returns.
+    create.__name__ = create.__qualname__ = plan.__name__.replace("plan_", "create_")
+    create.__doc__ = f"Write the sets, complete or none.\n\n    {plan.__doc__}"
+    signature = inspect.signature(plan).replace(return_annotation="Created")
+    vars(create)["__signature__"] = signature
     return create
 
 
