@@ -30,4 +30,8 @@ def test_dashes_that_were_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--direct_num_workers 2; Beam's own options stand behind --; see tfod" in output
     with pytest.raises(SystemExit):
         main(["check", "a", "--odd"])
-    assert capsys.readouterr().err.splitlines()[-1].endswith("unrecognized arguments: --odd; see tfod check --help")
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith("unrecognized arguments: --odd; see tfod check --help")
+    )

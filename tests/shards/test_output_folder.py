@@ -47,7 +47,9 @@ def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
     assert subsets_of(tmp_path / "out") == {"other": {b"old": 1}, "s": {b"new": 4}}
 
 
-@pytest.mark.parametrize("command", [["merge", "in"], ["reshard", "in"], ["split", "in", "a=1.0"]])
+@pytest.mark.parametrize(
+    "command", [["merge", "in"], ["reshard", "in"], ["split", "in", "a=1.0"], ["index", "in"]]
+)
 def test_folder_without_a_name_is_not_the_working_folder(
     command: list[str],
     tmp_path: Path,
@@ -60,7 +62,7 @@ def test_folder_without_a_name_is_not_the_working_folder(
     monkeypatch.chdir(tmp_path)
     before = files_in(tmp_path)
     assert main([*command, "-o", ""]) == 2
-    assert "a folder without a name: cannot write there" in capsys.readouterr().err
+    assert "the name of what to write is empty; is a variable" in capsys.readouterr().err
     assert files_in(tmp_path) == before
 
 

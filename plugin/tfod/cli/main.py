@@ -39,6 +39,8 @@ _MODULES = {
 EXIT_OK = 0
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
+_WRITTEN = ("output", "output_path", "output_dir", "out", "target", "write")
+"""The arguments of all commands that name what is written."""
 
 
 class _Version(argparse.Action):
@@ -128,7 +130,11 @@ def _run(given: Sequence[str]) -> int:
         hint = "; Beam's own options stand behind --" if is_for_runner else ""
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     options.runner_arguments = for_runner
-    require_local(getattr(options, "output", None) or "")
+    for name in _WRITTEN:
+        path = getattr(options, name, None)
+        if path == "":
+            raise TfodError("the name of what to write is empty; is a variable not set?")
+        require_local(path or "")
     code: int = options.run(options)
     return code
 

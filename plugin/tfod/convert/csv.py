@@ -150,7 +150,7 @@ def write_detection_csv(path: str | os.PathLike[str], images: Iterable[CsvImage]
     Raises:
         WriteError: it cannot be written.
     """
-    with DetectionCsvWriter(os.path.join(os.curdir, path)) as writer:
+    with DetectionCsvWriter(os.fspath(path)) as writer:
         for image in images:
             writer.write(encode_image(image))
 

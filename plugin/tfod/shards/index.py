@@ -59,7 +59,7 @@ def write_indexes(
     complete: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         for target, path in targets.items():
-            file = AtomicFile(os.path.join(os.curdir, target))
+            file = AtomicFile(target)
             stack.callback(file.discard)
             counts[target] = _write_index(path, file)
             file.complete()

@@ -235,7 +235,7 @@ def test_several_zips_are_repaired_one_by_one(
         (["-o", "new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
         (["-o", "new", "--max-record-bytes", "600000"], "raise --max-record-bytes"),
         (["-o", "train.txt/new"], "cannot write there"),
-        (["-o", ""], "a folder without a name: cannot write there"),
+        (["-o", ""], "the name of what to write is empty"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
@@ -255,6 +255,15 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
     printed = capsys.readouterr()
     assert output in printed.err and printed.err.count("\n") == 1 and not printed.out
     assert files_in(source.parent) == before and not Path("new").exists()
+
+
+def test_a_label_map_that_is_too_long_is_not_cut(
+    tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(source, {"label_map.pbtxt": b"# x\n" * (2 << 20)})
+    assert run_repair(source, "-o", tmp_path / "out") == 2
+    assert "is too long for a label map (above 4 MiB)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_overwriting_is_asked_for(source: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tfod.check.sources.search import take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.repair.class_fixes import counted_from_one, label_map_of
 from tfod.shards.repair.record import Change, Changes
@@ -307,8 +308,8 @@ class _Run:
         """A label map of the source, in the legal spelling."""
         file, data = shard.label_map, shard.label_map_data
         assert file is not None  # else it has no path
-        if file.label_map is None and not data:
-            raise TfodError(file.error)
+        if file.label_map is None and not 0 < len(data) <= LONGEST_LABEL_MAP:
+            raise TfodError(file.error)  # of a longer one only the beginning was read
         raised = counted_from_one(file) if "LAB005" in self._codes else None
         if raised is not None:
             data = raised.to_text().encode()

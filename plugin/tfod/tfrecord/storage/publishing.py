@@ -343,7 +343,7 @@ class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
     """
 
     def __init__(self, path: str) -> None:
-        folder = os.path.dirname(path)  # which a variable that is not set is not
+        folder = os.path.dirname(path) or os.curdir
         require_local(folder)
         self._made = absent_folders(folder)
         try:
@@ -352,8 +352,7 @@ class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
             handle = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         except OSError as error:
             remove_folders(self._made)
-            where = folder or "a folder without a name"
-            raise WriteError(f"{where}: cannot write there ({error.strerror})") from None
+            raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
         self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
 
     def write(self, data: bytes | memoryview) -> None:
