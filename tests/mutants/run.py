@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,23 @@ from tests.mutants.sound import LABEL_MAP
 from tests.zip_forge import real_zip
 
 _SIMPLE = ("label_map", "max_record_bytes")
+_FEW = os.environ.get("HYPOTHESIS_PROFILE") == "few"
 
 
-def parameters_of(mutants: Iterable[Mutant]) -> Iterator[Any]:
+def parameters_of(
+    mutants: Iterable[Mutant], family_suffices: Callable[[Mutant], bool] = lambda _: False
+) -> Iterator[Any]:
     """Parameters of a slow test: the first mutants that fail and pass a rule; the others are slow.
 
-    tests/check/test_mutants.py holds what is reported of each.
+    Where ``family_suffices``, the first that fail and pass a family of rules, such as BOX; and so
+    for all of them where few examples are asked for. tests/check/test_mutants.py holds what is
+    reported of each.
     """
     seen = set()
     for one in mutants:
-        is_first = (one.code, one.fires) not in seen
-        seen.add((one.code, one.fires))
+        kind = one.code[:3] if _FEW or family_suffices(one) else one.code
+        is_first = (kind, one.fires) not in seen
+        seen |= {(kind, one.fires), (one.code[:3], one.fires)}
         yield pytest.param(one, marks=[] if is_first else pytest.mark.slow, id=one.name)
 
 

@@ -35,6 +35,8 @@ from tests.zip_forge import real_zip
 
 # A huge zip, which takes minutes; a folder that cannot be zipped.
 MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # no zip has such an entry
+OF_MORE_THAN_A_ZIP = ("TSK", "FID", "CFG", "DAT", "PRD")
+"""Families about what is given beside it, or about what is no error: the zip alone is sound."""
 EXCEPTIONS = {
     "SET003-one-has-a-class-more-pass-a": "TSK001 is about classes of boxes, and CVAT also refuses "
     "a tag (image/class/label) whose label the task lacks",
@@ -82,7 +84,12 @@ def is_taken(task: Task, path: Path, temp_root: Path) -> str:
     return ""
 
 
-@pytest.mark.parametrize("mutant", parameters_of(MUTANTS))
+def one_of_a_family_suffices(mutant: Mutant) -> bool:
+    """What passes differs from a sound zip in what only the check looks at."""
+    return not mutant.fires or mutant.code.startswith(OF_MORE_THAN_A_ZIP)
+
+
+@pytest.mark.parametrize("mutant", parameters_of(MUTANTS, one_of_a_family_suffices))
 def test_the_check_and_the_import_agree(mutant: Mutant, tmp_path: Path, temp_root: Path) -> None:
     path, xml = tmp_path / "upload.zip", tmp_path / "task.xml"
     path.write_bytes(zipped(mutant))
