@@ -56,7 +56,7 @@ def wait_until(condition: Callable[[], _Found], lines: Sequence[str] = ()) -> _F
 def run_program(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> tuple[int, str]:
-    """Run ``tfod …`` or ``datum …`` in a process of its own: exit status, and what it printed."""
+    """Run ``tfod …``, ``datum …`` or ``python -c …`` in a process of its own: status and output."""
     programs = _loaded_programs()
     assert programs.stdin is not None and programs.stdout is not None
     with tempfile.NamedTemporaryFile() as output:
@@ -74,6 +74,8 @@ def _loaded_programs() -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.loaded_programs"],
         cwd=Path(__file__).parents[1],
+        # Torch asks when it is loaded.
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

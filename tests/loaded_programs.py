@@ -1,4 +1,4 @@
-"""Runs ``tfod`` and ``datum`` in processes that are forked from this one, which has imported them.
+"""Runs ``tfod``, ``datum`` and scripts in processes forked from this one, which has imported them.
 
 A line of standard input asks for a command, as JSON: the arguments of `_run`. A line of standard
 output is its exit status.
@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import sys
 from importlib.metadata import entry_points
+from types import ModuleType
 
 import tfod.cli.main  # noqa: F401
 
@@ -26,7 +27,7 @@ def _import_datumaro() -> None:
 
 
 def _run(command: list[str], folder: str, environment: dict[str, str], output: str) -> None:
-    """What the installed script does."""
+    """What the installed program does, or ``python -c SCRIPT``."""
     for descriptor, path in enumerate((os.devnull, output, output)):
         opened = os.open(path, os.O_RDWR | os.O_APPEND)
         os.dup2(opened, descriptor)
@@ -37,11 +38,21 @@ def _run(command: list[str], folder: str, environment: dict[str, str], output: s
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = command
-    (program,) = entry_points(group="console_scripts", name=command[0])
     try:
-        sys.exit(program.load()())
+        if command[0] == "python":
+            _run_script(command[2])
+        else:
+            (program,) = entry_points(group="console_scripts", name=command[0])
+            sys.exit(program.load()())
     finally:
         sys.stdout.flush()
+
+
+def _run_script(script: str) -> None:
+    """As the main module: workers of a script look there for what it defines."""
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    sys.path.insert(0, "")
+    exec(compile(script, "<string>", "exec"), module.__dict__)
 
 
 def main() -> None:

@@ -73,13 +73,14 @@ def _commands(block: str, line: int) -> Iterator[Step]:
 
 def run(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
     """Type a step; return what is wrong with what came, or None."""
+    if step.script:
+        return _difference(step, *run_program(["python", "-c", step.command], folder, environment))
     command = step.command.replace("\\\n", " ")
-    if not step.script and command.startswith(_PROGRAMS) and not _OF_A_SHELL.search(command):
+    if command.startswith(_PROGRAMS) and not _OF_A_SHELL.search(command):
         code, printed = run_program(shlex.split(command), folder, environment)
         return _difference(step, code, printed)
-    program = [sys.executable, "-c"] if step.script else ["bash", "-e", "-o", "pipefail", "-c"]
     done = subprocess.run(
-        [*program, step.command],
+        ["bash", "-e", "-o", "pipefail", "-c", step.command],
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.DEVNULL,
