@@ -100,7 +100,7 @@ def runs_of(bits: list[bool]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@examples(60)
+@examples(30)
 @given(drawn=st.lists(shapes(), max_size=6))
 def test_what_is_exported_is_valid_for_cvat_and_comes_back(
     tmp_path_factory: pytest.TempPathFactory, name: str, drawn: list[dict[str, Any]]
