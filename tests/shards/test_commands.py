@@ -134,9 +134,13 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize(("name", "arguments"), COMMANDS)
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+    ("name", "arguments", "number", "code"),
+    [
+        *((*one, signal.SIGINT, 130) for one in COMMANDS),
+        (*COMMANDS[0], signal.SIGTERM, 143),
+        *(pytest.param(*one, signal.SIGTERM, 143, marks=pytest.mark.slow) for one in COMMANDS[1:]),
+    ],
 )
 def test_stopped_in_the_middle_it_leaves_what_was_there(
     large: Path, tmp_path: Path, name: str, arguments: list[str], number: int, code: int
@@ -194,7 +198,7 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
         f"main(['reshard', {str(large)!r}, '-o', {str(tmp_path)!r}, *sys.argv[1:]])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
-    for options in (["--num-shards", "4"], ["--shuffle", "1"], ["--shuffle", "1"]):
+    for options in (["--num-shards", "4"], ["--shuffle", "1"]):
         done = subprocess.run(
             [sys.executable, "-c", code, *options, "--overwrite"],
             capture_output=True,
