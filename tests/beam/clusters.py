@@ -14,6 +14,14 @@ from pathlib import Path
 from tests.commands import free_port, parent_of, wait_until
 
 _REPOSITORY = Path(__file__).parents[2]
+# As it is, a cluster without work takes an eighth of a processor.
+_QUIET_DASK = {
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "2s",
+    "DASK_DISTRIBUTED__ADMIN__TICK__CYCLE": "10s",
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "10s",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "5s",
+}
 
 
 @contextlib.contextmanager
@@ -64,6 +72,7 @@ def running(log: Path, module: str, *arguments: object) -> Iterator[subprocess.P
             stderr=output,
             env={
                 **os.environ,
+                **_QUIET_DASK,
                 # The pool of workers runs whatever is called python.
                 "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
                 # Workers find the steps of the tests.

@@ -39,14 +39,14 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     signal.signal(signal.SIGTERM, usual)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def portable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A job server, and workers that it has not started itself."""
     with portable_cluster(tmp_path_factory.mktemp("portable")) as options:
         yield Runner("PortableRunner", tuple(options))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A cluster of a scheduler and two workers."""
     with dask_cluster(tmp_path_factory.mktemp("dask")) as options:

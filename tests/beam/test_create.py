@@ -128,6 +128,9 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
     }  # fmt: skip
 
 
+TWO_THREADS = Runner(
+    "DirectRunner", ("--direct_running_mode=multi_threading", "--direct_num_workers=2")
+)
 KINDS = ["pascal", "coco", "persons", "kitti", "no validation set", "open_images", "csv"]
 
 
@@ -150,7 +153,14 @@ def test_every_format_is_the_same(creates: dict[str, Create], kind: str, tmp_pat
     assert kind == "csv" or created.notes  # what is odd was counted
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_two_workers_make_the_same(creates: dict[str, Create], tmp_path: Path) -> None:
+    assert len(compare(creates["coco"], tmp_path, TWO_THREADS).notes) >= 4
+
+
+# The next but two has another process, and test_reshard.py processes of DirectRunner.
+@pytest.mark.slow
+def test_two_processes_make_the_same(creates: dict[str, Create], tmp_path: Path) -> None:
     assert len(compare(creates["coco"], tmp_path, direct(2)).notes) >= 4
 
 
@@ -181,6 +191,7 @@ def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_pa
     assert os.listdir(tmp_path) == ["voc"]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_path: Path) -> None:
     """Images are missing that several workers look for."""
     voc = Path(shutil.copytree(odd_voc, tmp_path / "voc"))
@@ -188,7 +199,7 @@ def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_
     for one in images:
         one.unlink()
     lines = []
-    for runner in (None, direct(2)):
+    for runner in (None, TWO_THREADS):
         with pytest.raises(TfodError) as caught:
             create_pascal(
                 str(voc),
@@ -201,17 +212,19 @@ def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_
     assert os.listdir(tmp_path) == ["voc"]
 
 
-def test_workers_elsewhere_find_the_images(
+def test_workers_elsewhere_find_the_images_and_make_the_same(
     portable: Runner,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(VOC.parent)
-    out = tmp_path / "p.record"
-    arguments = ["create", "pascal", "--data_dir", VOC.name, "--output_path", str(out)]
-    assert main([*arguments, "--runner=portable", "--", *portable.arguments]) == 0
+    out = tmp_path / "there" / "p.record"
+    arguments = ["create", "pascal", "--data_dir", VOC.name, "--output_path"]
+    assert main([*arguments, str(out), "--runner=portable", "--", *portable.arguments]) == 0
     assert capsys.readouterr().out.startswith(f"{out}: 8 images, ")
+    assert main([*arguments, str(tmp_path / "here" / "p.record")]) == 0
+    assert files_in(tmp_path / "there") == files_in(tmp_path / "here")
 
 
 def test_what_workers_have_counted_adds_up() -> None:

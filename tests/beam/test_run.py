@@ -56,14 +56,16 @@ def test_no_elements_come_back() -> None:
     assert run_pipeline(steps.nothing, direct(1)) == []
 
 
-# With two workers of DirectRunner: test_create.py.
+# Of DirectRunner: test_create.py.
 @pytest.mark.parametrize("runner", ["portable", "dask"], indirect=True)
 def test_an_error_of_ours_is_its_line(runner: Runner) -> None:
     with pytest.raises(TfodError, match=r"^a\.record, record 2: is damaged; repair it$"):
         run_pipeline(partial(steps.failing, "shard"), runner)
 
 
-@pytest.mark.parametrize("runner", ["direct-1", "portable"], indirect=True)
+@pytest.mark.parametrize(
+    "runner", ["direct-1", pytest.param("portable", marks=pytest.mark.slow)], indirect=True
+)
 def test_another_error_is_one_line_and_a_log(runner: Runner, temporary: Path) -> None:
     with pytest.raises(TfodError) as caught:
         run_pipeline(partial(steps.failing, "other"), runner)
@@ -74,7 +76,7 @@ def test_another_error_is_one_line_and_a_log(runner: Runner, temporary: Path) ->
     log.unlink()
 
 
-# Of DirectRunner: test_reshard.py and test_check.py.
+# Of DirectRunner: test_reshard.py.
 def test_work_of_a_dead_worker_is_done_again(
     portable: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
