@@ -127,6 +127,9 @@ class _Mark(_Table):
     mark: Mapped[str]
 
 
+_WORK = sql.select(Validation.id).where(Validation.state.in_(("queued", "running"))).limit(1)
+
+
 class Database:
     """The database. All methods may be called from any thread and process.
 
@@ -218,6 +221,11 @@ class Database:
         query = sql.select(Validation.state, sql.func.count()).group_by(Validation.state)
         found: dict[str, int] = dict(self._rows(query))
         return {state: found.get(state, 0) for state in STATES}
+
+    def has_work(self) -> bool:
+        """Whether anything waits or runs; workers that have nothing to do ask this all the time."""
+        with self._reading.connect() as connection:
+            return connection.scalar(_WORK) is not None
 
     def claim(
         self, holder: str, lease: float, most_running: int, busy: Sequence[str] = ()

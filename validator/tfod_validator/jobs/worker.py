@@ -99,6 +99,8 @@ class Worker:
         Without the data folder no upload can be checked or removed.
         """
         while not self._stopping.is_set() and self._folder.is_there():
+            if not self._database.has_work():
+                return
             lease = time.time() + LEASE_SECONDS
             # Of one client all but one of the checks that can run at the same time.
             places = max(1, self._database.count_workers()) * self._settings.checks
