@@ -34,8 +34,19 @@ Start = Callable[..., Service]
 
 
 class TestRunning:
-    def test_says_where_it_serves(self, start_service: Start) -> None:
-        running = start_service()
+    def test_says_where_it_serves_and_leaves_nothing(
+        self, start_service: Start, good_zip: bytes
+    ) -> None:
+        with tempfile.TemporaryDirectory() as folder:  # sockets' names are short
+            running = start_service(TMPDIR=folder)
+            assert running.upload({"file": ("a.zip", good_zip)}).json()["valid"] is True
+            self.says_where_it_serves(running)
+            assert running.stop() == 0
+            assert os.listdir(folder) == []
+        assert list((running.data / "metrics").iterdir()) == []
+        assert not [line for line in running.lines if "Traceback" in line]
+
+    def says_where_it_serves(self, running: Service) -> None:
         (line,) = [one for one in running.lines if one.startswith("tfod: ")]
         data = re.escape(str(running.data))
         assert re.fullmatch(
@@ -44,13 +55,10 @@ class TestRunning:
         for name in (".", "uploads", "incoming", "metrics"):  # for this user only
             assert (running.data / name).stat().st_mode & 0o777 == 0o700
         assert len(list((running.data / "metrics").iterdir())) == 1
-        assert running.stop() == 0
-        assert list((running.data / "metrics").iterdir()) == []
-        assert not [line for line in running.lines if "Traceback" in line]
 
     def test_several_web_processes_share_the_port(self, start_service: Start) -> None:
-        running = start_service("--web", "3", "--workers", "0")
-        wait_for(lambda: len(running.web()) == 3, running)
+        running = start_service("--web", "2", "--workers", "0")
+        wait_for(lambda: len(running.web()) == 2, running)
         children = running.web()
         # A process that is stopped answers nothing: so each of them has to.
         for pid in children:
@@ -63,12 +71,6 @@ class TestRunning:
                 for one in others:
                     os.kill(one, signal.SIGCONT)
 
-    def test_workers_alone(self, start_service: Start) -> None:
-        running = start_service("--web", "0", "--workers", "2")
-        assert running.lines[0].startswith("tfod: working with 2 workers (data in ")
-        wait_for(lambda: len(running.workers()) == 2, running)
-        assert running.web() == []
-
     def test_ipv6(self, start_service: Start) -> None:
         if not socket.has_dualstack_ipv6():
             pytest.skip("no IPv6 here")
@@ -79,7 +81,13 @@ class TestRunning:
 
 
 class TestEnds:
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize(
+        "number",
+        [
+            signal.SIGINT,
+            pytest.param(signal.SIGTERM, marks=pytest.mark.slow),  # test_sigterm_drains has it
+        ],
+    )
     def test_signal_lets_requests_finish(self, start_service: Start, number: int) -> None:
         running = start_service("--workers", "0")
         url = f"{running.url}/api/v1/validations?filename=a"
@@ -97,15 +105,22 @@ class TestEnds:
         assert running.process.wait(REMOTE_TIMEOUT) == 0
         wait_for(lambda: not running.children(), running)
 
-    def test_leaves_no_temporary_files(self, start_service: Start, good_zip: bytes) -> None:
-        with tempfile.TemporaryDirectory() as folder:  # sockets' names are short
-            running = start_service(TMPDIR=folder)
-            assert running.upload({"file": ("a.zip", good_zip)}).json()["valid"] is True
-            assert running.stop() == 0
-            assert os.listdir(folder) == []
-
-    def test_second_ctrl_c_kills(self, start_service: Start) -> None:
+    def test_killed_processes_are_started_again_and_others_end(self, start_service: Start) -> None:
         running = start_service()
+        for kind in (running.web, running.workers):
+            (before,) = kind()
+            os.kill(before, signal.SIGKILL)
+            wait_for(lambda kind=kind, before=before: kind() not in ([], [before]), running)
+            assert running.get("/healthz").status_code == 200  # the port was open all the time
+        running.process.kill()
+        running.process.wait()
+        wait_for(lambda: not running.children(), running)
+        again = start_service()  # the lock is free again
+        assert again.get("/healthz").status_code == 200
+        self.end_by_two_ctrl_cs(again)
+
+    def end_by_two_ctrl_cs(self, running: Service) -> None:
+        """The second one kills what the first one waits for."""
         (worker,) = running.workers()
         os.kill(worker, signal.SIGSTOP)
         running.process.send_signal(signal.SIGINT)
@@ -114,22 +129,6 @@ class TestEnds:
         assert running.process.wait(REMOTE_TIMEOUT) == 130
         wait_for(lambda: not running.children(), running)
         running.process.returncode = 0  # as the fixture expects
-
-    def test_children_end_when_the_first_process_is_killed(self, start_service: Start) -> None:
-        running = start_service()
-        assert running.web() and running.workers()
-        running.process.kill()
-        running.process.wait()
-        wait_for(lambda: not running.children(), running)
-        assert start_service().get("/healthz").status_code == 200  # the lock is free again
-
-    def test_killed_processes_are_started_again(self, start_service: Start) -> None:
-        running = start_service()
-        for kind in (running.web, running.workers):
-            (before,) = kind()
-            os.kill(before, signal.SIGKILL)
-            wait_for(lambda kind=kind, before=before: kind() not in ([], [before]), running)
-            assert running.get("/healthz").status_code == 200  # the port was open all the time
 
 
 class TestCannotBegin:
@@ -148,6 +147,14 @@ class TestCannotBegin:
         (line,) = done.stderr.splitlines()
         return line
 
+    def refused(self, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+        """The one line of a service that is refused before it has changed anything."""
+        assert cli.main(["serve", *options]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        (line,) = output.err.splitlines()
+        return line
+
     def test_port_is_taken(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = str(other.getsockname()[1])
@@ -158,16 +165,16 @@ class TestCannotBegin:
         )
         assert not (tmp_path / "data").exists()
 
-    def test_host_is_not_here(self, tmp_path: Path) -> None:
+    def test_host_is_not_here(self, tmp_path: Path, monkeypatch, capsys) -> None:
+        monkeypatch.setenv("TFOD_TOKENS", "a")
         data = str(tmp_path / "data")
         for host in ("192.0.2.1", "no.such.host.invalid", "a" * 80 + ".b"):
-            assert "host" in self.one_line(
-                self.serve("--host", host, "--data", data, TFOD_TOKENS="a")
-            )
+            assert "host" in self.refused(capsys, "--host", host, "--data", data)
 
-    def test_folder_cannot_be_used(self, tmp_path: Path) -> None:
+    def test_folder_cannot_be_used(self, tmp_path: Path, monkeypatch, capsys) -> None:
         (tmp_path / "file").touch()
-        line = self.one_line(self.serve("--port", "0", TFOD_DATA=str(tmp_path / "file")))
+        monkeypatch.setenv("TFOD_DATA", str(tmp_path / "file"))
+        line = self.refused(capsys, "--port", "0")
         assert line == (
             f"tfod: {tmp_path}/file: File exists; choose a folder that can be written with --data"
         )
@@ -258,17 +265,17 @@ class TestSettings:
         with pytest.raises(TfodError, match="not both"):
             self.settings(TFOD_TOKENS="one", **places)
 
-    def test_says_who_may_come_in(self, tmp_path: Path) -> None:
+    def test_says_who_may_come_in(self, tmp_path: Path, monkeypatch, capsys) -> None:
         with socket.create_server(("0.0.0.0", 0)) as other:
             port = str(other.getsockname()[1])
             options = ["serve", "--host", "0.0.0.0", "--port", port, "--data", str(tmp_path / "d")]
-            command = [sys.executable, "-m", "tfod.cli.main", *options]
             for tokens, lines in (("", 2), ("one", 1)):
-                environment = {**os.environ, "TFOD_TOKENS": tokens}
-                done = subprocess.run(command, capture_output=True, text=True, env=environment)
-                assert len(done.stderr.splitlines()) == lines
+                monkeypatch.setenv("TFOD_TOKENS", tokens)
+                assert cli.main(options) == 2
+                said = capsys.readouterr().err
+                assert len(said.splitlines()) == lines
                 warning = "tfod: warning: everybody who reaches 0.0.0.0"
-                assert (warning in done.stderr) == (not tokens)
+                assert (warning in said) == (not tokens)
 
     def test_packages_that_are_missing(self, monkeypatch, capsys) -> None:
         monkeypatch.setitem(sys.modules, "gunicorn", None)

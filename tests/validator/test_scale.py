@@ -86,6 +86,13 @@ def test_many_uploads_and_processes(scaled: tuple[Service, Service]) -> None:
     assert set(counts.values()) == {1}
 
 
+def test_workers_alone(scaled: tuple[Service, Service]) -> None:
+    web, workers = scaled
+    assert workers.lines[0].startswith("tfod: working with 2 workers (data in ")
+    wait_for(lambda: len(workers.workers()) == 2, workers)
+    assert workers.web() == [] and len(web.web()) == 2
+
+
 def test_a_killed_worker_s_checks_run_elsewhere(scaled: tuple[Service, Service]) -> None:
     web, workers = scaled
     keys = upload_many(web, slow_shard(20_000), 6)

@@ -200,9 +200,9 @@ class TestFilesThatAreNotThere:
             run_check(tmp_path, request, Settings(tmp_path).limits, lambda *_: None)
 
 
-def test_another_data_folder(tmp_path: Path, start_service: Start, postgresql: str) -> None:
+def test_another_data_folder(start_app: Start, start_service: Start, postgresql: str) -> None:
     servers = {"TFOD_DATABASE_URL": postgresql}
-    web = start_service("--workers", "0", **servers)
+    web = start_app(**servers)
     key = begin(web, record_of())
     assert web.get("/readyz").json()["checks"] == {
         **dict.fromkeys(("database", "disk", "folder"), "ok"),
@@ -213,14 +213,13 @@ def test_another_data_folder(tmp_path: Path, start_service: Start, postgresql: s
     wait_for(lambda: any(f"write {mark} into" in line for line in lost.lines), lost)
     assert attempts_in(Settings(web.data, database_url=postgresql), key) == 0
     assert web.get("/readyz").json()["checks"]["workers"] == "failing"
-    other = start_service("--workers", "0", data="third", **servers)
+    other = start_app(data="third", **servers)
     assert other.get("/readyz").json()["checks"]["folder"] == "failing"
     refused = other.upload({"file": ("a.tfrecord", record_of())}, wait=0)
     assert "does not find its disk" in problem(refused, 503)["detail"]
     assert int(refused.headers["Retry-After"]) > 0
     (other.data / "mark").write_text(mark + "\n")  # as its log says
     assert other.get("/readyz").json()["checks"]["folder"] == "ok"
-    web.stop()
     found = start_service("--workers", "1", **servers).wait_until_over(key)
     assert found["state"] == "finished"
 
