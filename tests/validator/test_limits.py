@@ -38,6 +38,7 @@ _SMALL = {
     "max_archive_bytes": 10 * _MIB,
     "max_records": 1000,
     "max_record_bytes": _MIB,
+    "max_check_bytes": 300 * _MIB,
     "max_findings": 5,
     "max_images": 2,
     "max_wait_seconds": 2,
@@ -55,6 +56,14 @@ def options(limits: dict[str, int]) -> list[str]:
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that allows little."""
     with running_service(tmp_path_factory.mktemp("strict"), *options(_SMALL)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that allows little time, too, and has no workers: what is uploaded waits."""
+    limits = options(_SMALL | {"max_upload_seconds": 2})
+    with running_service(tmp_path_factory.mktemp("idle"), "--workers", "0", *limits) as running:
         yield running
 
 
@@ -85,13 +94,12 @@ class TestUploads:
             "max_body_bytes"
         )
 
-    def test_time(self, start_service: Start) -> None:
-        running = start_service("--workers", "0", *options({"max_upload_seconds": 2}))
-        url = f"{running.url}/api/v1/validations?filename=a.tfrecord"
+    def test_time(self, idle: Service) -> None:
+        url = f"{idle.url}/api/v1/validations?filename=a.tfrecord"
 
         def slowly() -> Iterator[bytes]:
             for _ in range(30):
-                yield bytes(100_000)
+                yield bytes(10_000)
                 time.sleep(0.1)
 
         assert problem(requests.post(url, data=slowly(), timeout=60), 408)["limit"] == (
@@ -117,19 +125,18 @@ class TestUploads:
             one.close()
         wait_for(lambda: ask().status_code == 202, strict)
 
-    def test_waits_and_streams_of_events(self, start_service: Start) -> None:
-        running = start_service("--workers", "0", *options(_SMALL))
-        response = running.upload({"file": ("a", b"x")}, wait=60)
+    def test_waits_and_streams_of_events(self, idle: Service) -> None:
+        response = idle.upload({"file": ("a", b"x")}, wait=60)
         assert response.status_code == 202
         assert response.elapsed.total_seconds() < 60
         state = requests.get(
-            running.url + response.headers["Location"], params={"wait": 60}, timeout=60
+            idle.url + response.headers["Location"], params={"wait": 60}, timeout=60
         )
         assert (state.status_code, state.json()["state"]) == (200, "queued")
         links = response.json()["links"]
-        with requests.get(running.url + links["events"], stream=True, timeout=60) as first:
+        with requests.get(idle.url + links["events"], stream=True, timeout=60) as first:
             assert first.status_code == 200
-            refused = problem(running.get(links["events"]), 503)
+            refused = problem(idle.get(links["events"]), 503)
         assert refused["limit"] == "max_event_streams"
 
 
@@ -305,16 +312,17 @@ class TestChecks:
     def test_images(self, strict: Service) -> None:
         assert len(records_of(strict, frame(broken_image()) * 20)["images"]) <= 2
 
-    def test_time_and_memory(self, start_service: Start) -> None:
-        hasty = start_service(*options({"max_check_seconds": 2}), data="hasty")
-        slow = records_of(hasty, slow_shard(600_000))
+    def test_time(self, start_service: Start) -> None:
+        hasty = start_service(*options({"max_check_seconds": 1}))
+        slow = records_of(hasty, slow_shard(300_000))
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
-        running = start_service(*options({"max_check_bytes": 300 * _MIB}))
-        large = records_of(running, frame(huge_image()), decode="all")
+
+    def test_memory(self, strict: Service) -> None:
+        large = records_of(strict, frame(huge_image()), decode="all")
         assert (large["failure"]["status"], large["failure"]["limit"]) == (422, "max_check_bytes")
-        assert records_of(running, record_of())["state"] == "finished"
-        wait_for(lambda: not list((running.data / "uploads").iterdir()), running)
+        assert records_of(strict, record_of())["state"] == "finished"
+        wait_for(lambda: not list((strict.data / "uploads").iterdir()), strict)
 
 
 def broken_image() -> bytes:
@@ -335,9 +343,12 @@ def huge_image() -> bytes:
     return encode(image("a.png", 13_350, 13_350) | encoded)
 
 
-def test_reports_expire(start_service: Start) -> None:
-    running = start_service("--report-seconds", "1")
+def test_reports_expire(start_app: Start) -> None:
+    running = start_app("--report-seconds", "3")
     found = running.upload({"file": ("a.tfrecord", record_of())}, wait=0).json()
+    store = Database(Settings(data=running.data))
+    held = store.claim("a worker", time.time() + 600, 4)
+    assert held is not None and store.finish(held.id, "a worker", Result({}, True))
     wait_for(lambda: running.get(found["links"]["self"]).status_code == 404, running)
     for name in ("self", "html", "events", "page"):
         assert running.get(found["links"][name]).status_code == 404
@@ -353,5 +364,5 @@ def test_no_limit_is_forgotten() -> None:
     elsewhere |= {"max_sign_ins_per_minute"}  # in test_security.py
     reached = {*_SMALL, "max_queued_per_client", "max_queued", "max_running_per_client"}
     reached |= {"max_uploads_per_minute", "max_upload_seconds"}
-    reached |= {"max_check_bytes", "max_check_seconds", "report_seconds"}
+    reached |= {"max_check_seconds", "report_seconds"}
     assert {one.name for one in dataclasses.fields(Limits)} == reached | elsewhere

@@ -192,9 +192,10 @@ def small_shard() -> bytes:
     return frame(encode(image("a.jpg") | {"image/encoded": os.urandom(100_000)})) * 3
 
 
-@pytest.mark.parametrize("mebibytes", [256, pytest.param(2048, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mebibytes", [64, pytest.param(2048, marks=pytest.mark.slow)])
 def test_an_upload_is_not_held_in_memory(start_service: Start, mebibytes: int) -> None:
     running = start_service()
+    running.upload({"file": ("a", record_of())})  # now all that a check needs is imported
     peak = [running.memory()]
     done = threading.Event()
 
@@ -215,8 +216,8 @@ def test_an_upload_is_not_held_in_memory(start_service: Start, mebibytes: int) -
         done.set()
         watcher.join()
     assert found["report"]["counts"]["records"] == mebibytes
-    print(f"peak {max(peak) >> 20} MiB")
-    assert max(peak) < 300_000_000
+    print(f"peak {max(peak) >> 20} MiB, before {peak[0] >> 20} MiB")
+    assert max(peak) - peak[0] < min(mebibytes - 8, 140) << 20
 
 
 def long_form(length: int) -> Iterator[bytes]:

@@ -225,7 +225,7 @@ def test_another_data_folder(start_app: Start, start_service: Start, postgresql:
 
 
 def test_a_check_that_takes_its_worker_along(
-    start_service: Start, start_app: Start, monkeypatch: pytest.MonkeyPatch
+    start_app: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     idle = start_app()
     key = begin(idle, record_of())
@@ -233,12 +233,13 @@ def test_a_check_that_takes_its_worker_along(
     for _ in range(3):
         found = store.claim("a worker that is gone", time.time() - 1, 4)
         assert found is not None and found.id == key
-    running = start_service()
-    over = running.wait_until_over(key)
+    sandbox.prepare()
+    Worker(Settings(data=idle.data)).work()
+    over = idle.get(f"/api/v1/validations/{key}").json()
     assert (over["state"], over["failure"]["status"]) == ("failed", 500)
     assert "begun 3 times" in over["failure"]["detail"]
-    tidy(running.data, monkeypatch)
-    wait_for(lambda: leftovers(running.data) == [], running)
+    tidy(idle.data, monkeypatch)
+    assert leftovers(idle.data) == []
 
 
 def held_check(service: Service) -> tuple[str, int]:
