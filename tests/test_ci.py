@@ -2,7 +2,7 @@
 
 Both install tfod by pip, in environments of their own. So that this needs neither a network nor
 the minute of a compiler, pip builds without isolation (which is what its setting 0 means), without
-dependencies and without the kernel; the dependencies, and the tools that build, are found in a
+dependencies, bytecode and the kernel; the dependencies, and the tools that build, are found in a
 folder of links to what the tests run with.
 """
 
@@ -48,6 +48,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "PIP_NO_INDEX": "1",
         "PIP_NO_DEPS": "1",
         "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_NO_COMPILE": "1",
         "PIP_CONFIG_FILE": os.devnull,
         "TFOD_KERNEL": "0",
         "HOME": str(folder),
