@@ -82,7 +82,9 @@ def installed(wheel: Path, folder: Path) -> Path:
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "needed.pth").write_text(sysconfig.get_path("purelib"))
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps"]
-    subprocess.run([*command, "--no-index", str(wheel)], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "--no-index", "--no-compile", str(wheel)], check=True, capture_output=True
+    )
     return folder / "bin" / "tfod"
 
 
