@@ -121,6 +121,8 @@ class TestEnds:
 
     def end_by_two_ctrl_cs(self, running: Service) -> None:
         """The second one kills what the first one waits for."""
+        # The database remembers a worker of the service that was killed: this one may yet begin.
+        wait_for(lambda: len(running.workers()) == 1, running)
         (worker,) = running.workers()
         os.kill(worker, signal.SIGSTOP)
         running.process.send_signal(signal.SIGINT)
