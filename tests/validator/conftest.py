@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPMessage
 from pathlib import Path
@@ -143,7 +143,9 @@ class Service:
         tables = [_read(f"/proc/{pid}/net/{name}").splitlines()[1:] for name in ("tcp", "tcp6")]
         rows = [line.split() for lines in tables for line in lines]
         listening = {row[9] for row in rows if port and row[1].endswith(f":{int(port):04X}")}
-        open_sockets = {_target_of(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+        open_sockets = set()
+        with suppress(OSError):  # it has ended meanwhile
+            open_sockets = {_target_of(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
         return any(f"socket:[{inode}]" in open_sockets for inode in listening - {"0"})
 
     def memory(self) -> int:
