@@ -16,7 +16,7 @@ from tfod.check.receivers import TF_VISION
 
 SIDE = 64
 CLASSES = ("red", "blue")
-STEPS = 100
+STEPS = 60
 
 
 @pytest.fixture(scope="module")
