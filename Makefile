@@ -16,8 +16,8 @@ MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec && \
 	df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "/dev/shm" }')
 # Programs that tests start many times read what they have compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# Half as many processes again as cores: they wait for servers and for each other.
-WORKERS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
+# Twice as many processes as cores: they wait for servers and for each other.
+WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 test-%: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
@@ -26,9 +26,9 @@ SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13)
 PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 
-STAGES = environments check tests
+STAGES = environment tests
 
-.PHONY: serve demo test test-all environments check lint fuzz-kernel tests test-new test-others test-cvat-2.15 \
+.PHONY: serve demo test test-all environment check lint fuzz-kernel tests test-new test-others test-cvat-2.15 \
 	test-receivers test-old-datumaro test-old-cvat coverage test-lowest test-spark binary benchmarks docs clean
 .PRECIOUS: .venv-py%/installed
 
@@ -51,10 +51,8 @@ test:
 test-all:
 	$(MAKE) --no-print-directory test NOT_SLOW=
 
-# All that the tests are run in.
-environments:
-	$(MAKE) --no-print-directory -k -j2 $(VENV)/test.installed .venv-datumaro-0.3/installed .venv-lowest/installed \
-		.venv-receivers/installed $(PYTHONS:%=.venv-py%/installed)
+# What nearly everything is run in; the others are made when they are wanted.
+environment: $(VENV)/test.installed
 
 check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
@@ -79,13 +77,13 @@ fuzz-kernel: $(VENV)/test.installed
 test-new: $(VENV)/test.installed
 	$(BIN)/python $(PYTEST) -n $(WORKERS) --dist worksteal tests
 
-# The other lines, bounds and Pythons, two at a time, with a few examples of each property; what each
-# has printed comes at its end.
+# The checks, and the tests on other lines, bounds and Pythons, two at a time, with a few examples of
+# each property; what each has printed comes at its end.
 test-others: export HYPOTHESIS_PROFILE = few
 test-others: export PYTEST_ADDOPTS = -p no:cacheprovider
 test-others:
-	$(MAKE) --no-print-directory -k -j2 -O test-receivers test-old-cvat test-old-datumaro test-cvat-2.15 test-lowest \
-		$(PYTHONS:%=test-python-%)
+	$(MAKE) --no-print-directory -k -j2 -O test-receivers lint fuzz-kernel test-old-cvat test-old-datumaro \
+		test-cvat-2.15 test-lowest $(PYTHONS:%=test-python-%)
 
 # CVAT's servers between the lines, but for what starts servers of both lines in test-new.
 test-cvat-2.15: $(VENV)/test.installed

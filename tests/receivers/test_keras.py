@@ -36,6 +36,7 @@ def small_retinanet(classes: int) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_retinanet_learns(tmp_path: Path) -> None:
     target = tmp_path / "blood"
     assert main(["convert", str(CORPUS / "blood-cells"), str(target), "--to", "tfds"]) == 0

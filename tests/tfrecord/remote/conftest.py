@@ -40,6 +40,11 @@ class Bucket:
     def line(self) -> Line:
         return self.proxy.line
 
+    @property
+    def requests(self) -> list[str]:
+        """First lines of requests for it; a thread of an earlier test may still ask for another."""
+        return [one for one in self.line.requests if f"/{self.name}" in one]
+
     def url(self, key: str = "") -> str:
         return f"s3://{self.name}/{key}" if key else f"s3://{self.name}"
 

@@ -125,9 +125,7 @@ def test_a_shard_is_read_once(bucket: Bucket, run: Run, options: Any, count: int
     assert run("check", url, *options).code < 2
     assert bucket.line.sent < 1.01 * len(shard) + 10_000
     if count == 1:  # what was fetched to choose the profile is all of it
-        assert (
-            sum(one.startswith("GET") and "a.tfrecord" in one for one in bucket.line.requests) == 1
-        )
+        assert sum(one.startswith("GET") and "a.tfrecord" in one for one in bucket.requests) == 1
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -392,14 +390,10 @@ def test_of_a_bucket_only_what_has_changed_is_fetched(
     again = watched()
     assert (again["since"]["unchanged"], again["since"]["checked"]) == (3, 0)
     assert again["counts"] == first["counts"] and again["findings"] == first["findings"]
-    assert not any(
-        url.rpartition("/")[2] in one for url in urls[1:] for one in bucket.line.requests
-    )
+    assert not any(url.rpartition("/")[2] in one for url in urls[1:] for one in bucket.requests)
     bucket.put("train/train-00001-of-00004", frame(*records(7)))
     third = watched()
     assert (third["since"]["unchanged"], third["since"]["checked"]) == (3, 1)
     assert third["counts"]["records"] == first["counts"]["records"] + 7
-    fetched = {
-        url for url in urls if any(url.rpartition("/")[2] in one for one in bucket.line.requests)
-    }
+    fetched = {url for url in urls if any(url.rpartition("/")[2] in one for one in bucket.requests)}
     assert fetched <= {urls[0]}  # the label map

@@ -100,7 +100,7 @@ def test_long_listings_are_listed_to_their_end(bucket: Bucket) -> None:
     bucket.store.pipe({f"{bucket.name}/d/{number:05d}": b"" for number in range(count)})
     bucket.forget()
     assert len(list_remote(bucket.url("d/*"))) == count
-    assert len(bucket.line.requests) == 3
+    assert len(bucket.requests) == 3
 
 
 def test_shards_of_a_bucket_are_grouped_as_those_of_a_disk(bucket: Bucket) -> None:
@@ -120,11 +120,11 @@ def test_shards_of_a_bucket_are_grouped_as_those_of_a_disk(bucket: Bucket) -> No
         bucket.url("data/train-00002-of-00003.tfrecord"),
     )
     assert train.missing == ("train-00001-of-00003.tfrecord",)
-    assert [one.split()[0] for one in bucket.line.requests] == ["HEAD", "GET", "GET", "GET"]
+    assert [one.split()[0] for one in bucket.requests] == ["HEAD", "GET", "GET", "GET"]
     bucket.forget()
     (found,) = find_shards(bucket.url("data/train-*"))
     assert found == train
-    assert len(bucket.line.requests) == 1
+    assert len(bucket.requests) == 1
     files = find_remote_shards(bucket.url("data/t*")).files
     assert {url: one.size for url, one in files.items()} == dict.fromkeys(train.paths, 0)
 

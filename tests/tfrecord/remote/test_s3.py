@@ -51,8 +51,8 @@ def test_an_object_is_read_once_and_hashed(bucket: Bucket, size: int) -> None:
         assert stream.size == size
         assert read_all(stream) == data
         assert stream.digest() == hashlib.sha256(data).hexdigest()
-    looks = [one for one in bucket.line.requests if one.startswith("HEAD")]
-    assert len(looks) == 1 and len(bucket.line.requests) <= 1 + 7 + size // (8 * MIB)
+    looks = [one for one in bucket.requests if one.startswith("HEAD")]
+    assert len(looks) == 1 and len(bucket.requests) <= 1 + 7 + size // (8 * MIB)
     assert bucket.line.sent <= 1.01 * size + 2000
 
 
@@ -73,7 +73,7 @@ def test_a_look_at_the_start_costs_one_small_piece(bucket: Bucket) -> None:
     with RemoteStream(url) as stream:
         stream.read(12)
         time.sleep(0.3)  # for what should not happen
-    assert len(bucket.line.requests) == 2
+    assert len(bucket.requests) == 2
     assert bucket.line.sent < MIB // 2
     bucket.forget()
     assert shard_size(url) == 20 * MIB
