@@ -228,15 +228,15 @@ def test_the_value_has_score_object_and_prediction(tmp_path: Path) -> None:
 
 
 def test_predictions_of_a_larger_image_and_by_class_names(tmp_path: Path) -> None:
-    found = detections(BOTH)
-    for one in found:
+    annotations = detections(BOTH)
+    for one in annotations:
         one["bbox"] = [2 * side for side in one["bbox"]]
         one["category_id"] += 40
     found = {
         "images": [{"id": "a", "file_name": "a.jpg", "height": 400, "width": 800}],
         "categories": [{"id": 41, "name": "cat"}, {"id": 42, "name": "dog"}],
-        "annotations": found,
-    }  # type: ignore[assignment]
+        "annotations": annotations,
+    }
     assert prd(check_files(tmp_path, files(BOTH, found)), "code") == []
 
 
@@ -272,13 +272,13 @@ def test_processes_and_beam_say_the_same(tmp_path: Path) -> None:
     predictions = load(tmp_path, found)
     assert pickle.loads(pickle.dumps(predictions)).ids == predictions.ids
     how: dict[str, Any] = {"predictions": predictions, "max_findings": 3, "part_bytes": 4096}
-    one = check_sources([str(tmp_path)], Options(**how)).to_json()
+    one: dict[str, Any] = check_sources([str(tmp_path)], Options(**how)).to_json()
     others = [Options(**how, jobs=2)]
     if find_spec("apache_beam"):
         from tfod.beam import Runner
 
         others.append(Options(**how, runner=Runner("DirectRunner")))
-    assert one["counts"]["by_code"]["PRD001"] > 100  # type: ignore[index, call-overload]
+    assert one["counts"]["by_code"]["PRD001"] > 100
     for options in others:
         other = check_sources([str(tmp_path)], options).to_json()
         assert {**other, "duration": 0} == {**one, "duration": 0}
@@ -288,7 +288,7 @@ def test_many_boxes_and_detections_take_linear_time(tmp_path: Path) -> None:
     """A record with boxes by the ten thousand is compared with 300 detections at most."""
     boxes = [("cat", (place / 100, 0, place / 100 + 1, 1)) for place in range(20_000)]
     found = detections(boxes[::2])
-    report = check_files(tmp_path, files(boxes, found), max_findings=10)  # type: ignore[arg-type]
+    report = check_files(tmp_path, files(boxes, found), max_findings=10)
     assert report.counts.by_code["PRD004"] > 10
 
 

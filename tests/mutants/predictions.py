@@ -33,7 +33,7 @@ def detections(
     ]
 
 
-def files(boxes: Sequence[tuple[str, Box]], found: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+def files(boxes: Sequence[tuple[str, Box]], found: object) -> dict[str, bytes]:
     """A record of these boxes, and what is detected."""
     return {
         SHARD: shard(labelled("a.jpg", *boxes)),

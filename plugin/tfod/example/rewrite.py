@@ -30,7 +30,7 @@ def rewrite_example(example: Example, changes: Mapping[str, bytes | None]) -> by
     takes its place, and the others go. A feature that is new comes behind all others.
 
     Changes are by key a feature as ``bytes_feature``, ``float_feature`` or ``int64_feature`` encode
-    it, or None to remove the key; removing what is not there is no error.
+    it, or None to remove the key; removing a key that is not there does nothing.
     """
     record = example.record
     buffer, stop = record.buffer, record.start + record.length

@@ -36,7 +36,7 @@ from tests.zip_forge import real_zip
 # A huge zip, which takes minutes; a folder that cannot be zipped.
 MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # no zip has such an entry
 OF_MORE_THAN_A_ZIP = ("TSK", "FID", "CFG", "DAT", "PRD")
-"""Families about what is given beside it, or about what is no error: the zip alone is sound."""
+"""Families about what is given beside it, or about infos and warnings: the zip alone is sound."""
 EXCEPTIONS = {
     "SET003-one-has-a-class-more-pass-a": "TSK001 is about classes of boxes, and CVAT also refuses "
     "a tag (image/class/label) whose label the task lacks",
@@ -54,7 +54,7 @@ def task_for(path: Path, *frames_there: str) -> tuple[Task, bytes]:
     try:
         for record in tfod.read_detections(str(path)):
             names.setdefault(record.filename or "a.jpg")
-            # What no XML can hold is no label of any task.
+            # A text that XML cannot hold cannot be a label of a task.
             texts = (text for text in record.class_text or () if text and text.isprintable())
             classes.update(dict.fromkeys(texts))
     except (tfod.TfodError, ValueError):

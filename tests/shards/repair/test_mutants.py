@@ -88,7 +88,7 @@ def not_repaired(mutant: Mutant) -> bool:
     return mutant.code not in REPAIRS
 
 
-# What is uncertain is told of each.
+# Each reports what is uncertain.
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -52,7 +52,7 @@ def examine_in_processes(
     """Examine all inputs, in parts where they are large.
 
     Raises:
-        TfodError: a process died, for want of memory mostly.
+        TfodError: a process died, mostly because memory ran out.
     """
     unsound = -1  # the place of the last shard whose index has cut it in the wrong places
     with (

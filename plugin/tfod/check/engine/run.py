@@ -42,7 +42,7 @@ def examine_here(
         archives: opens the zips that this process examines.
 
     Raises:
-        TfodError: a process died, for want of memory mostly, or there is no room for the rows.
+        TfodError: a process died, mostly because memory ran out, or the disk is full.
     """
     total = Result(instructions.max_findings, most_duplicates=instructions.most_duplicates)
     to_hash = [one.location for one in inputs if isinstance(one, HashInput)]

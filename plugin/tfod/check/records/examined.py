@@ -1,4 +1,4 @@
-"""What an examination is told, and what is known of a shard: both cross into other processes."""
+"""Instructions of an examination, and what is known of a shard: both go to other processes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Location:
     path: str
     remote: bool = False
     listed_size: int | None = None
-    """Of a remote file, as the listing has told it; nobody asks for it again."""
+    """Of a remote file, from the listing; the server is not asked for it again."""
     mark: str | None = None
     """Of a remote file what its store changes whenever the file changes, if the listing has it."""
 
@@ -51,7 +51,7 @@ class Location:
         return None
 
     def known_size(self) -> int | None:
-        """Its length in bytes; None where nobody knows, or it is not there."""
+        """Its length in bytes; None where it is unknown, or the file is not there."""
         with suppress(OSError):
             return self.size()
         return None
