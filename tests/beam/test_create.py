@@ -158,7 +158,8 @@ def test_two_workers_make_the_same(creates: dict[str, Create], tmp_path: Path) -
     assert len(compare(creates["coco"], tmp_path, TWO_THREADS).notes) >= 4
 
 
-# The next but two has another process, and test_reshard.py processes of DirectRunner.
+# test_workers_elsewhere_find_the_images_and_make_the_same has another process, and
+# test_reshard.py processes of DirectRunner.
 @pytest.mark.slow
 def test_two_processes_make_the_same(creates: dict[str, Create], tmp_path: Path) -> None:
     assert len(compare(creates["coco"], tmp_path, direct(2)).notes) >= 4

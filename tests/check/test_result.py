@@ -12,13 +12,20 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, Severity
-from tfod.check.records.examined import ShardSummary
+from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.profile import READY
+from tfod.check.records.examined import Instructions, ShardSummary
+from tfod.check.records.examiner import Examiner
 from tfod.check.records.figures.statistics import MOST_SUBSETS, Statistics
 from tfod.check.records.result import Result
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.tfrecord.reader import RecordBatch
+
+from tests.mutants import sound
 
 _PART_BITS = 24
 _SEVERITIES = {"TFR901": Severity.ERROR, "BOX902": Severity.WARNING, "NAM903": Severity.INFO}
@@ -213,6 +220,17 @@ def test_parts_of_a_shard_make_up_the_shard() -> None:
         first, records=9, images=3, decoded=3, boxes=11, keys=frozenset("xyz"), has_defects=True
     )
     assert Result(10, shards={0: [first, second, third, other]}).all_shards() == [whole, other]
+
+
+def test_a_shard_with_an_error_has_defects() -> None:
+    for payload, has_defects in ((sound.record(), False), (b"\n", True)):
+        instructions = Instructions(READY["tf_detection_api"], Policy(), max_findings=10)
+        examiner = Examiner(instructions, ShardSummary(0, 0, "s", ""), None, RowStore(None))
+        lengths = np.array([len(payload)], np.int64)
+        starts = np.zeros(1, np.int64)
+        examiner.look_at(RecordBatch("s", 0, 12, bytearray(payload), starts, lengths))
+        (found,) = examiner.finish().all_shards()
+        assert found.has_defects is has_defects
 
 
 def test_the_shards_of_an_archive_are_added_up() -> None:

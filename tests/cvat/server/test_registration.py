@@ -66,15 +66,16 @@ def run_code(code: str, double: str, **environment: str) -> tuple[Any, str]:
     return json.loads(done.stdout), done.stderr
 
 
-LOADED = """
-import json, os, sys
+LOADED = f"""
+import json, os, signal, sys
 import datumaro.components.environment, django.contrib.auth, django.db.models, django.urls
 for line in sys.stdin:
     code, environment, *files = json.loads(line)
     child = os.fork()
     if not child:
+        signal.alarm({int(TIMEOUT)})  # a server that hangs ends with what it has said
         for number, file in enumerate(files, 1):
-            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.environ.update(environment)
         sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
         exec(code)

@@ -330,7 +330,7 @@ def test_ctrl_c_is_heard_while_a_server_is_silent(bucket: Bucket, stuck: Any) ->
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_check_by_several_ends_while_a_server_is_silent(
     bucket: Bucket, number: signal.Signals

@@ -28,7 +28,7 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read the classes of a ``labels.txt``.
 
     Returns:
-        The classes with their ids, and the liberties that were taken, as sentences (usually none).
+        The classes with their ids, and no liberties: nothing in such a file needs one.
 
     Raises:
         LabelMapError: it cannot be read, is no text, or has no name.
@@ -81,7 +81,8 @@ def _with_shared_ids(
     name: str | os.PathLike[str], label_map: LabelMap, liberties: list[str]
 ) -> tuple[LabelMap, list[str]]:
     shared = label_map.names_of_shared_ids
-    for number, names in list(shared.items())[:1]:
+    if shared:
+        number, names = next(iter(shared.items()))
         more = f", and so are {len(shared) - 1:,} other ids to several" if len(shared) > 1 else ""
         liberties.append(
             f"{os.fspath(name)}: id {number} is given to {names[0]!r} and {names[1]!r}{more}; "

@@ -334,7 +334,9 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
     Raises:
         InvalidError: they are INVALID.
     """
-    from tfod.check.check import Options, check
+    # Here, since nothing else of this module needs the check, which takes its time to load.
+    from tfod.check.check import Options as CheckOptions
+    from tfod.check.check import check
     from tfod.check.findings.finding import Severity, plural
     from tfod.check.profiles.profile import READY
     from tfod.check.receivers import OD_API, RECEIVERS
@@ -347,7 +349,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
         path = os.path.join(folder, "label_map.pbtxt")
         with open(path, "w", encoding="utf-8") as file:
             file.write(label_map)
-        options = Options(
+        options = CheckOptions(
             profile=READY["tf_detection_api"],
             receiver=RECEIVERS[receiver] if receiver else OD_API,
             label_map=path,
