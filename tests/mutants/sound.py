@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tfod.example.example import (
@@ -28,11 +29,13 @@ CAT_BOX = (0.25, 0.25, 0.5, 0.75)
 DOG_BOX = (0.5, 0.1, 1.0, 0.9)
 
 
+@cache
 def jpeg(size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any) -> bytes:
     """An image of the first record."""
     return saved("RGB", "JPEG", size, **how)
 
 
+@cache
 def png(size: tuple[int, int] = (WIDTH, HEIGHT)) -> bytes:
     """An image of the second record."""
     return saved("RGB", "PNG", size)
