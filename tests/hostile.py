@@ -18,7 +18,7 @@ import pytest
 from tfod.kernel import find_records
 from tfod.kernel.result import FoundRecords, WalkEnd
 from tfod.tfrecord.framing import masked_crc32c
-from tfod.tfrecord.recovery import ReadBuffer
+from tfod.tfrecord.walk import ReadBuffer
 
 from tests.mutants.sound import entry, features, field, frame, jpeg, png, record, with_boxes
 from tests.records import encode, objects

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, read_record_batches
-from tfod.tfrecord.recovery import BUFFER_BYTES
 from tfod.tfrecord.shard_sets.parts import split_shard
+from tfod.tfrecord.walk import BUFFER_BYTES
 
 from tests.records import frame
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tfod.errors import ShardError
 from tfod.tfrecord.framing import is_record_header, masked_crc32c
 from tfod.tfrecord.reader import Record, read_record_stream, read_records
-from tfod.tfrecord.recovery import LARGEST_BUFFER
+from tfod.tfrecord.walk import LARGEST_BUFFER
 
 from tests.conftest import examples
 from tests.records import frame

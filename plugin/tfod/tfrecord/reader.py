@@ -28,9 +28,9 @@ from tfod.tfrecord.compression import (
 )
 from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
-from tfod.tfrecord.recovery import ENDLESS, ReadBuffer, Recovery, Source, raise_damage
 from tfod.tfrecord.shard_sets.names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery, Source, raise_damage
 
 
 class Record(NamedTuple):

@@ -92,7 +92,7 @@ def _done(
         done = True
     except BrokenProcessPool:
         raise TfodError(
-            "a process of the check died, for want of memory perhaps; try --jobs 1"
+            "a process of the check died, perhaps for want of memory; try --jobs 1"
         ) from None
     finally:
         if not done:

@@ -178,7 +178,7 @@ def fill_source_id(record: EditedRecord) -> Iterator[Change]:
         yield record.change(key, _of_image(record, key))
 
 
-def number_source_id(is_number: bool, record: EditedRecord) -> Iterator[Change]:
+def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Change]:
     """A number in place of a text, or of a number that is too large, for receivers of numbers."""
     key = record.field_mapping.source_id
     text = record.text(key)

@@ -64,8 +64,8 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("IMG008", record_fixes.write_digest),
     ("NAM007", record_fixes.add_source_id),
     ("NAM012", record_fixes.fill_source_id),
-    ("NAM010", partial(record_fixes.number_source_id, False)),
-    ("NAM011", partial(record_fixes.number_source_id, True)),
+    ("NAM010", partial(record_fixes.number_source_id, is_number=False)),
+    ("NAM011", partial(record_fixes.number_source_id, is_number=True)),
 )
 _OF_LAYOUT = frozenset({"EXA003", "EXA004", "EXA005", "EXA006", "EXA007"})
 _OF_EACH_BOX = frozenset({"BOX002", "BOX003", "BOX004", "BOX006", "BOX007"})
