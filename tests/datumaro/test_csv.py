@@ -308,6 +308,12 @@ class TestExport:
         annotated(("a", "train", [whole, mask])).export(str(tmp_path), FORMAT)
         assert warnings() == [f"{FORMAT}: not written, the CSV has no column for them: 1 masks"]
 
+    def test_numbers_have_the_digits_of_a_float32(self, tmp_path: Path) -> None:
+        turned = compat.annotation.Bbox(1, 2, 5, 6, label=0, attributes={"rotation": 30.0})
+        annotated(("a", "train", [turned])).export(str(tmp_path), FORMAT)
+        text = (tmp_path / "train_labels.csv").read_text()
+        assert text.splitlines()[1] == "a.jpg,30,20,cat,-0.16506352,1.1519238,7.1650634,8.848076"
+
     def test_two_images_of_one_name_stay_apart(self, tmp_path: Path) -> None:
         items = [
             compat.DatasetItem(

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tfod.convert.csv import (
     COLUMNS,
     CsvBox,
@@ -265,7 +267,8 @@ class TfDetectionCsvExporter(ShardExporter):
             if one.label is None:
                 self._lost["boxes without a class"] += 1
             else:
-                left, top, right, bottom = map(shortest, one.corners)
+                corners = np.array(one.corners, np.float32)  # as shards have them
+                left, top, right, bottom = map(shortest, corners.tolist())
                 class_name = self._classes.of(one.label).text
                 boxes.append(CsvBox(class_name, (left, top, right, bottom)))
         return boxes
