@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from tfod_validator.jobs.database import Database
+from tfod_validator.settings import Settings
 
 from tests.commands import free_port
 from tests.mutants.sound import frame
@@ -224,3 +227,23 @@ def long_form(length: int) -> Iterator[bytes]:
     yield b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a.tfrecord"\r\n\r\n'
     yield from long_body(length)
     yield b"\r\n--limit--\r\n"
+
+
+def test_rates_are_counted_while_old_ones_are_forgotten(postgresql: str, tmp_path: Path) -> None:
+    store = Database(Settings(data=tmp_path, database_url=postgresql))
+    store.create_tables()
+    counted = threading.Event()
+
+    def forget() -> None:
+        while not counted.is_set():
+            store.delete_expired()
+
+    with ThreadPoolExecutor(2) as pool:
+        forgets = pool.submit(forget)
+        try:
+            # So many a second that each is old at once.
+            assert [store.take("a", 10**6, 1.0) for _ in range(100)] == [0] * 100
+        finally:
+            counted.set()
+        forgets.result()
+    store.close()

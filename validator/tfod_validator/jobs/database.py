@@ -307,8 +307,9 @@ class Database:
 
     def delete_expired(self) -> list[str]:
         """Forget what is too old; returns which."""
-        with self._write() as session:
+        with self._write(_RATES) as session:  # or one would go that is being counted
             session.execute(sql.delete(_Rate).where(_Rate.full_at <= time.time()))
+        with self._write() as session:
             old = sql.delete(Validation).where(Validation.expires <= time.time())
             return list(session.scalars(old.returning(Validation.id)))
 
