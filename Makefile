@@ -77,12 +77,12 @@ fuzz-kernel: $(VENV)/test.installed
 test-new: $(VENV)/test.installed
 	$(BIN)/python $(PYTEST) -n $(WORKERS) --dist worksteal tests
 
-# The checks, and the tests on other lines, bounds and Pythons, two at a time, with a few examples of
-# each property; what each has printed comes at its end.
+# The checks, and the tests on other lines, bounds and Pythons, one after the other beside test-new, with
+# a few examples of each property; what each has printed comes at its end.
 test-others: export HYPOTHESIS_PROFILE = few
 test-others: export PYTEST_ADDOPTS = -p no:cacheprovider
 test-others:
-	$(MAKE) --no-print-directory -k -j2 -O test-receivers lint fuzz-kernel test-old-cvat test-old-datumaro \
+	$(MAKE) --no-print-directory -k -O test-receivers lint fuzz-kernel test-old-cvat test-old-datumaro \
 		test-cvat-2.15 test-lowest $(PYTHONS:%=test-python-%)
 
 # CVAT's servers between the lines, but for what starts servers of both lines in test-new.
