@@ -76,6 +76,8 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     wanted = [_MODULES[command]] if command in _MODULES else _MODULES.values()
+    if command == "--version":
+        wanted = []
     for name in dict.fromkeys(wanted):
         importlib.import_module(name).add_parser(commands)
     return parser
