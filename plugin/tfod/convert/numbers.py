@@ -1,4 +1,4 @@
-"""Many numbers as text at once, for formats that are texts full of them."""
+"""Numbers as texts: many at once, and one with no more digits than it needs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def lines_of(*columns: bytes | np.ndarray) -> bytes:
 
 
 def shortest(value: float) -> float:
-    """12.34 for the float32 next to it: shards and Datumaro hold those, and people type this."""
-    with np.errstate(over="ignore"):  # beyond float32 it was none
+    """12.34 for a float64 that is the float32 next to it, as shards and Datumaro hold them.
+
+    Any other number is returned as it is.
+    """
+    with np.errstate(over="ignore"):
         single = np.float32(value)
     return float(str(single)) if np.isfinite(single) and float(single) == value else float(value)
 

@@ -33,7 +33,7 @@ NO_CLASS = -1
 """What is written for no class, where there is no text to say so: 0 may be a class."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that are not reported where a format has no attributes."""
-SubsetWriter: TypeAlias = "ShardSetWriter | DetectionCsvWriter"
+SubsetWriter: TypeAlias = ShardSetWriter | DetectionCsvWriter
 
 
 class ShardExporter(compat.Exporter):

@@ -74,7 +74,7 @@ class TfDetectionApiExporter(ShardExporter):
             self._roboflow = RoboflowLayout(
                 save_dir, self._options.name or DEFAULT_NAME, self._losses[LOST]
             )
-        self._changed: Collection[str] | None = None
+        self._changed: Collection[str] | None = None  # subsets that are written; None for all
 
     @property
     def can_stream(self) -> bool:
