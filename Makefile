@@ -135,7 +135,7 @@ docs: $(VENV)/test.installed
 
 # tfod as one file, build/binary/tfod, for people without Python.
 binary: .venv-binary/installed
-	.venv-binary/bin/python $(PIP) --no-deps --force-reinstall .
+	.venv-binary/bin/uv pip install --quiet --python .venv-binary --no-deps --reinstall .
 	.venv-binary/bin/pyinstaller --noconfirm --log-level ERROR --distpath build/binary \
 		--workpath build/binary/work docker/binary/tfod.spec
 
@@ -181,7 +181,8 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 
 .venv-binary/installed: pyproject.toml docker/binary/requirements.txt
 	$(PYTHON) -m venv .venv-binary
-	.venv-binary/bin/python $(PIP) . -r docker/binary/requirements.txt
+	.venv-binary/bin/python $(PIP) uv
+	.venv-binary/bin/uv pip install --quiet --python .venv-binary . -r docker/binary/requirements.txt
 	touch $@
 
 # The runner asks for Beam 2.48 and runs with newer ones.
