@@ -1,4 +1,4 @@
-"""Numbers as texts: many at once, and one with no more digits than it needs."""
+"""Many numbers as text at once, for formats that are texts full of them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,6 @@ def lines_of(*columns: bytes | np.ndarray) -> bytes:
     ]
     table: bytes = np.concatenate(parts).T.tobytes()
     return table.translate(None, _FILLER)
-
-
-def shortest(value: float) -> float:
-    """12.34 for a float64 that is the float32 next to it, as shards and Datumaro hold them.
-
-    Any other number is returned as it is.
-    """
-    with np.errstate(over="ignore"):
-        single = np.float32(value)
-    return float(str(single)) if np.isfinite(single) and float(single) == value else float(value)
 
 
 _TEN = 10

@@ -22,7 +22,6 @@ from tfod.convert.csv import (
     is_detection_csv,
     read_detection_csv,
 )
-from tfod.convert.numbers import shortest
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, Origin
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, ExportedObject
@@ -267,8 +266,9 @@ class TfDetectionCsvExporter(ShardExporter):
             if one.label is None:
                 self._lost["boxes without a class"] += 1
             else:
-                corners = np.array(one.corners, np.float32)  # as shards have them
-                left, top, right, bottom = map(shortest, corners.tolist())
+                # As shards have them, with as few digits as a float32 needs.
+                corners = np.array(one.corners, np.float32)
+                left, top, right, bottom = (float(str(side)) for side in corners)
                 class_name = self._classes.of(one.label).text
                 boxes.append(CsvBox(class_name, (left, top, right, bottom)))
         return boxes
