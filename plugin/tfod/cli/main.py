@@ -39,7 +39,10 @@ _MODULES = {
 EXIT_OK = 0
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
-_WRITTEN = ("output", "output_path", "output_dir", "out", "target", "write")
+_WRITTEN = (
+    *("output", "output_path", "output_dir", "output_file_prefix", "output_path_prefix"),
+    *("out", "target", "write", "report"),
+)
 """The arguments of all commands that name what is written."""
 
 

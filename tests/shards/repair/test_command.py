@@ -236,6 +236,7 @@ def test_several_zips_are_repaired_one_by_one(
         (["-o", "new", "--max-record-bytes", "600000"], "raise --max-record-bytes"),
         (["-o", "train.txt/new"], "cannot write there"),
         (["-o", ""], "the name of what to write is empty"),
+        (["-o", "new", "--report", ""], "the name of what to write is empty"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
