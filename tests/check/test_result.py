@@ -8,8 +8,10 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.duplicates.row_blocks import RowStore
@@ -17,6 +19,7 @@ from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
+from tfod.check.records import result as result_module
 from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
 from tfod.check.records.figures.statistics import MOST_SUBSETS, Statistics
@@ -180,6 +183,25 @@ def test_findings_that_would_not_be_listed_are_forgotten() -> None:
     assert [(one.shard, one.record) for one in kept.listed["BOX902"]] == [
         ("0", record) for record in range(10)
     ]
+
+
+def test_inputs_whose_findings_are_forgotten_are_not_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copies = Counter[str]()
+
+    def counted(one: Findings, **changes: Any) -> Findings:
+        copies["made"] += 1
+        return replace(one, **changes)
+
+    monkeypatch.setattr(result_module, "replace", counted)
+    total = Result(2)
+    for work in range(300):
+        found = Findings(2)
+        found.keep(finding("BOX902", f"{work}", 0))
+        total += Result(2, {work: found})
+    assert copies["made"] < 3 * 300
+    assert [one.shard for one in total.all_findings().listed["BOX902"]] == ["0", "1"]
 
 
 def test_of_very_many_subsets_the_same_are_kept_in_any_order() -> None:

@@ -66,6 +66,7 @@ class Result:
     suspects: Suspects | None = None
     most_duplicates: int | None = None
     _listed: Counter[str] = field(default_factory=Counter, repr=False)
+    _listing: dict[str, set[int]] = field(default_factory=dict, repr=False)
     _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
     _classes: dict[Use, Use] = field(default_factory=dict, repr=False)
 
@@ -111,19 +112,21 @@ class Result:
         self.findings[number] = findings
         for code, listed in findings.listed.items():
             self._listed[code] += len(listed)
+            self._listing.setdefault(code, set()).add(number)
             if self._listed[code] > 2 * self.most:
                 self._listed[code] = self._drop(code)
 
     def _drop(self, code: str) -> int:
         """Forget the findings of a code that would not be listed; return how many are left."""
         left = self.most
-        for number in sorted(self.findings):
+        for number in sorted(self._listing[code]):
             findings = self.findings[number]
-            if code in findings.listed:
-                # A new one: the result may be another's, too.
-                kept = findings.listed[code][:left]
-                self.findings[number] = replace(findings, listed={**findings.listed, code: kept})
-                left -= len(kept)
+            # A new one: the result may be another's, too.
+            kept = findings.listed[code][:left]
+            self.findings[number] = replace(findings, listed={**findings.listed, code: kept})
+            left -= len(kept)
+            if not kept:  # however many inputs there are, only those that list some are looked at
+                self._listing[code].remove(number)
         return self.most - left
 
     def close(self) -> None:
