@@ -18,7 +18,7 @@ from tfod.check.findings.finding import Severity
 from tfod.check.profiles.policy import Policy, Selection, Selections, relative_path
 from tfod.check.profiles.profile import OFF, READY
 from tfod.check.receivers import RECEIVERS
-from tfod.check.records.examined import Instructions
+from tfod.check.records.instructions import Instructions
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 

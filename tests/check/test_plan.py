@@ -13,7 +13,7 @@ from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.engine.inputs import Input, ShardInput, examine, in_parts, number_of, place_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
-from tfod.check.records.examined import Instructions
+from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
 from tfod.check.sources.inventory import Location, ShardSource
 from tfod.check.sources.search import take_inventory

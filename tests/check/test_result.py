@@ -20,10 +20,10 @@ from tfod.check.findings.finding import Finding, Severity
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.records import result as result_module
-from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
 from tfod.check.records.figures.statistics import MOST_SUBSETS, Statistics
-from tfod.check.records.result import Result
+from tfod.check.records.instructions import Instructions
+from tfod.check.records.result import Result, ShardSummary
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.tfrecord.reader import RecordBatch

@@ -30,7 +30,7 @@ from tfod.beam.run import PipelineRunner, run_pipeline
 
 if TYPE_CHECKING:
     from tfod.check.engine.inputs import Input
-    from tfod.check.records.examined import Instructions
+    from tfod.check.records.instructions import Instructions
     from tfod.check.records.result import Result
     from tfod.shards.create.output import CreatedSet, PlannedSet
     from tfod.shards.create.problems import Problems

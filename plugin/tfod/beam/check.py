@@ -30,7 +30,7 @@ from tfod.check.engine.inputs import (
     place_of,
     total_bytes,
 )
-from tfod.check.records.examined import Instructions
+from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
 from tfod.check.rules.hints.images import UsualSizes
 from tfod.check.sources.inventory import Location

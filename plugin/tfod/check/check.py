@@ -29,9 +29,9 @@ from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
-from tfod.check.records.examined import Instructions, RecordOptions
 from tfod.check.records.figures.image_look import missing_hash
 from tfod.check.records.images.decoding import MOST_DECODED, Decoding, can_decode, choose_decoding
+from tfod.check.records.instructions import Instructions, RecordOptions
 from tfod.check.records.result import Result
 from tfod.check.rules.example import no_profile
 from tfod.check.rules.labels import LabelMapFile

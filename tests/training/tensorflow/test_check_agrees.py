@@ -26,9 +26,10 @@ from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
-from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
 from tfod.check.records.expectation import expected_features
+from tfod.check.records.instructions import Instructions
+from tfod.check.records.result import ShardSummary
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
 from tfod.example.example import encode_example
 from tfod.example.spelling import Form, spelling_of

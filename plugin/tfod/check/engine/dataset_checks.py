@@ -20,11 +20,11 @@ from tfod.check.duplicates.row_blocks import RowBlock, RowPlace
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.examined import Instructions, ShardSummary, Use
 from tfod.check.records.expectation import renamed_keys, with_own_keys
 from tfod.check.records.figures.statistics import named_classes
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
-from tfod.check.records.result import Result
+from tfod.check.records.instructions import Instructions
+from tfod.check.records.result import Result, ShardSummary, Use
 from tfod.check.rules.boxes import mostly_flat
 from tfod.check.rules.hints import boxes
 from tfod.check.rules.hints.images import (

@@ -22,7 +22,7 @@ from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import REPORT_VERSION, ChosenProfile, SourceFile
 from tfod.check.profiles.profile import READY
-from tfod.check.records.examined import ShardSummary
+from tfod.check.records.result import ShardSummary
 from tfod.check.sources.inventory import Inventory, Location, ShardSource
 from tfod.errors import TfodError
 

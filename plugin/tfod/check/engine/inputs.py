@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.findings.finding import Place
-from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
-from tfod.check.records.result import Result
+from tfod.check.records.instructions import Instructions
+from tfod.check.records.result import Result, ShardSummary
 from tfod.check.rules.shards import compression_that_says_so, silent_compression, unreadable
 from tfod.check.sources.archive import ArchiveDamageError, read_parts
 from tfod.check.sources.archive_contents import Archives

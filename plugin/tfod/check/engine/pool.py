@@ -24,7 +24,7 @@ from tfod.check.engine.inputs import (
     in_parts,
     place_of,
 )
-from tfod.check.records.examined import Instructions
+from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_interrupt

@@ -17,7 +17,7 @@ from tfod.check.engine.inputs import (
     sha256_of,
     total_bytes,
 )
-from tfod.check.records.examined import Instructions
+from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
 from tfod.check.sources.archive_contents import Archives
 

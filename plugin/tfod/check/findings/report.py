@@ -17,8 +17,8 @@ from tfod.check.findings.baseline import BaselineComparison
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.receivers import ReceiverVerdict, worst_of
-from tfod.check.records.examined import ShardSummary
 from tfod.check.records.figures.statistics import Statistics
+from tfod.check.records.result import ShardSummary
 from tfod.check.rules.labels import LabelMapFile
 from tfod.version import __version__
 

@@ -19,7 +19,6 @@ from tfod.check.duplicates.row_blocks import RowCollector, RowStore
 from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
-from tfod.check.records.examined import Instructions, ShardSummary, Use
 from tfod.check.records.expectation import renamed_keys, with_own_keys
 from tfod.check.records.figures.details import DetailCounter
 from tfod.check.records.figures.image_look import ImageLook
@@ -27,7 +26,8 @@ from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.records.figures.statistics import bound, named_classes
 from tfod.check.records.images.encoded_images import EncodedImages
 from tfod.check.records.images.tensorflow_images import obstacle_to_decoding
-from tfod.check.records.result import Result
+from tfod.check.records.instructions import Instructions
+from tfod.check.records.result import Result, ShardSummary, Use
 from tfod.check.rules.boxes import (
     different_lengths,
     image_mask_of_another_size,

@@ -16,7 +16,7 @@ import numpy as np
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.fingerprints import Recognised
-from tfod.check.records.examined import ShardSummary
+from tfod.check.records.result import ShardSummary
 from tfod.check.rules.boxes import far_outside_message
 from tfod.check.rules.registry import Rule, all_rules
 from tfod.detection.boxes import touch_image

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.findings.collector import Findings
-from tfod.check.records.examined import ShardSummary, Use
+from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.figures.details import ClassShape
+from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.records.figures.statistics import (
     MOST_KINDS,
     MOST_KINDS_OF_SUBSET,
@@ -21,9 +23,73 @@ from tfod.check.records.figures.statistics import (
     merge_subsets,
 )
 from tfod.check.rules.labels import LabelMapFile
+from tfod.detection.boxes import BoxCounts
 
 if TYPE_CHECKING:
     from tfod.check.references.predictions.suspects import Suspects
+
+
+Use: TypeAlias = "tuple[str | None, int | None]"
+"""Class text and id of an object."""
+
+
+@dataclass
+class ShardSummary:
+    """What is known of a shard, or of a part of it, however many records it has.
+
+    Attributes:
+        work, number: which input of the check, and which of its shards.
+        name: as the report names it.
+        subset: the subset it belongs to.
+        label_map: name of the label map it was checked with.
+        candidates: label maps that fit equally well, when there are several.
+        in_archive: whether it came out of an archive.
+        is_whole: whether the archive's entry could be read to its end.
+        records, images, boxes: what was read.
+        decoded: images that were decoded.
+        keys: the features that its records have.
+        has_defects: whether anything was found in it but infos.
+        box_figures: whether its boxes look like pixels.
+        columns: what its boxes say of their columns.
+        is_empty_file: whether it is a file of 0 bytes in a numbered set.
+        objects: figures of its objects, where they are wanted.
+        is_carried: whether all this is from an earlier report.
+    """
+
+    work: int
+    number: int
+    name: str
+    subset: str
+    label_map: str | None = None
+    candidates: Sequence[str] = ()
+    in_archive: bool = False
+    is_whole: bool = True
+    records: int = 0
+    images: int = 0
+    decoded: int = 0
+    boxes: int = 0
+    keys: frozenset[str] = frozenset()
+    has_defects: bool = False
+    box_figures: BoxCounts = field(default_factory=BoxCounts)
+    columns: BoxColumns = field(default_factory=BoxColumns)
+    is_empty_file: bool = False
+    objects: ObjectFigures | None = None
+    is_carried: bool = False
+
+    def joined(self, following: ShardSummary) -> ShardSummary:
+        """The same with the part of the shard that comes next."""
+        return replace(
+            self,
+            records=self.records + following.records,
+            images=self.images + following.images,
+            decoded=self.decoded + following.decoded,
+            boxes=self.boxes + following.boxes,
+            keys=self.keys | following.keys,
+            has_defects=self.has_defects or following.has_defects,
+            box_figures=self.box_figures + following.box_figures,
+            columns=self.columns + following.columns,
+            objects=self.objects and following.objects and self.objects + following.objects,
+        )
 
 
 @dataclass

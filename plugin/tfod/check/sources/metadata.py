@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfod.check.findings.finding import Place
-from tfod.check.records.examined import ShardSummary
+from tfod.check.records.result import ShardSummary
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.registry import RuleProblems
 from tfod.check.rules.shards import wrong_metadata

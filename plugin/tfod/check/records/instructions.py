@@ -1,24 +1,21 @@
-"""Instructions of an examination, and what is known of a shard: both go to other processes."""
+"""What is asked of an examination, wherever records are read: it goes to other processes, too."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.fingerprints import KnownFingerprints
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.expectation import expected_features
-from tfod.check.records.figures.objects import ObjectFigures
 from tfod.check.records.images.decoding import NOT_DECODED, Decoding
 from tfod.check.rules.registry import RuleProblems, all_rules
 from tfod.check.sources.archive import ArchiveLimits
-from tfod.detection.boxes import BoxCounts
 from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
@@ -26,9 +23,6 @@ from tfod.tfrecord.storage.remote_timeout import remote_timeout
 if TYPE_CHECKING:
     from tfod.check.references.annotations.annotations import Annotations
     from tfod.check.references.predictions.predictions import Predictions
-
-Use: TypeAlias = "tuple[str | None, int | None]"
-"""Class text and id of an object."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,62 +121,3 @@ class Instructions(RecordOptions):
     @cached_property
     def _known(self) -> list[Any]:
         return [None, {}]
-
-
-@dataclass
-class ShardSummary:
-    """What is known of a shard, or of a part of it, however many records it has.
-
-    Attributes:
-        work, number: which input of the check, and which of its shards.
-        name: as the report names it.
-        subset: the subset it belongs to.
-        label_map: name of the label map it was checked with.
-        candidates: label maps that fit equally well, when there are several.
-        in_archive: whether it came out of an archive.
-        is_whole: whether the archive's entry could be read to its end.
-        records, images, boxes: what was read.
-        decoded: images that were decoded.
-        keys: the features that its records have.
-        has_defects: whether anything was found in it but infos.
-        box_figures: whether its boxes look like pixels.
-        columns: what its boxes say of their columns.
-        is_empty_file: whether it is a file of 0 bytes in a numbered set.
-        objects: figures of its objects, where they are wanted.
-        is_carried: whether all this is from an earlier report.
-    """
-
-    work: int
-    number: int
-    name: str
-    subset: str
-    label_map: str | None = None
-    candidates: Sequence[str] = ()
-    in_archive: bool = False
-    is_whole: bool = True
-    records: int = 0
-    images: int = 0
-    decoded: int = 0
-    boxes: int = 0
-    keys: frozenset[str] = frozenset()
-    has_defects: bool = False
-    box_figures: BoxCounts = field(default_factory=BoxCounts)
-    columns: BoxColumns = field(default_factory=BoxColumns)
-    is_empty_file: bool = False
-    objects: ObjectFigures | None = None
-    is_carried: bool = False
-
-    def joined(self, following: ShardSummary) -> ShardSummary:
-        """The same with the part of the shard that comes next."""
-        return replace(
-            self,
-            records=self.records + following.records,
-            images=self.images + following.images,
-            decoded=self.decoded + following.decoded,
-            boxes=self.boxes + following.boxes,
-            keys=self.keys | following.keys,
-            has_defects=self.has_defects or following.has_defects,
-            box_figures=self.box_figures + following.box_figures,
-            columns=self.columns + following.columns,
-            objects=self.objects and following.objects and self.objects + following.objects,
-        )
