@@ -70,7 +70,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Options(RecordOptions):
-    """What may be asked of a check.
+    """What may be asked of a check, besides what :class:`RecordOptions` has.
 
     Attributes:
         profile: the expected feature description; None for the receiver's, or else the one that
@@ -157,8 +157,9 @@ def check(
             options.decode, inventory.without(names), archives, options.max_record_bytes
         )
         for dataset, one in zip(datasets, carried, strict=True):
-            alone = len(datasets) > 1 and _is_small(dataset, options)
-            chosen = replace(options, runner=None) if alone else options
+            # Of several, a small one is done here before a pipeline begins.
+            is_done_here = len(datasets) > 1 and _is_small(dataset, options)
+            chosen = replace(options, runner=None) if is_done_here else options
             checked.append(
                 _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known, one)
             )
@@ -281,7 +282,7 @@ def _datasets(inventory: Inventory, options: Options) -> list[Inventory]:
 
 
 def _is_small(dataset: Inventory, options: Options) -> bool:
-    """Whether a dataset, one of several, is done before a pipeline begins."""
+    """Whether a dataset is known to have fewer bytes than are shared among workers."""
     sizes = [one.known_size() for one in dataset.locations]
     known = [size for size in sizes if size is not None]
     return len(known) == len(sizes) and sum(known) < 2 * options.part_bytes

@@ -92,7 +92,7 @@ def check_together(
     task: Task | None,
     dataset: str,
 ) -> None:
-    """Compare the records of all shards with each other, and with the task."""
+    """Compare the records of all shards with each other, and with the task and the references."""
     result.close()
     shards, field_mapping = result.all_shards(), instructions.profile.field_mapping
     settle_hanging_boxes(shards, collector)

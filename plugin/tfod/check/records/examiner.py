@@ -191,9 +191,9 @@ class Examiner:
         if self.instructions.annotations is not None:
             from tfod.check.references.annotations.comparison import compare_batch  # few need it
 
-            seen = self.result.seen, self._found
+            annotations, seen = self.instructions.annotations, self.result.seen
             for row, difference in compare_batch(
-                self.instructions.annotations, batch, self._label_map, *seen
+                annotations, batch, self._label_map, seen, self._found
             ):
                 self._add(batch, row, difference)
         if self._predicted is not None:
@@ -237,7 +237,7 @@ class Examiner:
                 self._collector.add(one, problem, batch.place(problem.row or 0))
 
     def _problems_of(self, facts: object, key: object = None) -> RuleProblems:
-        """The problems of facts that recur, looked for once; ``key`` says the same, and sooner."""
+        """The problems of facts that recur, looked for once; a ``key`` stands for the facts."""
         key = facts if key is None else key
         known = self._known.get(key)
         if known is None:

@@ -1,4 +1,4 @@
 """The encoded images of records: bytes go in, facts for the rules about images come out.
 
-The room imports `tfod.detection.images`, and an image library only where images are decoded.
+It may import what :mod:`tfod.check.records` may, and an image library where images are decoded.
 """
