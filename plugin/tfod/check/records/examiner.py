@@ -104,7 +104,9 @@ class Examiner:
             instructions.max_findings, {shard.work: collector.findings}, {shard.work: [shard]}
         )
         self._rows = RowCollector(
-            *(shard.work, shard.number, shard.subset),
+            shard.work,
+            shard.number,
+            shard.subset,
             lambda block: result.blocks.append(store.keep(block)),
         )
         self._uses: Counter[Use] = Counter()

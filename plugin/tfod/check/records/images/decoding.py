@@ -153,7 +153,10 @@ def _ends(
 
     def unpacked(stream: ReadableStream) -> Iterator[np.ndarray]:
         for records in read_record_batch_stream(
-            *(stream, location.name), on_damage=lambda _: None, max_record_bytes=max_record_bytes
+            stream,
+            location.name,
+            on_damage=lambda _: None,
+            max_record_bytes=max_record_bytes,
         ):
             yield records.offsets + records.lengths
 
