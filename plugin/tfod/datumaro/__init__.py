@@ -1,7 +1,8 @@
 """TFRecord formats for Datumaro without TensorFlow: its own two, and others of the field.
 
 Shards become Datumaro's datasets, and datasets become shards. May import ``convert``,
-``detection``, ``example`` and ``tfrecord``; the profile of an import comes from ``check``.
+``detection``, ``example`` and ``tfrecord``; from ``check`` come the profile of an import and
+the wording of its warnings.
 
 The names are those of Datumaro's own modules, of both its lines, so that code which imports them
 moves by changing the import::
