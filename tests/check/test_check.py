@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 import zlib
@@ -19,14 +20,21 @@ from typing import Any
 
 import pytest
 from tfod.check.check import Options, check_sources
+from tfod.check.check import check as check_inventory
+from tfod.check.engine import run
 from tfod.check.findings.finding import Severity
+from tfod.check.profiles.profile import READY
+from tfod.check.sources.inventory import Location
+from tfod.check.sources.search import take_inventory
 from tfod.cli.main import main
 from tfod.tfrecord.storage.zip_directory import Directory, read_directory
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT, Run
+from tests.files import write_file
 from tests.image_kinds import plain_image
 from tests.records import encode, image, objects, source_id_of, write_shard
+from tests.zip_forge import Item, forge
 
 
 def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: Any) -> bytes:
@@ -632,3 +640,40 @@ def test_what_fits_no_profile_is_said_once_with_its_keys(check: Run, tmp_path: P
         (finding,) = json.loads(out)["findings"]
         assert (code, finding["code"]) == (1, "EXA010")
         assert finding["message"].endswith(f"their features are {', '.join(features)}")
+
+
+def codes_of(path: str) -> dict[str, int]:
+    options = Options(profile=READY["tf_detection_api"])
+    return dict(check_sources([path], options).counts.by_code)
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_one_blank_source_id_among_plain_names(tmp_path: Path, blank: str) -> None:
+    records = [training("a.jpg"), training("b.jpg", **{"image/source_id": blank})]
+    assert codes_of(write_shard(tmp_path, "train", *records))["NAM012"] == 1
+
+
+def test_sides_of_a_wrong_kind_are_not_said_to_differ_in_length(tmp_path: Path) -> None:
+    record = training(**{"image/object/bbox/xmin": [0]})
+    found = codes_of(write_shard(tmp_path, "train", record))
+    assert "EXA004" in found and "BOX001" not in found
+
+
+def test_a_shard_that_a_zip_cannot_give_is_not_said_to_be_empty(tmp_path: Path) -> None:
+    packed = forge(Item("train.record", b"x" * 100, packed=b"\xff" * 40))
+    assert codes_of(str(write_file(tmp_path / "a.zip", packed))).keys() == {"ZIP012", "ZIP014"}
+
+
+def test_an_error_ends_the_hashing(sound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    def hash_on(_: Location, stop: threading.Event) -> None:
+        ended.append(stop.wait(TIMEOUT))
+
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "sha256_of", hash_on)
+    with take_inventory([sound]) as inventory, pytest.raises(KeyboardInterrupt):
+        check_inventory(inventory, progress=interrupt)
+    assert ended == [True]
