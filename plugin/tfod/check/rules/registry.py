@@ -13,8 +13,9 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeAlias
 
 from tfod.check.findings.finding import Problem, Severity
@@ -115,14 +116,15 @@ def detection_rule(heading: str, wrong: Wrong, *, why: str, fix: str, source: st
             yield Problem(f"{problem.key} {problem.cause}", feature=problem.key)
 
 
-def all_rules() -> dict[str, Rule]:
+@functools.cache  # asked for fifteen times in a check
+def all_rules() -> Mapping[str, Rule]:
     """Every rule by its code, in the order of the families and codes.
 
     The package declares them all when it is imported, which it is before this module.
     """
     order = list(FAMILIES)
     codes = sorted(_RULES, key=lambda code: (order.index(code[:3]), code))
-    return {code: _RULES[code] for code in codes}
+    return MappingProxyType({code: _RULES[code] for code in codes})
 
 
 _by_subject: dict[type[Any], tuple[Rule, ...]] = {}
