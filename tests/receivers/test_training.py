@@ -132,7 +132,7 @@ def test_a_detector_of_pytorch(shards: Path) -> None:
 
     torch.manual_seed(17)
     layers: list[torch.nn.Module] = []
-    for before, after in ((3, 16), (16, 32), (32, 32)):
+    for before, after in ((3, 8), (8, 16), (16, 32)):
         layers += [torch.nn.Conv2d(before, after, 5, 2, 2), torch.nn.BatchNorm2d(after)]
         layers.append(torch.nn.ReLU())
     model = torch.nn.Sequential(*layers, torch.nn.Conv2d(32, len(CLASSES) + 4, 5, padding=2))
