@@ -10,6 +10,7 @@ INSTALL = $(UV) pip install --quiet --python
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 # NOT_SLOW= runs the slow tests, too.
 NOT_SLOW = -m "not slow"
+# Several at a time would write to one cache.
 PYTEST = -m pytest -q -p no:cacheprovider --durations=15 $(NOT_SLOW)
 # Tests make and remove folders by the ten thousand: in memory, where 4 GB of it may hold programs too.
 MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec && \

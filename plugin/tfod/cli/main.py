@@ -40,8 +40,15 @@ EXIT_OK = 0
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
 _WRITTEN = (
-    *("output", "output_path", "output_dir", "output_file_prefix", "output_path_prefix"),
-    *("out", "target", "write", "report"),
+    "output",
+    "output_path",
+    "output_dir",
+    "output_file_prefix",
+    "output_path_prefix",
+    "out",
+    "target",
+    "write",
+    "report",
 )
 """The arguments of all commands that name what is written."""
 
@@ -80,7 +87,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     wanted = [_MODULES[command]] if command in _MODULES else _MODULES.values()
     if command == "--version":
-        wanted = []
+        wanted = []  # argparse ends there, and asks for no command
     for name in dict.fromkeys(wanted):
         importlib.import_module(name).add_parser(commands)
     return parser

@@ -28,7 +28,8 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read the classes of a ``labels.txt``.
 
     Returns:
-        The classes with their ids, and no liberties: nothing in such a file needs one.
+        The classes with their ids, and an empty list: reading such a file takes no liberties, which
+        :func:`read_label_map` returns there.
 
     Raises:
         LabelMapError: it cannot be read, is no text, or has no name.
