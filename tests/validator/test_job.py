@@ -6,7 +6,10 @@ import io
 import json
 import multiprocessing
 import os
+import pickle
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +173,25 @@ def test_the_same_outcome_in_the_sandbox(tmp_path: Path) -> None:
     for name in outcome.documents:
         if name.startswith("image"):
             assert outcome.documents[name] == alone.documents[name]
+
+
+def test_what_every_check_needs_is_loaded_before_they_are_forked(tmp_path: Path) -> None:
+    request = request_of(tmp_path, {"a.record": shard_of(tmp_path, xmax=0.05)})
+    code = (
+        "import importlib, pickle, sys; from pathlib import Path; import jinja2\n"
+        "from tfod_validator.jobs.sandbox import PRELOADED\n"
+        "for name in PRELOADED: importlib.import_module(name)\n"
+        "jinja2.Environment.compile = None\n"
+        "loaded = set(sys.modules)\n"
+        "from tfod_validator.jobs.check_upload import run_check\n"
+        "from tfod_validator.settings import Limits\n"
+        "request = pickle.loads(sys.stdin.buffer.read())\n"
+        "run_check(Path(sys.argv[1]), request, Limits(), lambda *_: None)\n"
+        "print(set(sys.modules) - loaded)"
+    )
+    arguments = [sys.executable, "-c", code, tmp_path]
+    done = subprocess.run(arguments, input=pickle.dumps(request), capture_output=True)
+    assert (done.stdout.decode(), done.stderr.decode()) == ("set()\n", "")
 
 
 def test_nobody_wants_it(tmp_path: Path) -> None:

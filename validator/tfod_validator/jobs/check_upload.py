@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from PIL import Image
 from tfod.check.check import Options, check
 from tfod.check.configuration import Configuration, load_configuration
 from tfod.check.findings.finding import Severity
@@ -17,7 +18,7 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.records.images.decoding import read_most_decoded
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.reporters.html.drawing import draw_image
-from tfod.check.reporters.html.page import render_html
+from tfod.check.reporters.html.page import load_templates, render_html
 from tfod.check.reporters.html.samples import choose_samples
 from tfod.check.reporters.json_and_junit import render_json, render_junit
 from tfod.check.reporters.text import render_text
@@ -40,6 +41,10 @@ from tfod_validator.settings import Limits
 Progress = Callable[[int, int], None]
 """Called with all bytes and records that were read so far."""
 _UNREADABLE = "TFR013"
+
+# Once in the process that checks are forked from, not in each of them: it is most of a small check.
+load_templates()
+Image.init()
 
 
 class _TooManyRecordsError(Exception):

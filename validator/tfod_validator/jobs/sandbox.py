@@ -28,10 +28,11 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _LONGEST_MESSAGE = 256 << 20
 _SEND_EVERY = 0.2
 _LOOK_EVERY = 0.5
-_IMPORTED_LATER = (
-    *("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL._imagingft"),
-    *("PIL.JpegImagePlugin", "PIL.PngImagePlugin", "lxml.etree", "jinja2"),
+PRELOADED = (
+    *(__name__, "tfod_validator.jobs.check_upload", "numpy.ma", "lxml.etree"),
+    *("PIL.ImageDraw", "PIL.ImageFont", "PIL._imagingft"),
 )
+"""What checks import, and what these import only when it is called."""
 _LEAST_ROOM = 64 << 20
 """Bytes below the limit of memory with which a check may begin."""
 _NICENESS = 10
@@ -71,9 +72,7 @@ class StoppedError(Exception):
 
 def prepare() -> None:
     """Let the process that checks are forked from import what they need."""
-    _CONTEXT.set_forkserver_preload(
-        [__name__, "tfod_validator.jobs.check_upload", *_IMPORTED_LATER]
-    )
+    _CONTEXT.set_forkserver_preload(list(PRELOADED))
 
 
 def run_in_sandbox(

@@ -137,6 +137,16 @@ def render_template(name: str, **values: Any) -> str:
     return page
 
 
+def load_templates() -> None:
+    """Load the pages' templates, which takes as long as a small check: once, before processes fork.
+
+    Raises:
+        TfodError: jinja2 is not installed.
+    """
+    for name in _templates().list_templates():
+        _templates().get_template(name)
+
+
 @cache
 def _templates() -> Environment:
     try:
