@@ -76,11 +76,10 @@ fuzz-kernel: $(VENV)/test.installed
 
 # Everything, with Datumaro 1.x and TensorFlow as the oracle, the longest first. A process for each of
 # these: it loads only what its folders need, and TensorFlow, PyTorch and Beam take ten seconds.
-PARTS = validator beam check rest training
+PARTS = check validator beam rest
+FOLDERS_check = tests/check tests/kernel tests/tfrecord tests/training
 FOLDERS_validator = tests/validator
 FOLDERS_beam = tests/beam tests/cli tests/cvat
-FOLDERS_check = tests/check
-FOLDERS_training = tests/kernel tests/tfrecord tests/training
 FOLDERS_rest = tests $(foreach part,$(filter-out rest,$(PARTS)),$(FOLDERS_$(part):%=--ignore=%))
 
 test-new: $(PARTS:%=test-new-%)

@@ -151,7 +151,9 @@ def test_what_dies_again_and_again(temporary: Path, capsys: pytest.CaptureFixtur
     ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_nothing_is_left_of_an_end(number: int, tmp_path: Path, temporary: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()

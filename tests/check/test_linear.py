@@ -17,8 +17,8 @@ from tfod.errors import TfodError
 
 from tests.hostile import FAMILIES, XML_FAMILIES, growths
 
-_SIZE = 4_000
-_SIZES = {"junk_between_empty_records": 1_500, "headers_between_records": 2_000}
+_SIZE = 2_000
+_SIZES = {"junk_between_empty_records": 1_000, "headers_between_records": 1_000}
 """Of these each record is a batch of its own, and a thousand times a few bytes."""
 _MOST = 2.6
 """Of linear work it is 2, of quadratic work 4; tables that double now and then are in between."""

@@ -28,6 +28,7 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.tfrecord.reader import RecordBatch
 
+from tests.conftest import examples
 from tests.mutants import sound
 
 _PART_BITS = 24
@@ -139,6 +140,7 @@ def in_order(results: Sequence[Result], most: int) -> object:
     return contents(whole)
 
 
+@examples(40)
 @given(
     data=st.data(),
     most=st.integers(0, 4) | st.just(1000),

@@ -314,7 +314,7 @@ class TestChecks:
 
     def test_time(self, start_service: Start) -> None:
         hasty = start_service(*options({"max_check_seconds": 1}))
-        slow = records_of(hasty, slow_shard(300_000))
+        slow = records_of(hasty, slow_shard(150_000))
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
 

@@ -98,7 +98,7 @@ def test_workers_alone(scaled: tuple[Service, Service]) -> None:
 
 def test_a_killed_worker_s_checks_run_elsewhere(scaled: tuple[Service, Service]) -> None:
     web, workers = scaled
-    keys = upload_many(web, slow_shard(20_000), 6)
+    keys = upload_many(web, slow_shard(10_000), 6)
     wait_for(lambda: 'tfod_validations{state="running"} 4' in web.get("/metrics").text, web)
     killed = workers.workers()[0]
     os.kill(killed, signal.SIGKILL)

@@ -114,15 +114,12 @@ def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
     assert "killed the check's process (SIGKILL) each time" in found["failure"]["detail"]
     assert attempts_of(running, key) == 2
 
-    key = begin(running, slow)
-    wait_until_read(running, key)
-    os.kill(check_of(running), signal.SIGKILL)
+    key, check = held_check(running)
+    os.kill(check, signal.SIGKILL)
     assert running.wait_until_over(key)["state"] == "finished"
     assert attempts_of(running, key) == 2
 
-    key = begin(running, slow)
-    wait_until_read(running, key)
-    check = check_of(running)
+    key, check = held_check(running)
     address = f"{running.url}/api/v1/validations/{key}"
     assert requests.delete(address, timeout=60).status_code == 204
     wait_for(lambda: check not in running.children(), running)
@@ -284,10 +281,9 @@ def test_sigterm_drains(start_service: Start) -> None:
     wait_for(lambda: leftovers(running.data) == [], running)
 
 
-def test_without_its_supervisor_a_worker_gives_back(start_service: Start, slow: bytes) -> None:
+def test_without_its_supervisor_a_worker_gives_back(start_service: Start) -> None:
     running = start_service()
-    key = begin(running, slow)
-    wait_until_read(running, key)
+    key, _ = held_check(running)
     os.kill(running.process.pid, signal.SIGKILL)
     wait_for(lambda: not running.children(), running)
     store = Database(Settings(data=running.data))
