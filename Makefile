@@ -59,7 +59,7 @@ check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
 
 tests:
-	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-new test-others
+	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-new test-others demo
 
 # Style and types, and what only Rust sees of the kernel.
 lint: $(VENV)/test.installed

@@ -28,7 +28,7 @@ from tests.validator.sockets import answer_on
 from tests.validator.test_api import problem
 
 Start = Callable[..., Service]
-_MANY = 40
+_MANY = 24
 
 
 @pytest.fixture(scope="module")
