@@ -58,8 +58,9 @@ environment: $(VENV)/test.installed
 check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
 
+# The receivers' environment takes its time, and their tests do, too.
 tests:
-	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-new test-others demo
+	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-new test-others demo
 
 # Style and types, and what only Rust sees of the kernel.
 lint: $(VENV)/test.installed
