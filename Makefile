@@ -58,7 +58,7 @@ environment: $(VENV)/test.installed
 check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
 
-# The receivers' environment takes its time, and their tests do, too.
+# The receivers first: their environment takes its time, and their tests do, too.
 tests:
 	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-new test-others demo
 
@@ -106,9 +106,11 @@ test-old-cvat: .venv-datumaro-0.3/installed
 	.venv-datumaro-0.3/bin/python $(PYTEST) tests/cvat/server
 
 # What the receivers' own code reads in our shards. The OD API's protobuf code is of 2022, which only
-# the implementation in Python loads.
+# the implementation in Python loads. The environment is no prerequisite, since make comes back to
+# what waits for one after all the others.
 test-receivers: export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION = python
-test-receivers: .venv-receivers/installed
+test-receivers:
+	$(MAKE) --no-print-directory .venv-receivers/installed
 	.venv-receivers/bin/python $(PYTEST) tests/receivers
 
 # A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.

@@ -56,7 +56,9 @@ def test_no_elements_come_back() -> None:
     assert run_pipeline(steps.nothing, direct(1)) == []
 
 
-@pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
+@pytest.mark.parametrize(
+    "runner", ["direct-2", "portable", pytest.param("dask", marks=pytest.mark.slow)], indirect=True
+)
 def test_an_error_of_ours_is_its_line(runner: Runner) -> None:
     with pytest.raises(TfodError, match=r"^a\.record, record 2: is damaged; repair it$"):
         run_pipeline(partial(steps.failing, "shard"), runner)
