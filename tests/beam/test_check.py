@@ -84,7 +84,7 @@ def all_at_once(folder: Path, every: bool = True) -> list[str]:
 
 
 # The next but one has the findings of each rule, and the runners do the same steps in the tests
-# after it, in test_reshard.py and in test_run.py.
+# after it, in test_create.py and in test_run.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
 def test_mutants_of_every_family(mutants: Path, runner: Runner) -> None:

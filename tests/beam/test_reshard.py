@@ -48,9 +48,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "runner", ["portable", pytest.param("dask", marks=pytest.mark.slow)], indirect=True
-)
+# DirectRunner in processes: the dead worker's test. The others: test_run.py and test_create.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["portable", "dask"], indirect=True)
 def test_every_runner_writes_the_same(source: Path, runner: Runner, tmp_path: Path) -> None:
     layout = ShardLayout(num_shards=4)
     local = reshard(source, tmp_path / "local", layout, shuffle=5)

@@ -42,7 +42,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert list(folder.iterdir()) == []
 
 
-# From other runners: test_reshard.py.
+# From other runners: the tests of dead workers.
 def test_elements_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A file beside the shards that is called like a module is not taken for one.
     (tmp_path / "queue.py").write_text("raise SystemExit('the file was run')")

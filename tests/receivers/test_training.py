@@ -60,6 +60,7 @@ def drawn(random: np.random.Generator, number: int) -> tfod.Detection:
     )
 
 
+@pytest.mark.slow
 def test_retinanet_of_tf_vision(shards: Path) -> None:
     """official/vision/tasks/retinanet.py, with a backbone of ten layers."""
     import tf_keras
