@@ -20,6 +20,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # Half as many processes again as cores: some wait for servers.
 JOBS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
 test-%: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
+# And no library takes threads of its own beside them: they would mostly wait for each other.
+test-%: export OMP_NUM_THREADS = 1
+test-%: export TF_NUM_INTRAOP_THREADS = 1
+test-%: export TF_NUM_INTEROP_THREADS = 1
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
