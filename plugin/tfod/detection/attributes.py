@@ -203,14 +203,3 @@ def _values(found: DetectionColumns, key: str, row: int) -> list[AttributeValue]
 def column_of(columns: Sequence[Column], row: int) -> Column | None:
     """The one of a key's columns that has values of a record; None without any."""
     return next((one for one in columns if one.kind is not None and one.has(row)), None)
-
-
-def unreadable_extras(found: DetectionColumns) -> dict[int, str]:
-    """Why ``tfod/attributes`` of a record cannot be understood, by row."""
-    reasons = {}
-    for row in found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES).rows.tolist():
-        try:
-            attributes_of(found, row, int(found.box_counts[row]))
-        except ExtraError as error:
-            reasons[row] = str(error)
-    return reasons

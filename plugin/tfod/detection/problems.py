@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.attributes import unreadable_extras
+from tfod.detection.attributes import ExtraError, attributes_of
 from tfod.detection.boxes import BoxFormat
 from tfod.detection.columns import DetectionColumns
 from tfod.example.wire import Kind
@@ -250,10 +250,13 @@ def _image_classes(found: DetectionColumns) -> Iterator[DetectionProblem]:
 
 
 def _extra_attributes(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    for row, reason in unreadable_extras(found).items():
-        yield DetectionProblem(
-            row, Wrong.EXTRA_ATTRIBUTES, keys.EXTRA_ATTRIBUTES, reason, "export the shard again"
-        )
+    key = keys.EXTRA_ATTRIBUTES
+    for row in found.column(key, Kind.BYTES).rows.tolist():
+        try:
+            attributes_of(found, row, int(found.box_counts[row]))
+        except ExtraError as error:
+            fix = "export the shard again"
+            yield DetectionProblem(row, Wrong.EXTRA_ATTRIBUTES, key, str(error), fix)
 
 
 _LOOKS = (
