@@ -34,7 +34,8 @@ PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 STAGES = environment tests
 
 .PHONY: serve demo test test-all environment check lint fuzz-kernel tests test-new test-others test-cvat-2.15 \
-	test-receivers test-old-datumaro test-old-cvat coverage test-lowest test-spark binary benchmarks docs clean
+	test-receivers test-demo test-old-datumaro test-old-cvat coverage test-lowest test-spark binary benchmarks docs \
+	clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -63,8 +64,8 @@ check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
 
 # The receivers first: their environment takes its time, and their tests do, too.
-tests:
-	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-new test-others demo
+tests: environment
+	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-new test-others test-demo
 
 # Style and types, and what only Rust sees of the kernel.
 lint: $(VENV)/test.installed
@@ -116,6 +117,10 @@ test-receivers: export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION = python
 test-receivers:
 	$(MAKE) --no-print-directory .venv-receivers/installed
 	.venv-receivers/bin/python $(PYTEST) tests/receivers
+
+# Not where `make demo` works, which may be somebody's folder.
+test-demo: $(VENV)/test.installed
+	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(BIN)/python examples/demo.py --work "$$work"
 
 # A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.
 test-spark: .venv-spark/installed

@@ -18,8 +18,12 @@ from tfod.errors import TfodError
 from tests.hostile import FAMILIES, XML_FAMILIES, growths
 
 _SIZE = 2_000
-_SIZES = {"junk_between_empty_records": 1_000, "headers_between_records": 1_000}
-"""Of these each record is a batch of its own, and a thousand times a few bytes."""
+_SIZES = {
+    # Each record is a batch of its own, and a thousand times a few bytes.
+    **dict.fromkeys(("junk_between_empty_records", "headers_between_records"), 1_000),
+    # An item has many bytes: of few items, what they cost is hidden by the rest.
+    **{family: 12_000 for family in FAMILIES if family.startswith("items_")},
+}
 _MOST = 2.6
 """Of linear work it is 2, of quadratic work 4; tables that double now and then are in between."""
 

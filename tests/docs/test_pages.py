@@ -75,7 +75,7 @@ def test_page_that_is_one_session(name: str, scripts: int, desk: Path) -> None:
         assert wrong is None, f"{name}:{step.line}: {step.command}{wrong}"
 
 
-# `make demo` runs it as users do.
+# `make test-demo` runs it as users do.
 def test_the_demo_shows_what_is_said_of_a_broken_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

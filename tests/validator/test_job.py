@@ -25,6 +25,12 @@ from tfod_validator.settings import Limits
 from tests.records import encode, image
 from tests.validator.conftest import LABEL_MAP, shard_of
 
+_TASK_XML = (
+    b"<annotations><meta><task><name>t</name><size>1</size><labels><label><name>cat</name>"
+    b"</label></labels></task></meta><image id='0' name='0.jpg' width='200' height='100'/>"
+    b"</annotations>"
+)
+
 
 def request_of(folder: Path, files: dict[str, Any], **more: Any) -> Request:
     """A request for files that are written under numbers; names may have a role before them."""
@@ -110,14 +116,9 @@ def test_a_report_as_long_as_its_class_names(tmp_path: Path) -> None:
 
 
 def test_a_task_from_two_files(tmp_path: Path) -> None:
-    xml = (
-        b"<annotations><meta><task><name>t</name><size>1</size><labels><label><name>cat</name>"
-        b"</label></labels></task></meta><image id='0' name='0.jpg' width='200' height='100'/>"
-        b"</annotations>"
-    )
     files = {
         "a.record": shard_of(tmp_path, records=1),
-        "cvat_xml:a.xml": xml,
+        "cvat_xml:a.xml": _TASK_XML,
         "cvat_labels:l.json": b'[{"name": "dog"}]',
     }
     codes = json.loads(check_upload(tmp_path, files).documents[REPORTS["json"]])["counts"][
@@ -176,7 +177,8 @@ def test_the_same_outcome_in_the_sandbox(tmp_path: Path) -> None:
 
 
 def test_what_every_check_needs_is_loaded_before_they_are_forked(tmp_path: Path) -> None:
-    request = request_of(tmp_path, {"a.record": shard_of(tmp_path, xmax=0.05)})
+    files = {"a.record": shard_of(tmp_path, xmax=0.05), "cvat_xml:a.xml": _TASK_XML}
+    request = request_of(tmp_path, files)
     code = (
         "import importlib, pickle, sys; from pathlib import Path; import jinja2\n"
         "from tfod_validator.jobs.sandbox import PRELOADED\n"
@@ -186,12 +188,12 @@ def test_what_every_check_needs_is_loaded_before_they_are_forked(tmp_path: Path)
         "from tfod_validator.jobs.check_upload import run_check\n"
         "from tfod_validator.settings import Limits\n"
         "request = pickle.loads(sys.stdin.buffer.read())\n"
-        "run_check(Path(sys.argv[1]), request, Limits(), lambda *_: None)\n"
-        "print(set(sys.modules) - loaded)"
+        "found = run_check(Path(sys.argv[1]), request, Limits(), lambda *_: None)\n"
+        "print(found.failure, found.images != [], set(sys.modules) - loaded)"
     )
     arguments = [sys.executable, "-c", code, tmp_path]
     done = subprocess.run(arguments, input=pickle.dumps(request), capture_output=True)
-    assert (done.stdout.decode(), done.stderr.decode()) == ("set()\n", "")
+    assert (done.stdout.decode(), done.stderr.decode()) == ("None True set()\n", "")
 
 
 def test_nobody_wants_it(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tfod_validator.settings import Limits, Settings
 from tests.mutants.sound import frame
 from tests.records import encode, image
 from tests.validator.conftest import Service, running_service, zip_of
-from tests.validator.heavy import record_of, slow_shard, wait_for
+from tests.validator.heavy import held_check, record_of, slow_shard, wait_for
 from tests.validator.test_api import problem
 from tests.zip_forge import Item, deflate, forge, quoting_zip
 
@@ -314,7 +314,7 @@ class TestChecks:
 
     def test_time(self, start_service: Start) -> None:
         hasty = start_service(*options({"max_check_seconds": 1}))
-        slow = records_of(hasty, slow_shard(150_000))
+        slow = hasty.wait_until_over(held_check(hasty)[0])
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
 

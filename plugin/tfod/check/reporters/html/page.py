@@ -143,7 +143,7 @@ def load_templates() -> None:
     Raises:
         TfodError: jinja2 is not installed.
     """
-    for name in _templates().list_templates():
+    for name in _templates().list_templates(["html", "css"]):
         _templates().get_template(name)
 
 
