@@ -301,6 +301,21 @@ def test_captions_are_counted_where_there_is_one_file(run: Run, tmp_path: Path) 
     assert done.code == 0 and "the format has no place for them: 1 captions" in done.err
 
 
+def test_the_area_of_a_box_does_not_depend_on_other_records(run: Run, tmp_path: Path) -> None:
+    box = objects([[0.1, 0.1, 0.3333, 0.6]], ["cat"], [1])
+    own = {"image/object/area": [0.123456], "image/object/is_crowd": [1]}
+    records = [encode(image(f"{number}.png") | box | own) for number in range(2)]
+    records.append(encode(image("plain.png") | box))
+    areas = []
+    for number in (0, 2):
+        shards = write_shard(tmp_path / f"s{number}", "train", *records[2 - number :])
+        done = run("convert", shards, tmp_path / f"{number}.json")
+        assert done.code == 0
+        entries = json.loads((tmp_path / f"{number}.json").read_text())["annotations"]
+        areas.append([one["area"] for one in entries])
+    assert areas == [[2333.0], [0.123456, 0.123456, 2333.0]]
+
+
 def test_areas_that_int64_does_not_hold(run: Run, tmp_path: Path) -> None:
     box = objects([[-1e30, 0, 1e30, 1]], ["cat"], [1])
     shards = write_shard(tmp_path / "s", "train", encode(image() | box | {"image/encoded": _PNG}))

@@ -116,7 +116,8 @@ class CocoWriter(Writer):
         first, self._objects = self._objects + 1, self._objects + len(images.boxes)
         left, top, right, bottom = images.in_pixels().T
         width, height = right - left, bottom - top
-        area, crowd, others = width * height, np.zeros(len(left), np.int64), list[bytes]()
+        area = (width * height).round(_DECIMALS_OF_AREA)
+        crowd, others = np.zeros(len(left), np.int64), list[bytes]()
         if not images.is_plain:
             others = [
                 text
