@@ -24,7 +24,7 @@ from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.class_fixes import label_map_of
+from tfod.shards.repair.class_fixes import BY_IDS, label_map_of
 from tfod.shards.repair.record import EditedRecord
 from tfod.shards.repair.shard import fix_record
 from tfod.tfrecord.reader import read_records
@@ -424,3 +424,66 @@ def test_the_label_map_that_records_define(
     # Of two shards, so that what one says can contradict the other.
     found = label_map_of(pairs)
     assert (found and {item.id: item.name for item in found.items}) == items
+
+
+NEGATIVE, MASK_OF_CLASSES = (
+    keys.IMAGE_ATTRIBUTES["neg_category_ids"],
+    "image/panoptic/category_mask",
+)
+
+
+@pytest.mark.parametrize(
+    ("records", "first"),
+    [
+        ([([0, 1], None), ([2], None)], 1),  # 0 is among them
+        ([([1], ["dog"]), ([2], None)], 1),  # a text tells
+        ([([1, 2], None), ([3], None)], 0),  # 3 is beyond a map from 0
+        ([([0, 1], None), ([3], None)], 0),
+        ([([1, 2], None)], 0),  # nothing tells
+        ([([2], ["dog"]), ([1], None)], 0),  # the text tells of ids from 1
+        ([([1], ["dog"]), ([2], ["dog"])], 1),  # each tells of itself
+    ],
+)
+def test_a_label_map_from_0_stays_unless_its_records_count_so(
+    records: list[tuple[list[int], list[str] | None]], first: int, tmp_path: Path
+) -> None:
+    names = ["cat", "dog", "cow"]
+    items = "".join(f"item {{ id: {n} name: '{one}' }}\n" for n, one in enumerate(names))
+    (tmp_path / "label_map.pbtxt").write_text(items)
+    boxes = [CAT_BOX, DOG_BOX]
+    write_records(tmp_path, "train", [
+        with_boxes(boxes[: len(label)], label=label, text=text) for label, text in records
+    ])  # fmt: skip
+    options = Options(only=frozenset(("LAB005",)))
+    outcome = repair(str(tmp_path), str(tmp_path / "out"), options)
+    after = [
+        Example.from_bytes(one.payload).ints(keys.CLASS_LABEL)
+        for one in read_records(tmp_path / "out" / "train.tfrecord")
+    ]
+    left = outcome.remaining.counts.by_code
+    if not first:  # nor is any text or id made of a map that may be wrong
+        assert not repair(str(tmp_path), None).changes.by_code.keys() & BY_IDS
+    assert (tmp_path / "out" / "label_map.pbtxt").read_text().count(f"id: {first}") == 1
+    assert ("LAB005" in left) == (not first)
+    shifted = [
+        [one + (first and not (text and names.index(text[0]) != one)) for one in label]
+        for label, text in records
+    ]
+    assert after == shifted
+
+
+def test_all_that_holds_ids_is_counted_from_1(tmp_path: Path) -> None:
+    (tmp_path / "label_map.pbtxt").write_text(
+        "item { id: 0 name: 'cat' } item { id: 1 name: 'dog' ancestor_ids: 0 descendant_ids: 1 }"
+    )
+    lists = {**features(), keys.CLASS_LABEL: [0, 1], NEGATIVE: [1]}
+    write_records(tmp_path, "train", [encode(lists)])
+    options = Options(only=frozenset(("LAB005",)))
+    repair(str(tmp_path), str(tmp_path / "out"), options)
+    (one,) = read_records(tmp_path / "out" / "train.tfrecord")
+    assert Example.from_bytes(one.payload).ints(NEGATIVE) == [2]
+    text = (tmp_path / "out" / "label_map.pbtxt").read_text()
+    assert "ancestor_ids: 1" in text and "descendant_ids: 2" in text
+    write_records(tmp_path, "val", [encode({**lists, MASK_OF_CLASSES: [png()]})])
+    left = repair(str(tmp_path), None, options).remaining.counts.by_code
+    assert "LAB005" in left  # the pixels are ids, too

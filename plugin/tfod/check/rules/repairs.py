@@ -50,7 +50,8 @@ REPAIRED_PARTLY: Final[Mapping[str, str]] = {
     "LAB001": "A label map is written where the texts and ids of the records define it: every "
     "object has both, and no two pairs contradict each other.",
     "LAB005": "Where the ids of the label map are 0, 1, 2, … without a gap, 1 is added to them and "
-    "to the ids of the records. They stay where class 0 is called none or the like.",
+    "to the ids of the records. They stay where class 0 is called none or the like, and where the "
+    "records may count from 1: no id is 0, no text tells, or one id is the number of classes.",
     "LAB010": "The text becomes the name of the id in the label map; an object of id 0 has no "
     "class, and stays.",
     "LAB011": "The text is spelled as in the label map, unless two of its classes are as near, or "

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.figures.statistics import MOST_KINDS
 from tfod.check.rules.labels import LabelMapFile
+from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
-from tfod.example.example import int64_feature, text_feature
+from tfod.example.columns import ExampleBatch
+from tfod.example.example import Example, int64_feature, text_feature
+from tfod.example.wire import Kind
 from tfod.shards.repair.record import Change, EditedRecord
 from tfod.tfrecord.label_files import TFDS_LABELS_FILE
+from tfod.tfrecord.reader import RecordBatch
 
 MOST_CLASSES = MOST_KINDS // 4
 """A label map of more classes is not made from records."""
+BY_IDS = frozenset(("LAB005", "LAB008", "LAB010", "LAB014", "LAB020"))
+"""Rules whose fixes go by the ids of a label map, or write them."""
 _LARGEST_ID = (1 << 31) - 1
+_CATEGORY_MASK = keys.IMAGE_MASKS["panoptic_category"]
 _NO_CLASS = frozenset({"background", "none", "noneoftheabove", "nothing", "unlabeled"})
 
 
@@ -76,7 +84,29 @@ def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
             yield record.change(text_key, text_feature(names))
 
 
-def counted_from_one(file: LabelMapFile | None) -> LabelMap | None:
+def raised_label_maps(
+    shards: Iterable[tuple[LabelMapFile | None, Iterable[RecordBatch]]], profile: Profile
+) -> dict[str, LabelMap | None]:
+    """By name the label maps that count from 0: with 1 added to their ids.
+
+    None for one whose records may count from 1: it is a guess what their ids mean.
+
+    Args:
+        shards: the label map and the records of each.
+        profile: of the records.
+    """
+    found: dict[str, _Counting] = {}
+    for file, batches in shards:
+        raised = _with_ids_from_one(file)
+        if file is not None and raised is not None:
+            counting = found.setdefault(file.name, _Counting(raised))
+            for examples in map(ExampleBatch.of, batches):
+                for row in set(range(len(examples))) - set(examples.refused):
+                    counting.see(EditedRecord(Example(examples, row), profile, raised))
+    return {name: one.raised if one.is_from_zero else None for name, one in found.items()}
+
+
+def _with_ids_from_one(file: LabelMapFile | None) -> LabelMap | None:
     """The label map with 1 added to each id, where these are 0, 1, 2, … without a gap.
 
     None for any other, where the name of class 0 says that it is no class, and for TFDS's names.
@@ -88,25 +118,79 @@ def counted_from_one(file: LabelMapFile | None) -> LabelMap | None:
     zero = label_map.find_id(0)
     if zero is None or ids != list(range(len(ids))) or folded(zero.class_name) in _NO_CLASS:
         return None
-    return LabelMap(tuple(replace(item, id=item.id + 1) for item in label_map.items))
+    return LabelMap(tuple(map(_with_one_added, label_map.items)))
+
+
+def _with_one_added(item: LabelMapItem) -> LabelMapItem:
+    ancestors, descendants = (
+        tuple(one + 1 for one in ids) for ids in (item.ancestor_ids, item.descendant_ids)
+    )
+    return replace(item, id=item.id + 1, ancestor_ids=ancestors, descendant_ids=descendants)
+
+
+@dataclass
+class _Counting:
+    """Whether the records of a label map count their classes from 0, as the map does.
+
+    An id with a text tells by itself. Those without one are sure to count from 0 where 0 is among
+    them, or where those with a text do; and where none is the one that only the new map has.
+
+    Attributes:
+        raised: the label map with 1 added to its ids.
+    """
+
+    raised: LabelMap
+    _is_bare: bool = False
+    _is_from_zero: bool = False
+    _is_from_one: bool = False
+    _is_doubtful: bool = False
+
+    def see(self, record: EditedRecord) -> None:
+        """Take a record as it is read."""
+        self._is_doubtful |= record.count(_CATEGORY_MASK) > 0  # its pixels are ids, too
+        for key, ids in _ids(record):
+            self._is_doubtful |= record.kind(key) not in (None, Kind.INT64)
+            for text, label in ids:
+                if text:
+                    known = self.raised.ids_of(text)
+                    self._is_from_zero |= label + 1 in known
+                    self._is_from_one |= label in known and label + 1 not in known
+                else:
+                    self._is_bare = True
+                    self._is_from_zero |= label == 0
+                    self._is_from_one |= label == len(self.raised.items)
+
+    @property
+    def is_from_zero(self) -> bool:
+        """Whether nothing has to be guessed."""
+        is_clear = self._is_from_zero and not self._is_from_one
+        return not self._is_doubtful and (is_clear or not self._is_bare)
 
 
 def count_from_one(record: EditedRecord) -> Iterator[Change]:
-    """The ids of a record that was written by a label map before :func:`counted_from_one`."""
+    """The ids of a record that was written by the label map before 1 was added to its ids."""
     assert record.label_map is not None
-    mapping = record.field_mapping
-    for text_key, label_key in (
-        (mapping.class_text, mapping.class_label),
-        (mapping.image_class_text, mapping.image_class_label),
-    ):
-        labels, texts = record.ints(label_key), record.values(text_key)
+    for key, ids in _ids(record):
+        labels = [label for _, label in ids]
         new = list(labels)
-        for number, label in enumerate(labels):
-            text = texts[number].decode("utf-8", "replace") if number < len(texts) else ""
+        for number, (text, label) in enumerate(ids):
             item = record.label_map.find_id(label + 1)
             if item is not None and text in ("", item.name, item.display_name):
                 new[number] = label + 1
-        yield from _put(record, label_key, int64_feature(new), labels, new)
+        yield from _put(record, key, int64_feature(new), labels, new)
+
+
+def _ids(record: EditedRecord) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """All lists of class ids of a record: the key, and each id with its text, or ''."""
+    mapping = record.field_mapping
+    for text_key, key in (
+        (mapping.class_text, mapping.class_label),
+        (mapping.image_class_text, mapping.image_class_label),
+        *((None, key) for key in keys.IMAGE_ATTRIBUTES.values()),
+    ):
+        if key:
+            texts = (one.decode("utf-8", "replace") for one in record.values(text_key))
+            yield key, [(next(texts, ""), label) for label in record.ints(key)]
 
 
 def label_map_of(classes: Iterable[tuple[str | None, int | None]]) -> LabelMap | None:

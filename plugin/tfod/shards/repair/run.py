@@ -6,8 +6,9 @@ import contextlib
 import glob
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
@@ -18,6 +19,7 @@ from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF
 from tfod.check.receivers import ANY, RECEIVERS
+from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of
@@ -26,15 +28,15 @@ from tfod.check.sources.search import take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
-from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, LabelMap
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.shards.repair.class_fixes import counted_from_one, label_map_of
+from tfod.shards.repair.class_fixes import BY_IDS, label_map_of, raised_label_maps
 from tfod.shards.repair.record import Change, Changes
 from tfod.shards.repair.refusals import why_refused
 from tfod.shards.repair.shard import Options, ShardRepair
 from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
-from tfod.tfrecord.reader import read_record_batch_stream
+from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
 from tfod.tfrecord.shard_sets.parts import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import find_shards, group_shards, require_content
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
@@ -273,17 +275,21 @@ class _Run:
             if candidate not in self._files:  # which one is meant is left to a person
                 with open(source, "rb") as stream:
                     self._write(candidate, stream.read())
+        name = shard.label_map.name if shard.label_map else ""
+        raised = self._raised.get(name)
+        is_doubtful = name in self._raised and raised is None
         repair = ShardRepair(
             shard,
             self._path(shard),
             map_path,
             candidates,
             self._profile,
-            self._codes,
+            self._codes - BY_IDS if is_doubtful else self._codes,
             self._options,
             self._changes,
             digests,
             self._source_ids,
+            raised if "LAB005" in self._codes else None,
         )
         file = self._open(repair.output)
         repair.run(file)
@@ -292,17 +298,26 @@ class _Run:
 
     def _last_source_id(self) -> int:
         """The number behind which others are free; the shards are read once more for it."""
-        return last_before_free(self._all_source_ids(), self._source_ids.largest)
-
-    def _all_source_ids(self) -> Iterator[str]:
         key = self._profile.field_mapping.source_id or keys.SOURCE_ID
-        limit = self._options.max_record_bytes
+        used = (one for _, batches in self._read() for one in source_ids_of(batches, key))
+        return last_before_free(used, self._source_ids.largest)
+
+    @cached_property
+    def _raised(self) -> Mapping[str, LabelMap | None]:
+        """See :func:`raised_label_maps`; the shards are read once more for it."""
+        return raised_label_maps(self._read(), self._profile)
+
+    def _read(self) -> Iterator[tuple[LabelMapFile | None, Iterator[RecordBatch]]]:
+        """The records of each shard before they are repaired, with its label map."""
         for shard in walk_shards(self._inventory, self._options.label_map):
-            with contextlib.suppress(ArchiveDamageError), shard.open() as stream:
-                batches = read_record_batch_stream(
-                    stream, shard.name, on_damage=lambda _: None, max_record_bytes=limit
-                )
-                yield from source_ids_of(batches, key)
+            yield shard.label_map, self._batches(shard)
+
+    def _batches(self, shard: WalkedShard) -> Iterator[RecordBatch]:
+        limit = self._options.max_record_bytes
+        with contextlib.suppress(ArchiveDamageError), shard.open() as stream:
+            yield from read_record_batch_stream(
+                stream, shard.name, on_damage=lambda _: None, max_record_bytes=limit
+            )
 
     def _copy_label_map(self, shard: WalkedShard, path: str) -> None:
         """A label map of the source, in the legal spelling."""
@@ -310,8 +325,8 @@ class _Run:
         assert file is not None  # else it has no path
         if file.label_map is None and not 0 < len(data) <= LONGEST_LABEL_MAP:
             raise TfodError(file.error)  # of a longer one only the beginning was read
-        raised = counted_from_one(file) if "LAB005" in self._codes else None
-        if raised is not None:
+        raised = self._raised.get(file.name)
+        if raised is not None and "LAB005" in self._codes:
             data = raised.to_text().encode()
             what = "1 added to the ids of the label map, which counted from 0"
             self._changes.add(Change(what, code="LAB005"), Place(self._name(path)))

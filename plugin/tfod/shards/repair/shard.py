@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -158,6 +158,7 @@ class ShardRepair:
             and of label maps that fit equally well.
         codes: of the rules whose findings are to be repaired.
         digests: of the records of the subset's result so far; added to.
+        raised: the label map of the result, where that of the shard counts from 0.
         read, written: how many records were.
         objects: how many there are whose lists go together.
         duplicates: how many records were left out since one before them is the same.
@@ -175,6 +176,7 @@ class ShardRepair:
     changes: Changes
     digests: set[bytes]
     source_ids: SourceIdNumbers
+    raised: LabelMap | None = None
     read: int = 0
     written: int = 0
     objects: int = 0
@@ -288,12 +290,6 @@ class ShardRepair:
             self.changes.add(change, place)
         self.changes.records_changed += bool(changes)
         return payload
-
-    @cached_property
-    def raised(self) -> LabelMap | None:
-        """The label map of the result, where that of the shard counts from 0."""
-        is_asked = "LAB005" in self.codes
-        return class_fixes.counted_from_one(self.shard.label_map) if is_asked else None
 
     def _note_classes(self, record: EditedRecord) -> None:
         """Note what would be in a label map, for a shard that has none."""
