@@ -21,6 +21,7 @@ from tfod.tfrecord.storage.publishing import (
 )
 from tfod.tfrecord.writer import ShardLayout, write_records
 
+from tests.commands import Run
 from tests.files import files_in, subsets_of
 from tests.records import encode, image, objects, write_shard
 from tests.renames import at_rename, fail, killed_at_rename
@@ -132,6 +133,20 @@ def test_another_label_map_is_in_the_way_and_an_equal_one_is_not(tmp_path: Path)
     label_map.write_text("item { id: 1 name: 'b' }")
     reshard(tmp_path / "in", tmp_path / "out", overwrite=True)
     assert label_map.read_text() == "item { id: 1 name: 'a' }"
+
+
+def test_no_label_map_is_replaced_under_shards_that_stay(run: Run, tmp_path: Path) -> None:
+    record = encode(image() | objects([[0, 0, 1, 1]], ["cat"], [1]))
+    write_shard(tmp_path / "in", "train", record, label_map="item { id: 1 name: 'a' }")
+    write_shard(tmp_path / "out", "val", record, label_map="item { id: 1 name: 'b' }")
+    before = files_in(tmp_path / "out")
+    for command in (["reshard", tmp_path / "in"], ["merge", tmp_path / "in"]):
+        done = run(*command, "-o", tmp_path / "out", "--overwrite")
+        assert done.code == 2
+        assert "label_map.pbtxt is the label map of val.tfrecord, too, whose classes" in done.err
+        assert files_in(tmp_path / "out") == before
+    (tmp_path / "out" / "val.tfrecord").rename(tmp_path / "out" / "train.tfrecord")
+    assert run("reshard", tmp_path / "in", "-o", tmp_path / "out", "--overwrite").code == 0
 
 
 def test_what_was_there_comes_back_when_a_name_cannot_be_given(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_sets.search import find_shards
+from tfod.tfrecord.shard_sets.search import ShardSet, find_shards
 from tfod.tfrecord.storage.publishing import (
     AtomicFile,
     WriteError,
@@ -146,6 +146,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         texts: dict[str, str] = {}
         for path, content in self._texts.items():
             if _content(path) != content:
+                self._require_no_others(path)
                 file = AtomicFile(path)
                 self._discard.callback(file.discard)
                 file.write(content)
@@ -165,6 +166,18 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             if kind is None:
                 self.publish()
 
+    def _require_no_others(self, text: str) -> None:
+        """See that a label map that changes is not that of shards which stay: of other classes."""
+        folder = os.path.dirname(text)
+        subsets = {*self._writers, *self._finished}
+        for one in _sets_in(folder) if os.path.lexists(text) else ():
+            for path in one.paths if one.subset not in subsets else ():
+                if os.path.dirname(path) == folder:
+                    raise OutputExistsError(
+                        f"{text} is the label map of {os.path.basename(path)}, too, whose classes "
+                        "would be others; write to another folder"
+                    )
+
     def _require_replaceable(self, paths: Sequence[str]) -> None:
         for path in paths:
             if _identity(path) in self._sources:
@@ -179,12 +192,15 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             )
 
 
-def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
+def _sets_in(folder: str) -> Sequence[ShardSet]:
     try:
-        sets = find_shards(folder) if os.path.isdir(folder) else []
+        return find_shards(folder) if os.path.isdir(folder) else []
     except ShardsNotFoundError:
         return ()
-    return [path for one in sets if one.subset == subset for path in one.paths]
+
+
+def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
+    return [path for one in _sets_in(folder) if one.subset == subset for path in one.paths]
 
 
 def _identity(path: str) -> tuple[int, int] | str:
