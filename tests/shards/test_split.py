@@ -19,6 +19,7 @@ from tfod.shards.split.split import parse_parts, split
 from tfod.shards.split.stratification import stratify
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
+from tests.commands import Run
 from tests.conftest import examples
 from tests.files import files_in, payloads, subsets_of
 from tests.records import encode, image, objects
@@ -103,6 +104,14 @@ def test_equal_images_stay_together(tmp_path: Path) -> None:
     assert len(a) == len(b) == 5
     assert not a & b
     assert "train, val" in done.notes[0]
+
+
+def test_a_subset_of_an_earlier_split_is_said(run: Run, corpus: Path, tmp_path: Path) -> None:
+    source, out = corpus / "blood-cells", tmp_path / "out"
+    assert "from before" not in run("split", source, "-o", out, "train=0.8", "test=0.2").err
+    again = run("split", source, "-o", out, "train=0.8", "val=0.2", "--overwrite")
+    assert again.code == 0
+    assert f"{out} has test from before, too: an image there may now be in two" in again.err
 
 
 def test_order_and_label_map_stay(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.shards.split.stratification import stratify
 from tfod.tfrecord.label_files import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.output_folder import OutputFolder
-from tfod.tfrecord.shard_sets.search import Sources, find_all_shards
+from tfod.tfrecord.shard_sets.search import Sources, find_all_shards, find_shards
 from tfod.tfrecord.storage.urls import name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout
 
@@ -108,6 +108,12 @@ def split(
     names, boxes = survey.boxes(part_of, len(parts))
     if not boxes.any():
         notes.append("no record names a class by a key of the OD API: they were dealt at random")
+    stay = [one.subset for one in find_shards(folder) if one.subset not in parts]
+    if stay:
+        notes.append(
+            f"{os.fspath(folder)} has {', '.join(stay)} from before, too: an image there may now "
+            "be in two subsets"
+        )
     by_part = dict(zip(parts, records, strict=True))
     return SplitResult(by_part, out.paths, notes, names, boxes, survey.equal_images)
 
