@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,38 @@ def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
     lists = tmp_path / "out" / "ImageSets" / "Main"
     assert (lists / "train.txt").read_text().split() == ["0", "2"]
     assert (lists / "val.txt").read_text().split() == ["1"]
+
+
+@pytest.mark.parametrize("names", [("train", "night_train"), ("train", "aeroplane_train")])
+def test_subsets_of_voc_that_are_called_as_lists_of_a_class(
+    run: Run, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """Also of images whose names end as if they had a flag."""
+    for number, subset in enumerate(names):
+        records = [
+            encode(image(f"{subset} {n}.png") | {"image/encoded": _PNG + bytes([number, n])})
+            for n in range(number + 1)
+        ]
+        write_shard(tmp_path / "s", subset, *records)
+    assert run("convert", tmp_path / "s", tmp_path / "voc", "--to", "voc").code == 0
+    done = run("convert", tmp_path / "voc", tmp_path / "back")
+    assert done.code == 0 and sorted(done.out.splitlines()) == [
+        f"{tmp_path}/back: {names[1]}: 2 images, 0 objects",
+        f"{tmp_path}/back: {names[0]}: 1 image, 0 objects",
+    ]
+
+
+def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
+    lists = tmp_path / "voc" / "ImageSets" / "Main"
+    (lists / "circle_train.txt").write_text("shapes_01  1\nshapes_02 -1\nshapes_03  0\n")
+    (lists / "square_train.txt").write_text("")
+    (lists / "._circle_train.txt").write_bytes(b"\0\5\x16\7\xff")  # what macOS puts into zips
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.code == 0 and done.out.splitlines() == [
+        f"{tmp_path}/out: train: 8 images, 20 objects",
+        f"{tmp_path}/out: val: 4 images, 14 objects",
+    ]
 
 
 def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import filecmp
 import functools
+import itertools
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -35,6 +37,8 @@ _ANNOTATIONS = (VOC_ANNOTATIONS, "annotations", "annots")  # of VOC, raccoon and
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
 _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
+_FLAG = re.compile(r"\s(-1|0|1)\Z")
+_FEW = 100  # lines, which say what kind of a list it is
 _FIELDS = frozenset(("pose", "truncated", "difficult", "occluded"))
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 _OTHER_NAME = (
@@ -98,8 +102,7 @@ create_pascal = creates(plan_pascal)
 
 def image_sets(data_dir: str) -> list[str]:
     """Names of the sets that a dataset lists, but for those that only join others."""
-    root = _years(data_dir, None, None)[0].root
-    names = _set_names(os.path.join(root, _LISTS))
+    names = _set_names(_years(data_dir, None, None)[0])
     return [one for one in names if one != _JOINED or not {*_PARTS}.issubset(names)]
 
 
@@ -226,28 +229,45 @@ def _annotation_files(year: _Year, wanted: str | None) -> list[str]:
         return files
     name = wanted or _FIRST_SET
     # Each of VOC's lists of one class names every image of the set; the script reads this one.
-    candidates = [os.path.join(lists, file) for file in (f"aeroplane_{name}.txt", f"{name}.txt")]
-    for path in candidates:
+    of_a_class, own = (os.path.join(lists, f"{one}.txt") for one in (f"aeroplane_{name}", name))
+    flags = _flags(year, of_a_class) if os.path.isfile(of_a_class) else []
+    for path in (of_a_class, own) if flags and all(flags) else (own,):
         if os.path.isfile(path):
             return [_xml_path(folder, line) for line in _lines(path)]
-    there = _set_names(lists)
+    there = _set_names(year)
     raise TfodError(
-        f"{candidates[1]}: no such list of the images of a set; choose another --set"
+        f"{own}: no such list of the images of a set; choose another --set"
         + (f": {', '.join(there)}" if there else "")
     )
 
 
-def _set_names(lists: str) -> list[str]:
+def _set_names(year: _Year) -> list[str]:
     """Names of the sets that have a list, without the lists of one class each."""
+    lists = os.path.join(year.root, _LISTS)
     names = os.listdir(lists) if os.path.isdir(lists) else []
-    stems = sorted(name[: -len(_LIST)] for name in names if name.endswith(_LIST))
-    return [one for one in stems if not any(one.endswith(f"_{other}") for other in stems)]
+    stems = sorted(one[: -len(_LIST)] for one in names if one.endswith(_LIST) and one[0] != ".")
+    return [
+        one
+        for one in stems
+        # By its name night_train may be a set as well as the list of a class: the flags say which.
+        if not any(one.endswith(f"_{other}") for other in stems)
+        or not all(_flags(year, os.path.join(lists, one + _LIST)))
+    ]
 
 
-def _lines(path: str) -> list[str]:
+def _flags(year: _Year, path: str) -> list[bool]:
+    """Whether a flag is behind each of the first names in a list, as in those of one class."""
+    return [
+        _FLAG.search(line) is not None and not os.path.isfile(_xml_named(year.annotations, line))
+        for line in _lines(path, _FEW)
+    ]
+
+
+def _lines(path: str, most: int | None = None) -> list[str]:
+    """The lines of a list, or its first ones, without empty ones."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return [line.strip() for line in file if line.strip()]
+            return [line.strip() for line in itertools.islice(file, most) if line.strip()]
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -256,9 +276,12 @@ def _lines(path: str) -> list[str]:
 
 def _xml_path(folder: str, line: str) -> str:
     """The file that a line means: all of it, or what stands before a flag."""
-    whole = os.path.join(folder, f"{line}.xml")
-    before = os.path.join(folder, f"{line.rsplit(maxsplit=1)[0]}.xml")
-    return whole if os.path.isfile(whole) else before
+    whole = _xml_named(folder, line)
+    return whole if os.path.isfile(whole) else _xml_named(folder, line.rsplit(maxsplit=1)[0])
+
+
+def _xml_named(folder: str, name: str) -> str:
+    return os.path.join(folder, f"{name}.xml")
 
 
 def _xml_files(folder: str) -> list[str]:
