@@ -300,6 +300,25 @@ def test_odd_names_of_images_come_back(run: Run, tmp_path: Path, target: str) ->
     assert done.code == 0 and f"train: {len(names)} images, {len(names)} objects" in done.out
 
 
+def test_names_with_blanks_at_their_ends_in_voc(run: Run, tmp_path: Path) -> None:
+    """Every reader strips the lines of VOC's lists, so that the files could not be found."""
+    box = objects([[0.25, 0.5, 0.5, 1]], [" cat "])
+    records = [
+        encode(image(name) | box | {"image/encoded": _PNG + bytes([number])})
+        for number, name in enumerate(("a .png", " a.png", "b/ c.png"))
+    ]
+    names = "item {id: 1 name: ' cat '}"
+    shards = write_shard(tmp_path / "s", "train", *records, label_map=names)
+    line = run("convert", shards, tmp_path / "voc", "--to", "voc").succeeded()
+    assert "blanks at the ends of names, left out" in line and ": 2 images, 1 classes\n" in line
+    done = run("convert", tmp_path / "voc", tmp_path / "back")
+    assert done.code == 0 and "train: 3 images, 3 objects" in done.out
+    assert sorted(path.stem for path in (tmp_path / "voc").rglob("*.xml")) == [" c", "a", "a~2"]
+    for other, says in (("cat", "would be that of ' cat ' in VOC"), (" ", "would be empty in VOC")):
+        (tmp_path / "s" / "label_map.pbtxt").write_text(f"{names} item {{id: 2 name: '{other}'}}")
+        assert says in run("convert", shards, tmp_path / "x", "--to", "voc").refused()
+
+
 def test_image_that_is_the_folder_of_another(run: Run, tmp_path: Path) -> None:
     records = [
         encode(image(name) | {"image/encoded": _PNG + bytes([number])})

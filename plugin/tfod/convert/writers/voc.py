@@ -7,6 +7,7 @@ files count from 1. Source: the devkit's VOC2012, and CVAT's for ``occluded``.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from tfod.convert.cvat_xml.document import xml_text
 from tfod.convert.dataset import Images
@@ -15,11 +16,15 @@ from tfod.convert.pascal import VOC_ANNOTATIONS
 from tfod.convert.writers.writer import Writer
 from tfod.detection.detection import AttributeValue
 from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import TfodError
+from tfod.tfrecord.image_names import safe_relative_path, split_extension
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _DECIMALS = 6
 _FLAGS = ("truncated", "difficult", "occluded")
 _FRACTIONS = "flags that are no whole numbers, rounded up"
+# Whoever reads VOC strips the lines of its lists, and most the classes, too.
+_BLANKS = "blanks at the ends of names, left out, since VOC is read without them"
 
 
 class VocWriter(Writer):
@@ -34,10 +39,10 @@ class VocWriter(Writer):
         self._write(self._list, b"")
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images)
+        names = self._image_names(self._without_blanks(images))
         self._write_images(images, names)
         self._count_losses(images)
-        classes = {one.id: xml_text(one.class_name) for one in label_map.items}
+        classes = {one.id: xml_text(one.class_name.strip()) for one in label_map.items}
         left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
         corners = (
             lines_of(
@@ -68,9 +73,30 @@ class VocWriter(Writer):
 
     def finish(self, label_map: LabelMap) -> None:
         # Datumaro and CVAT take other classes than VOC's own from here.
-        lines = [f"{one.class_name}:::\n" for one in label_map.items]
+        names: dict[str, str] = {}
+        for one in label_map.items:
+            name = one.class_name.strip()
+            if not name or name in names:
+                other = f"that of {names[name]!r}" if name else "empty"
+                raise TfodError(
+                    f"the class {one.class_name!r} would be {other} in VOC, which is read without "
+                    "blanks at the ends of names; rename it"
+                )
+            names[name] = one.class_name
+            self.losses[_BLANKS]["classes"] += name != one.class_name
+        lines = [f"{name}:::\n" for name in names]
         text = "".join(("# label:color_rgb:parts:actions\n", *lines))
         self._write(os.path.join(self.folder, "labelmap.txt"), text.encode())
+
+    def _without_blanks(self, images: Images) -> Images:
+        """The same with names whose stems neither begin nor end with a blank."""
+        filenames = []
+        for filename in images.filenames:
+            path = safe_relative_path(filename or "")
+            stem, extension = split_extension(path.strip())
+            filenames.append(stem.rstrip() + extension)
+            self.losses[_BLANKS]["images"] += filenames[-1] != path
+        return replace(images, filenames=filenames)
 
     def _flags(self, images: Images, row: int) -> list[str]:
         """What the XML has between the class and the box of each object."""
