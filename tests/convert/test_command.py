@@ -257,6 +257,23 @@ def test_subsets_of_voc_that_are_called_as_lists_of_a_class(
     ]
 
 
+def test_voc_of_labelimg_whose_images_are_verified(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
+    for path in (tmp_path / "voc" / "Annotations").iterdir():
+        path.write_text(path.read_text().replace("<annotation>", '<annotation verified="yes">'))
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.code == 0 and "train: 8 images, 20 objects" in done.out
+
+
+def test_voc_of_images_in_folders(run: Run, tmp_path: Path) -> None:
+    record = encode(image("sub/1.png") | {"image/encoded": _PNG})
+    shards = write_shard(tmp_path / "s", "train", record)
+    assert run("convert", shards, tmp_path / "voc", "--to", "voc").code == 0
+    (tmp_path / "voc" / "Annotations" / "._1.xml").write_bytes(b"what macOS puts into zips")
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.out == f"{tmp_path}/out: train: 1 image, 0 objects\n", done.err
+
+
 def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
     lists = tmp_path / "voc" / "ImageSets" / "Main"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfod.convert.coco import read_coco
@@ -15,7 +16,7 @@ from tfod.shards.create.coco.create import plan_coco
 from tfod.shards.create.coco.reader import CocoSet
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.output import Options, Plan, PlannedSet
-from tfod.shards.create.pascal import image_sets, plan_pascal
+from tfod.shards.create.pascal import image_sets, plan_pascal, xml_files
 from tfod.shards.create.problems import Problems
 from tfod.tfrecord.shard_sets.names import subset_of_stem
 
@@ -23,6 +24,7 @@ _BATCH = 16  # images, whose bytes are held
 _PREFIXES = ("instances_", "person_keypoints_")
 _ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
 _DEFAULT = "default"
+_ROOT = re.compile(rb"<annotation[\s>]")  # not CVAT's <annotations>
 
 
 def dataset_of(plans: Mapping[str, Plan]) -> Dataset:
@@ -128,20 +130,15 @@ def is_voc(path: str) -> bool:
     """Whether a folder is laid out as VOC's, or holds XML files of images."""
     names = os.listdir(path) if os.path.isdir(path) else []
     folders = {"Annotations", "annotations", "annots", "VOC2007", "VOC2012"}.intersection(names)
-    inside = [path, *(os.path.join(path, one) for one in folders)]
-    return any(_is_annotation(one) for folder in inside for one in _first_xml(folder))
-
-
-def _first_xml(folder: str) -> list[str]:
-    if not os.path.isdir(folder):
-        return []
-    names = (one for one in os.listdir(folder) if one.lower().endswith(".xml"))
-    return [os.path.join(folder, one) for one in itertools.islice(names, 1)]
+    beside = (os.path.join(path, one) for one in names if one.lower().endswith(".xml"))
+    below = (xml_files(os.path.join(path, one)) for one in folders)
+    firsts = (next(iter(some), None) for some in (beside, *below))
+    return any(one is not None and _is_annotation(one) for one in firsts)
 
 
 def _is_annotation(path: str) -> bool:
     with open(path, "rb") as file:
-        return b"<annotation>" in file.read(1024)
+        return _ROOT.search(file.read(1024)) is not None
 
 
 def read_voc_folder(path: str, options: ReadOptions) -> Dataset:

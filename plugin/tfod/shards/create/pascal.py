@@ -223,7 +223,7 @@ def _annotation_files(year: _Year, wanted: str | None) -> list[str]:
     folder = year.annotations
     lists = os.path.join(year.root, _LISTS)
     if wanted is None and not os.path.isdir(lists):
-        files = _xml_files(folder)
+        files = sorted(xml_files(folder))
         if not files:
             raise TfodError(f"{folder} holds no XML file; name the folder with --annotations_dir")
         return files
@@ -284,21 +284,18 @@ def _xml_named(folder: str, name: str) -> str:
     return os.path.join(folder, f"{name}.xml")
 
 
-def _xml_files(folder: str) -> list[str]:
+def xml_files(folder: str) -> Iterator[str]:
     """Paths of the XML files in a folder and all below it, hidden ones left out."""
-    found: list[str] = []
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
-            os.path.join(where, name)
-            for name in names
-            if name.lower().endswith(".xml") and not name.startswith(".")
-        ]
-    return sorted(found)
+        for name in names:
+            if name.lower().endswith(".xml") and not name.startswith("."):
+                yield os.path.join(where, name)
 
 
 def _class_names(folders: Sequence[str]) -> list[str]:
-    read = (read_voc(path, odd_boxes=True) for folder in folders for path in _xml_files(folder))
+    paths = itertools.chain.from_iterable(sorted(xml_files(folder)) for folder in folders)
+    read = (read_voc(path, odd_boxes=True) for path in paths)
     return sorted({one.name for voc in read if voc for one in voc.objects})
 
 
