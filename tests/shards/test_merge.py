@@ -69,6 +69,16 @@ def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
     assert back == payloads(b / "train.tfrecord")[0]
 
 
+def test_the_largest_id_twice(tmp_path: Path) -> None:
+    """The next one is none that a label map could hold."""
+    last = 2**31 - 1
+    a = source(tmp_path / "a", {1: "cat", last: "dog"}, boxed(("dog", last)))
+    b = source(tmp_path / "b", {last: "cow"}, boxed(("cow", last), name="b.jpg"))
+    _, names = merged(tmp_path, a, b)
+    assert names == {1: "cat", 2: "cow", last: "dog"}
+    assert labels_in(tmp_path / "out") == [[last], [2]]
+
+
 def test_ids_of_images_and_lists_follow(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     features = {

@@ -13,7 +13,7 @@ from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import image_size
-from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.classes import ClassTable, free_ids
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
@@ -115,7 +115,7 @@ class Classes:
         item = replace(item, id=item.id + self._shift) if item else None
         there = self._items.get(item.id) if item else None
         if item is None or (there and item.name and there.name and there.name != name):
-            free = max(self._items, default=0) + 1
+            free = next(free_ids(self._items))
             item = replace(item, id=free) if item else LabelMapItem(free, name)
         elif there and not item.name:  # an id alone, of a class that is there
             item = there

@@ -7,7 +7,7 @@ differently still end up with one list of classes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
@@ -186,19 +186,22 @@ class ClassTable:
         return number
 
 
+def free_ids(used: Collection[int]) -> Iterator[int]:
+    """Ids that are not used: those behind the last one, and when there are no more, the others."""
+    last = max(max(used, default=0), 0)
+    yield from range(last + 1, _MAX_ID + 1)
+    yield from (one for one in range(1, last) if one not in used)
+
+
 def _number_the_rest(
     items: Sequence[LabelMapItem], has_id: Sequence[bool]
 ) -> tuple[LabelMapItem, ...]:
     """Give every class without an id of its own the next free one."""
-    used = {item.id for item, has in zip(items, has_id, strict=True) if has}
-    following = max(used, default=0) + 1
-    out = []
-    for item, has in zip(items, has_id, strict=True):
-        if not has:
-            item = replace(item, id=max(following, 1))
-            following = item.id + 1
-        out.append(item)
-    return tuple(out)
+    free = free_ids({item.id for item, has in zip(items, has_id, strict=True) if has})
+    return tuple(
+        item if has else replace(item, id=next(free))
+        for item, has in zip(items, has_id, strict=True)
+    )
 
 
 def _names(items: Sequence[LabelMapItem], by_display: bool) -> list[str]:
