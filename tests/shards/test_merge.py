@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod import decode_detection, read_detections
-from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.label_map import (
+    Keypoint,
+    LabelMap,
+    LabelMapItem,
+    parse_label_map,
+    read_label_map,
+)
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example, int64_feature
 from tfod.example.rewrite import rewrite_example
 from tfod.shards.merge.merge import Merged, merge
 from tfod.tfrecord.writer import ShardLayout, write_records
 
+from tests.commands import Run
 from tests.conftest import examples
 from tests.files import files_in, payloads, subsets_of
 from tests.records import encode, image, objects
@@ -113,6 +120,44 @@ def test_display_names_name_the_same_class(tmp_path: Path) -> None:
     assert labels_in(tmp_path / "out") == [[5], [5]]
 
 
+CAT, NAMED_CAT = "id: 5 name: 'Cat'", "id: 1 name: '/m/1' display_name: 'Cat'"
+
+
+@pytest.mark.parametrize(
+    ("maps", "classes"),
+    [
+        ((CAT, NAMED_CAT), {5: "/m/1"}),
+        ((NAMED_CAT, CAT), {1: "/m/1"}),
+        (("id: 5 display_name: 'Cat'", NAMED_CAT), {5: "/m/1"}),
+        ((CAT, NAMED_CAT, "id: 7 name: '/m/1'"), {5: "/m/1"}),
+        # Which of two is it?
+        ((CAT, NAMED_CAT, "id: 7 name: '/m/2' display_name: 'Cat'"), {5: "/m/1", 7: "/m/2"}),
+        ((CAT, f"{NAMED_CAT} }} item {{ id: 2 name: '/m/2' display_name: 'Cat'"),
+         {1: "/m/1", 2: "/m/2", 5: "Cat"}),
+        # One that is known by two texts cannot have a third.
+        (("id: 5 name: 'Cat' display_name: 'cat'", NAMED_CAT), {1: "/m/1", 5: "Cat"}),
+    ],
+)  # fmt: skip
+def test_display_names_join_in_any_order(
+    run: Run, tmp_path: Path, maps: Sequence[str], classes: Mapping[int, str]
+) -> None:
+    sources = []
+    for number, text in enumerate(maps):
+        item = parse_label_map(f"item {{ {text} }}")[0].items[0]
+        record = boxed((item.class_name, item.id), name=f"{number}.jpg")
+        sources.append(source(tmp_path / str(number), {}, record))
+        (sources[-1] / "label_map.pbtxt").write_text(f"item {{ {text} }}")
+    run("merge", *sources, "-o", tmp_path / "out").succeeded()
+    merged, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
+    assert {item.id: item.name for item in merged.items} == classes
+    for labels, detection in zip(
+        labels_in(tmp_path / "out"), read_detections(tmp_path / "out"), strict=True
+    ):
+        (text,) = detection.class_text or ()
+        item = merged.find(text)
+        assert item is not None and labels == [item.id]
+
+
 def test_all_that_label_maps_say_survives(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {7: "dog"}, boxed(("dog", 7)))
     b = source(tmp_path / "b", {}, boxed(("person", 7), name="b.jpg"))
@@ -173,7 +218,10 @@ def test_a_label_map_that_is_given_decides_the_ids(tmp_path: Path) -> None:
 def test_a_text_that_would_mean_another_class_is_refused(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     b = source(tmp_path / "b", {}, boxed(("cat", 1), name="b"))
-    (b / "label_map.pbtxt").write_text("item { id: 1 name: '/m/01' display_name: 'cat' }")
+    (b / "label_map.pbtxt").write_text(
+        "item { id: 1 name: '/m/01' display_name: 'cat' }"
+        "item { id: 2 name: '/m/02' display_name: 'cat' }"
+    )
     with pytest.raises(
         LabelMapError, match=r"'cat' is that of id 1 in the merged label map, and not"
     ):

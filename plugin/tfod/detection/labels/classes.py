@@ -62,8 +62,15 @@ class ClassTable:
         All maps must be added before the first object is resolved.
         """
         scope = LabelScope(label_map)
+        joined = self._known_by_display(label_map.items if label_map else ())
         for item in label_map.items if label_map else ():
             number = self._by_text.get(item.class_name)
+            if number is None and item.name in joined:
+                number = self._by_text[item.name] = joined[item.name]
+                # Records of both maps are understood by these two texts.
+                self._items[number] = replace(
+                    self._items[number], name=item.name, display_name=item.display_name
+                )
             if number is None:
                 number = self._add(item, item.id not in self._by_id)
             scope.by_id.setdefault(item.id, number)
@@ -153,6 +160,21 @@ class ClassTable:
     def _sort_id(self, number: int) -> float:
         return self._items[number].id if self._has_id[number] else float("inf")
 
+    def _known_by_display(self, items: Sequence[LabelMapItem]) -> dict[str, int]:
+        """By their names the items whose display name is all that earlier maps know of a class.
+
+        Where several items of either side have that text, nobody knows which of them is meant.
+        """
+        texts, earlier = _texts(items), _texts(self._items)
+        known = Counter(self._by_text.values())
+        return {
+            one.name: self._by_text[one.display_name]
+            for one in items
+            if one.name and one.display_name
+            if texts[one.display_name] == earlier[one.display_name] == 1
+            if known[self._by_text[one.display_name]] == 1
+        }
+
     def _add(self, item: LabelMapItem, has_id: bool) -> int:
         number = len(self._items)
         self._items.append(item)
@@ -184,6 +206,11 @@ class ClassTable:
             self._has_id.append(fits)
             self._by_bare_id[label] = number
         return number
+
+
+def _texts(items: Iterable[LabelMapItem]) -> Counter[str]:
+    """How many classes have each text, as their name or display name."""
+    return Counter(text for one in items for text in {one.class_name, one.display_name})
 
 
 def free_ids(used: Collection[int]) -> Iterator[int]:

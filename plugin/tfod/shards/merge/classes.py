@@ -204,7 +204,11 @@ class MergedClasses:
                     for ids in (item.ancestor_ids, item.descendant_ids)
                 )
                 new = dataclasses.replace(
-                    item, id=items[place].id, ancestor_ids=ancestors, descendant_ids=descendants
+                    item,
+                    id=items[place].id,
+                    name=items[place].name,
+                    ancestor_ids=ancestors,
+                    descendant_ids=descendants,
                 )
                 items[place] = self._filled(items[place], new) if place in known else new
                 known.add(place)
