@@ -221,6 +221,38 @@ def test_keys_of_yolo_that_are_no_subsets(run: Run, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("subset", ["train", "images"])
+def test_labels_of_yolo_are_where_ultralytics_looks(run: Run, tmp_path: Path, subset: str) -> None:
+    """In place of the last ``images`` of the path, wherever that is."""
+    box = objects([[0.25, 0.5, 0.5, 1]], ["cat"], [1])
+    names = ["a.png", "images/a.png", "labels/a.png", "x/images/images/a.png"]
+    records = [
+        encode(image(name) | box | {"image/encoded": _PNG + name.encode()}) for name in names
+    ]
+    shards = write_shard(tmp_path / "s", subset, *records)
+    assert run("convert", shards, tmp_path / "out", "--to", "yolo").code == 0
+    found = sorted((tmp_path / "out").rglob("*.png"))
+    assert [str(one.relative_to(tmp_path / "out/images" / subset)) for one in found] == names
+    for one in found:
+        parts = "labels".join(str(one).rsplit("images", 1))
+        assert Path(parts).with_suffix(".txt").read_text() == "0 0.375 0.75 0.25 0.5\n"
+    done = run("convert", tmp_path / "out", tmp_path / "back")
+    assert done.out == f"{tmp_path}/back: {subset}: 4 images, 4 objects\n"
+
+
+@pytest.mark.parametrize(
+    "names", [("images/labels/a.png", "labels/images/a.png"), ("a.png", "a.txt/b.png")]
+)
+def test_labels_of_yolo_for_which_there_is_one_place(
+    run: Run, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    records = [encode(image(name) | {"image/encoded": _PNG + name.encode()}) for name in names]
+    shards = write_shard(tmp_path / "s", "train", *records)
+    refused = run("convert", shards, tmp_path / "out", "--to", "yolo").refused()
+    assert f"image {names[1]!r} cannot be written, since the labels of another one" in refused
+    assert not (tmp_path / "out").exists()
+
+
 def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
     """A project's XML may have the frames of its subsets in any order."""
     head = "<meta><task><labels><label><name>cat</name></label></labels></task></meta>"

@@ -15,11 +15,18 @@ from tfod.convert.dataset import Images
 from tfod.convert.numbers import digits, lines_of
 from tfod.convert.writers.writer import Writer
 from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _DECIMALS = 9
 _REQUIRED = ("train", "val")
 _NO_SUBSET = "subsets that Ultralytics asks for in data.yaml and that are not there"
+
+
+def label_path(image: str) -> str:
+    """Where Ultralytics looks for the objects of an image: the last ``images`` is ``labels``."""
+    stem = os.path.splitext(image)[0] + ".txt"
+    return f"{os.sep}labels{os.sep}".join(stem.rsplit(f"{os.sep}images{os.sep}", 1))
 
 
 class YoloWriter(Writer):
@@ -46,9 +53,15 @@ class YoloWriter(Writer):
         x, y, w, h = (digits(side, _DECIMALS) for side in sides)
         lines = lines_of(digits(places), b" ", x, b" ", y, b" ", w, b" ", h, b"\n").splitlines(True)
         for row, name in enumerate(names):
-            path = os.path.join(self.folder, "labels", subset, f"{os.path.splitext(name)[0]}.txt")
+            path = label_path(os.path.join(self.folder, self.IMAGES, subset, name))
             start, end = images.splits[row : row + 2]
-            self._write(path, b"".join(lines[start:end]))
+            try:
+                self._write(path, b"".join(lines[start:end]))
+            except (FileExistsError, NotADirectoryError):
+                raise TfodError(
+                    f"image {name!r} cannot be written, since the labels of another one are where "
+                    "YOLO has those of it; rename one in the records"
+                ) from None
 
     def finish(self, label_map: LabelMap) -> None:
         names = {one.id: one.class_name for one in label_map.items}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfod.convert.dataset import Dataset
+from tfod.convert.writers.yolo import label_path
 from tfod.detection.boxes import PixelBox, enclosing_points
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
@@ -168,11 +169,9 @@ def _images(places: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _label_file(image: str) -> str:
-    """Where its objects are: below ``labels`` in place of the last ``images``, or beside it."""
-    stem = os.path.splitext(image)[0] + ".txt"
-    before, found, behind = stem.rpartition(f"{os.sep}images{os.sep}")
-    moved = f"{before}{os.sep}labels{os.sep}{behind}" if found else stem
-    return moved if os.path.isfile(moved) or not os.path.isfile(stem) else stem
+    """Where its objects are: where Ultralytics looks for them, or beside it."""
+    moved, beside = label_path(image), os.path.splitext(image)[0] + ".txt"
+    return moved if os.path.isfile(moved) or not os.path.isfile(beside) else beside
 
 
 def _make(
