@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+import yaml
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tfod.convert.writers.yolo import YoloWriter
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.masks import decode_mask_png, encode_mask_png, is_box_png
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.stream import read_detections
 from tfod.shards.convert.convert import Options, convert
 from tfod.shards.convert.formats import ReadOptions
@@ -57,7 +60,7 @@ def differences(ours: Path, theirs: Path) -> Mapping[str, int]:
 
 
 _NAMES = st.text("abcäß <&>\"'/.é中", min_size=1, max_size=8).map(lambda text: f"x{text}x.png")
-_CLASSES = st.sampled_from(["cat", "a dog", "<&>", "Größe", "'quoted' \"twice\""])
+_CLASSES = st.sampled_from(["cat", "cat😀", "a dog", "<&>", "Größe", "'quoted' \"twice\""])
 _SIDE = st.floats(0, 1, width=32)
 
 
@@ -115,6 +118,18 @@ def test_any_boxes_and_names(
         back = there_and_back(Path(folder, "shards"), Path(folder), name)
         found_in = differences(Path(folder, "shards"), back)
         assert found_in.keys() <= {"record_renamed", *_NUMBERS}  # names are made safe
+
+
+@settings(max_examples=100, deadline=None)
+@given(names=st.lists(st.text(min_size=1), min_size=1, max_size=20, unique=True))
+@example(names=["cat😀", "\0\x1b\x7f\x85\u2028\ufeff\uffff", "'\"\\ \n", " a: #b "])
+def test_any_classes_in_the_yaml_of_yolo(names: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        writer = YoloWriter(folder, None, folder)
+        writer.begin("train")
+        writer.finish(LabelMap.from_names(names))
+        found = yaml.safe_load(Path(folder, "data.yaml").read_text("utf-8"))
+    assert found["names"] == dict(enumerate(names))
 
 
 def masked(**fields: object) -> Detection:

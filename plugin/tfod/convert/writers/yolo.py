@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _DECIMALS = 9
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""What YAML does not print, or has as the end of a line, and JSON leaves as it is."""
 _REQUIRED = ("train", "val")
 _NO_SUBSET = "subsets that Ultralytics asks for in data.yaml and that are not there"
 
@@ -68,11 +71,17 @@ class YoloWriter(Writer):
         for item in label_map.items:
             self._places.setdefault(item.id, len(self._places))
         parts = ["path: .\n"]
-        parts += (f"{json.dumps(one)}: {json.dumps(f'images/{one}')}\n" for one in self._subsets)
+        parts += (f"{_quoted(one)}: {_quoted(f'images/{one}')}\n" for one in self._subsets)
         parts.append("names:\n")
-        parts += (f"  {at}: {json.dumps(names[one])}\n" for one, at in self._places.items())
+        parts += (f"  {at}: {_quoted(names[one])}\n" for one, at in self._places.items())
         self.documents.append(os.path.join(self.folder, "data.yaml"))
         self._write(self.documents[-1], "".join(parts).encode())
         for one in _REQUIRED:
             if one not in self._subsets:
                 self.losses[_NO_SUBSET][one] += 1
+
+
+def _quoted(text: str) -> str:
+    # JSON's escapes of what is beyond U+FFFF are two, which YAML takes for two characters.
+    found = json.dumps(text, ensure_ascii=False)
+    return _ESCAPED.sub(lambda one: f"\\u{ord(one[0]):04x}", found)
