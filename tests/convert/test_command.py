@@ -253,6 +253,15 @@ def test_labels_of_yolo_for_which_there_is_one_place(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("subset", ["path", "names", "nc", "download"])
+def test_subsets_that_are_other_keys_of_yolo(run: Run, tmp_path: Path, subset: str) -> None:
+    for name in ("a", subset):
+        write_shard(tmp_path / "s", name, encode(image(name) | {"image/encoded": _PNG}))
+    refused = run("convert", tmp_path / "s", tmp_path / "out", "--to", "yolo").refused()
+    assert f"the subset {subset!r} cannot be written, since the format has that name" in refused
+    assert not (tmp_path / "out").exists()
+
+
 def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
     """A project's XML may have the frames of its subsets in any order."""
     head = "<meta><task><labels><label><name>cat</name></label></labels></task></meta>"

@@ -60,6 +60,8 @@ class Writer(abc.ABC):
     """What the format has a place for: attributes of objects, ``masks``, ``keypoints``, …"""
     ALL_ATTRIBUTES = False
     """Whether it has one for any attribute of an object."""
+    NO_SUBSETS: frozenset[str] = frozenset()
+    """Names that it has for something else, so that no subset can have them."""
 
     def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
         self.folder = folder

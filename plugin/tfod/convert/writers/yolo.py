@@ -1,7 +1,8 @@
 """YOLO as Ultralytics reads it: ``data.yaml``, ``images/<subset>`` and ``labels/<subset>/*.txt``.
 
 A line is a class, counted from 0, and centre, width and height of its box, divided by the size.
-Source: docs.ultralytics.com/datasets/detect; ``verify_image_label`` in ultralytics/data/utils.py.
+Source: docs.ultralytics.com/datasets/detect and /pose; ``check_det_dataset`` and
+``verify_image_label`` in ultralytics/data/utils.py.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ def label_path(image: str) -> str:
 
 class YoloWriter(Writer):
     """Classes are numbered in the order of the label map; those that it lacks follow."""
+
+    NO_SUBSETS = frozenset(
+        (
+            *("path", "names", "nc", "channels", "download", "yaml_file"),
+            *("kpt_shape", "kpt_names", "flip_idx"),
+        )
+    )
 
     def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
         super().__init__(folder, image_folder, target)

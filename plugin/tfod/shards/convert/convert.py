@@ -89,6 +89,14 @@ def _write(
     leave_out_images: bool,
     is_file: bool,
 ) -> Converted:
+    for subset in dataset.subsets:
+        if safe_relative_path(subset) != subset:
+            raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
+        if subset in make.NO_SUBSETS:
+            raise TfodError(
+                f"the subset {subset!r} cannot be written, since the format has that name for "
+                "something else; rename it"
+            )
     with _Staged() as staged:
         folder = staged.add(target)
         images = staged.add(image_folder) if image_folder and not leave_out_images else None
@@ -99,8 +107,6 @@ def _write(
         image_counts: dict[str, int] = {}
         object_counts: dict[str, int] = {}
         for subset, batches in dataset.subsets.items():
-            if safe_relative_path(subset) != subset:
-                raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
             writer.begin(subset)
             image_counts[subset] = object_counts[subset] = 0
             for batch in batches:
