@@ -343,6 +343,18 @@ def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None
     ]
 
 
+def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path: Path) -> None:
+    subsets = ("instances_y", "person_keypoints_y", "y")
+    for subset in subsets:
+        record = encode(image() | {"image/encoded": _PNG + subset.encode()})
+        write_shard(tmp_path / "s", subset, record)
+    assert run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").code == 0
+    done = run("convert", tmp_path / "out", tmp_path / "back")
+    assert done.out.splitlines() == [
+        f"{tmp_path}/back: {subset}: 1 image, 0 objects" for subset in subsets
+    ]
+
+
 @pytest.mark.parametrize("target", ["coco", "voc", "yolo", "cvat_xml"])
 def test_odd_names_of_images_come_back(run: Run, tmp_path: Path, target: str) -> None:
     names = ["a\nb.png", "\x1b.png", "c.txt", "c.txt.png", "../../d.png", "", "/e/f.png"]

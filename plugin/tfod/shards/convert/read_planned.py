@@ -93,9 +93,8 @@ def _subset_of(file: str) -> str:
     if name == _ROBOFLOW:
         return os.path.basename(folder)
     stem = os.path.splitext(name)[0]
-    for prefix in _PREFIXES:
-        stem = stem.removeprefix(prefix)
-    return subset_of_stem(stem)
+    prefix = next(filter(stem.startswith, _PREFIXES), "")  # a subset's name may begin with another
+    return subset_of_stem(stem.removeprefix(prefix))
 
 
 def _coco_set(file: str, images: str | None) -> CocoSet:
