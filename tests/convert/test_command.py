@@ -355,6 +355,22 @@ def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path:
     ]
 
 
+def test_categories_that_need_another_label_map(run: Run, shards: Path, tmp_path: Path) -> None:
+    assert run("convert", shards / "train.tfrecord", tmp_path / "a.json", "--no-images").code == 0
+    found = json.loads((tmp_path / "a.json").read_text())
+    found["categories"][0]["id"] = found["annotations"][0]["category_id"] = 0
+    (tmp_path / "a.json").write_text(json.dumps(found))
+    (tmp_path / "dog.pbtxt").write_text("item { id: 1 name: 'dog' }")
+    (tmp_path / "cat.pbtxt").write_text("item { id: 7 name: 'cat' }")
+    (tmp_path / "a.png").write_bytes(_PNG)
+    options = ("convert", tmp_path / "a.json", tmp_path / "out")
+    refused = run(*options).refused()
+    assert "it is of category 0 ('cat')" in refused and refused.endswith(" with --label-map\n")
+    refused = run(*options, "--label-map", tmp_path / "dog.pbtxt").refused()
+    assert refused.endswith("or name another one with --label-map\n")
+    assert run(*options, "--label-map", tmp_path / "cat.pbtxt").code == 0
+
+
 @pytest.mark.parametrize("target", ["coco", "voc", "yolo", "cvat_xml"])
 def test_odd_names_of_images_come_back(run: Run, tmp_path: Path, target: str) -> None:
     names = ["a\nb.png", "\x1b.png", "c.txt", "c.txt.png", "../../d.png", "", "/e/f.png"]

@@ -70,14 +70,16 @@ def test_a_used_0_is_refused_with_the_reason(run: Run, tmp_path: Path) -> None:
     assert ran.code == 2 and ran.err.count("\n") == 1 and not (tmp_path / "out").exists()
     assert "a.json, annotation 1: it is of category 0 ('pets-hXq1')" in ran.err
     assert "the OD API has 0 for the background and refuses a label map with it" in ran.err
-    assert "number the categories from 1, or name a label map" in ran.err
+    assert "or name a label map that has ids for them with --label-map\n" in ran.err
 
 
-def test_a_label_map_has_ids_for_a_used_0(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--label_map_path", "--label-map"])
+def test_a_label_map_has_ids_for_a_used_0(run: Run, tmp_path: Path, option: str) -> None:
+    """By its own name, and by the one that messages say, which ``convert`` and ``diff`` have."""
     path = tmp_path / "mine.pbtxt"
     names = ("dog", "cat", "pets-hXq1")
     path.write_text("".join(f"item {{ id: {i} name: '{n}' }}\n" for i, n in enumerate(names, 1)))
-    ran = create(run, tmp_path, ROBOFLOW, [0, 1, 2], "--label_map_path", path)
+    ran = create(run, tmp_path, ROBOFLOW, [0, 1, 2], option, path)
     assert ran.code == 0 and ran.err == ""
     one = by_filename(tmp_path / "out")["1.jpg"]
     assert one.class_label == [3, 2, 1] and one.class_text == ["pets-hXq1", "cat", "dog"]

@@ -90,8 +90,9 @@ def test_a_file_that_is_not_there(run: Run, csv: Path) -> None:
 
 
 def test_a_class_that_the_map_lacks(run: Run, csv: Path) -> None:
-    ran = run(*arguments(csv), "--label_map_path", "coco")
+    ran = run(*arguments(csv), "--label-map", "coco")
     assert ran.code == 2 and "class 'étoile' is not in the label map coco" in ran.err
+    assert ran.err.endswith("or name another one with --label-map\n")
 
 
 def test_the_csv_is_never_replaced(run: Run, csv: Path) -> None:

@@ -129,7 +129,7 @@ def test_the_scripts_folders(run: Run, data: Path) -> None:
 )
 def test_lines_that_are_none(run: Run, data: Path, line: str, says: str) -> None:
     (data / "training" / "label_2" / "000000.txt").write_text(f"\n{line}\n")
-    output = refused(run, data, "--classes_to_use=square,car", "--label_map_path=kitti")
+    output = refused(run, data, "--classes_to_use=square,car", "--label-map=kitti")
     assert "000000.txt" in output and says in output
 
 

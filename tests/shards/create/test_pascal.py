@@ -317,7 +317,7 @@ class TestLabelMap:
 
 class TestRefusals:
     def test_a_class_that_the_map_lacks(self, run: Run, voc: Path) -> None:
-        output = refused(run, voc, "--label_map_path", "voc2007")
+        output = refused(run, voc, "--label-map", "voc2007")
         assert "shapes_01.xml, line 13: class 'étoile' is not in the label map voc2007" in output
 
     def test_missing_images_are_named_together(self, run: Run, voc: Path) -> None:

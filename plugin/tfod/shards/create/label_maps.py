@@ -30,7 +30,7 @@ class ChosenLabelMap:
             hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
             raise TfodError(
                 f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
-                "label map, or name another one with --label_map_path"
+                "label map, or name another one with --label-map"
             )
         return item.id
 

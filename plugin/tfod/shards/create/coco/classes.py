@@ -92,7 +92,7 @@ def choose_classes(
                 raise TfodError(
                     f"{one.used[0]}: it is of category 0 ({one.names[0]!r}), and the OD API has 0 "
                     "for the background and refuses a label map with it; number the categories "
-                    "from 1, or name a label map that has ids for them with --label_map_path"
+                    "from 1, or name a label map that has ids for them with --label-map"
                 )
         problems.add(
             "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
