@@ -262,6 +262,22 @@ def test_subsets_that_are_other_keys_of_yolo(run: Run, tmp_path: Path, subset: s
     assert not (tmp_path / "out").exists()
 
 
+def test_classes_of_yolo_of_one_name(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    (folder / "images").mkdir(parents=True)
+    (folder / "labels").mkdir()
+    (folder / "images/a.png").write_bytes(_PNG)
+    (folder / "labels/a.txt").write_text("0 0.5 0.5 0.25 0.5\n1 0.1 0.5 0.1 0.5\n2 0.2 0.5 0.1 0.5")
+    (folder / "data.yaml").write_text("train: images\nnames: [cat, cat, dog]\n")
+    note = (
+        "1 classes of a name that another one has, made one class (the first: "
+        f"{folder}/data.yaml: 'cat' is 0 and 1)"
+    )
+    assert run("convert", folder, tmp_path / "out").succeeded() == f"tfod: {note}\n"
+    done = run("diff", folder, tmp_path / "out")
+    assert done.code == 0 and note in done.out + done.err
+
+
 def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
     """A project's XML may have the frames of its subsets in any order."""
     head = "<meta><task><labels><label><name>cat</name></label></labels></task></meta>"

@@ -32,6 +32,7 @@ _SUBSETS = ("train", "val", "validation", "test", "minival")
 _NOT_YAML = (ValueError, LookupError, AttributeError)
 """What PyYAML lets out where a value is not the number or the date that it looks like."""
 _OUTLINES = "outlines, read as the boxes around them"
+_NAMESAKES = "classes of a name that another one has, made one class"
 _BOX = 5  # numbers of a line: class, centre, size
 _LEAST_OUTLINE = 7
 
@@ -69,6 +70,10 @@ def read_yolo(path: str, options: ReadOptions) -> Dataset:
         else made_label_map((name for _, name in sorted(layout.names.items())), f"made from {file}")
     )
     problems = Problems(options.policy)
+    first: dict[str, int] = {}
+    for number, name in sorted(layout.names.items()):
+        if first.setdefault(name, number) != number:
+            problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
     make = functools.partial(_make, layout, chosen)
     return dataset_of(
         {
