@@ -344,6 +344,20 @@ def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("target", ["shards", "cvat_xml"])
+def test_layers_of_cvat_are_counted(run: Run, tmp_path: Path, target: str) -> None:
+    box = '<box label="cat" occluded="0" xtl="1" ytl="2" xbr="30" ybr="40" z_order="{}"/>'
+    mask = '<mask label="cat" rle="0, 4" left="1" top="1" width="2" height="2" z_order="-1"/>'
+    (tmp_path / "a.xml").write_text(
+        "<annotations><meta><task><labels><label><name>cat</name></label></labels></task></meta>"
+        f'<image id="0" name="a.png" width="200" height="100">{box.format(0)}{box.format(2)}{mask}'
+        "</image></annotations>"
+    )
+    (tmp_path / "a.png").write_bytes(_PNG)
+    done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", target)
+    assert done.succeeded() == "tfod: attributes not written: 2 z_order\n"
+
+
 def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None:
     assert run("convert", shards, tmp_path / "coco", "--to", "coco").code == 0
     for subset in ("train", "val"):

@@ -203,6 +203,7 @@ class DetectionBuilder:
         for shape, own in zip(shapes, found, strict=True):
             # CVAT's own mark and an attribute of that name cannot both be written.
             self.left_out[_ATTRIBUTES][OCCLUDED] += sum(n == OCCLUDED for n, _ in shape.attributes)
+            self.left_out[_ATTRIBUTES]["z_order"] += shape.z_order != 0
             own[OCCLUDED] = int(shape.occluded)
             if shape.group:
                 own.setdefault(GROUP, shape.group)

@@ -41,6 +41,7 @@ class CvatShape:
         group: number that shapes of one group share; 0 for none.
         attributes: names and values as the document has them.
         track: number of the track that it is of; None for none, or where it is not known.
+        z_order: its layer; what is in a higher one lies above. 0 where it is not known.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class CvatShape:
     group: int = 0
     attributes: tuple[tuple[str, str], ...] = ()
     track: int | None = None
+    z_order: int = 0
 
     @property
     def _ellipse(self) -> tuple[float, float, float, float]:
@@ -195,6 +197,7 @@ def read_shape(element: Any, label: str | None, name: str) -> CvatShape:
         occluded=element.get("occluded") == "1",
         group=read_whole(element.get("group_id"), element, name) or 0,
         attributes=read_attributes(element),
+        z_order=read_whole(element.get("z_order"), element, name) or 0,
     )
 
 
