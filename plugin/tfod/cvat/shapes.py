@@ -42,6 +42,7 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
             "group": one.group or 0,
             "attributes": _attributes(one.attributes),
             "track": getattr(one, "track_id", None),
+            "z_order": one.z_order or 0,
         }
         shapes.append(make_shape(str(one.type), one.points, one.rotation, **marks))
     return [

@@ -336,13 +336,14 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         shape("points", 1, "cat", (1, 1, 5, 5)),
         box(2, "cat", group=4),
         box(2, "bird", group=4),
-        box(2, "bird", rotation=30.0),
+        box(2, "bird", rotation=30.0, z_order=1),
     )
     found = export(task, tmp_path)
     (line,) = losses(caplog)
     assert "\n" not in line
     assert line == (
         "TFRecord: not written, the format has no place for them: 1 polyline, 1 points; "
+        "attributes not written: 1 z_order; "
         "written as their enclosing box: 1 rotated box; clipped to their frame: 1 shape"
     )
     # And a text in the zip, for whoever gets that.
@@ -350,6 +351,7 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         "Exported from CVAT by tfod: 3 frames, 3 objects.\n\n"
         "In CVAT, but not in these shards:\n"
         "- not written, the format has no place for them: 1 polyline, 1 points\n"
+        "- attributes not written: 1 z_order\n"
         "An import that replaces the annotations of the task deletes them there.\n"
         'Keep a copy as "CVAT for images 1.1".\n\n'
         "In these shards in another form:\n"
