@@ -508,6 +508,14 @@ class TestClasses:
         label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
         assert len(label_map.items) == 81 and label_map.find("кошка").id == 91
 
+    def test_a_class_more_where_the_largest_id_is_taken(self, tmp_path) -> None:
+        last = 2**31 - 1
+        label_map = tmp_path / "own.pbtxt"
+        label_map.write_text(f"item {{ id: {last} name: 'dog' }}")
+        source = dataset_of(item("a", Bbox(0, 0, 9, 9, label=0), Bbox(0, 0, 9, 9, label=1)))
+        (found,) = export(source, tmp_path / "out", label_map=str(label_map))
+        assert (found.class_text, found.class_label) == (["cat", "dog"], [1, last])
+
     @pytest.mark.parametrize(("key", "text", "ids"), [("text", ["cat"], None), ("id", None, [1])])
     def test_label_key(self, tmp_path, key, text, ids) -> None:
         source = dataset_of(item("a", Bbox(0, 0, 9, 9, label=0)))

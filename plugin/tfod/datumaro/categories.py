@@ -10,6 +10,7 @@ from typing import Any
 import attr
 
 from tfod.datumaro.compat import AnnotationType, annotation
+from tfod.detection.labels.classes import free_ids
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
 
@@ -134,12 +135,11 @@ def export_classes(
     items: list[LabelMapItem] = []
     # A user's map is kept whole: it may serve other shards too.
     used = {item.id for item in (wanted.items if wanted else found) if item is not None}
-    following = max(used, default=first_id - 1) + 1
+    free = free_ids(used, first_id)
     taken: set[int] = set()
     for name, item in zip(names, found, strict=True):
         if item is None or item.id in taken:
-            item = LabelMapItem(id=max(following, first_id), name=name)
-            following = item.id + 1
+            item = LabelMapItem(id=next(free), name=name)
         taken.add(item.id)
         items.append(item)
     items, keypoint_names = _place_keypoints(items, categories.get(AnnotationType.points))

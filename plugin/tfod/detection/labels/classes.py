@@ -213,11 +213,11 @@ def _texts(items: Iterable[LabelMapItem]) -> Counter[str]:
     return Counter(text for one in items for text in {one.class_name, one.display_name})
 
 
-def free_ids(used: Collection[int]) -> Iterator[int]:
+def free_ids(used: Collection[int], first: int = 1) -> Iterator[int]:
     """Ids that are not used: those behind the last one, and when there are no more, the others."""
-    last = max(max(used, default=0), 0)
+    last = max((*used, first - 1))
     yield from range(last + 1, _MAX_ID + 1)
-    yield from (one for one in range(1, last) if one not in used)
+    yield from (one for one in range(first, last) if one not in used)
 
 
 def _number_the_rest(
