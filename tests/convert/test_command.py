@@ -205,6 +205,9 @@ def test_outlines_and_layouts_of_yolo(run: Run, tmp_path: Path) -> None:
     (tmp_path / "d/obj_train_data/a.txt").write_text("2 0.5 0.5 0.25 0.5\n")
     done = run("convert", tmp_path / "d", tmp_path / "out3")
     assert "a.txt, line 1: class 2 is not in the names of" in done.err and done.code == 2
+    (tmp_path / "d/obj.names").write_text("cat\n\ndog\n\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out3")
+    assert "obj.names, line 2: empty, which is a class for Darknet" in done.err and done.code == 2
 
 
 def test_keys_of_yolo_that_are_no_subsets(run: Run, tmp_path: Path) -> None:
@@ -331,6 +334,19 @@ def test_voc_of_images_in_folders(run: Run, tmp_path: Path) -> None:
     assert done.out == f"{tmp_path}/out: train: 1 image, 0 objects\n", done.err
 
 
+@pytest.mark.parametrize(("joined", "images"), [("01 02", {1, 2}), ("01 03", {1, 2, 3})])
+def test_a_list_that_only_joins_train_and_val_is_no_subset(
+    run: Run, tmp_path: Path, joined: str, images: set[int]
+) -> None:
+    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
+    for name, those in (("train", "01"), ("val", "02"), ("trainval", joined)):
+        lines = "".join(f"shapes_{one}\n" for one in those.split())
+        (tmp_path / "voc" / "ImageSets" / "Main" / f"{name}.txt").write_text(lines)
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.code == 0
+    assert ("trainval" in done.out) == (3 in images)
+
+
 def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
     lists = tmp_path / "voc" / "ImageSets" / "Main"
@@ -383,6 +399,19 @@ def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path:
     assert done.out.splitlines() == [
         f"{tmp_path}/back: {subset}: 1 image, 0 objects" for subset in subsets
     ]
+
+
+@pytest.mark.parametrize("subset", ["train", "a%b:c", "captions_d"])
+def test_captions_of_coco_whatever_the_subset_is_called(
+    run: Run, tmp_path: Path, subset: str
+) -> None:
+    record = image() | {"image/encoded": _PNG, "image/caption": ["a cat"]}
+    write_shard(tmp_path / "s", subset, encode(record))
+    assert run("convert", tmp_path / "s", tmp_path / "coco", "--to", "coco").code == 0
+    done = run("convert", tmp_path / "coco", tmp_path / "back")
+    assert done.out == f"{tmp_path}/back: {subset}: 1 image, 0 objects\n", done.err
+    (shard,) = (tmp_path / "back").glob("*.tfrecord")
+    assert b"a cat" in shard.read_bytes()
 
 
 def test_categories_that_need_another_label_map(run: Run, shards: Path, tmp_path: Path) -> None:

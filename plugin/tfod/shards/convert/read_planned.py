@@ -22,6 +22,7 @@ from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _BATCH = 16  # images, whose bytes are held
 _PREFIXES = ("instances_", "person_keypoints_")
+_CAPTIONS = "captions_"
 _ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
 _DEFAULT = "default"
 _ROOT = re.compile(rb"<annotation[\s>]")  # not CVAT's <annotations>
@@ -92,9 +93,12 @@ def _subset_of(file: str) -> str:
     folder, name = os.path.split(os.path.abspath(file))
     if name == _ROBOFLOW:
         return os.path.basename(folder)
-    stem = os.path.splitext(name)[0]
-    prefix = next(filter(stem.startswith, _PREFIXES), "")  # a subset's name may begin with another
-    return subset_of_stem(stem.removeprefix(prefix))
+    return subset_of_stem(os.path.splitext(name)[0].removeprefix(_prefix_of(file)))
+
+
+def _prefix_of(file: str) -> str:
+    # One at most: a subset's name may begin with another.
+    return next(filter(os.path.basename(file).startswith, _PREFIXES), "")
 
 
 def _coco_set(file: str, images: str | None) -> CocoSet:
@@ -106,12 +110,10 @@ def _coco_set(file: str, images: str | None) -> CocoSet:
         for parts in (("images", subset), (subset,), ("images",))
     ]
     found = [images] if images else [one for one in places if os.path.isdir(one)] or [folder]
+    name = os.path.basename(file).removeprefix(_prefix_of(file))
     captions, points = (
         beside if os.path.isfile(beside) else None
-        for beside in (
-            os.path.join(folder, f"{kind}_{subset}.json")
-            for kind in ("captions", "person_keypoints")
-        )
+        for beside in (os.path.join(folder, kind + name) for kind in (_CAPTIONS, _PREFIXES[1]))
     )
     if any(one.get("keypoints") for one in read_coco(file, ()).categories):
         points = file

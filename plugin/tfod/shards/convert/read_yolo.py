@@ -132,7 +132,14 @@ def _existing(roots: list[str], folder: str, file: str) -> str:
 
 def _read_names(file: str) -> _Layout:
     below = os.path.dirname(file)
-    names = [line for line in _lines(file) if line]
+    names = _lines(file)
+    while names and not names[-1]:
+        del names[-1]
+    if "" in names:
+        raise TfodError(
+            f"{file}, line {names.index('') + 1}: empty, which is a class for Darknet and none for "
+            "CVAT; write a name, or remove the line"
+        )
     data = os.path.join(below, _DATA)
     pairs = [line.partition("=")[::2] for line in _lines(data)] if os.path.isfile(data) else []
     subsets = {

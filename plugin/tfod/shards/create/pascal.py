@@ -101,9 +101,14 @@ create_pascal = creates(plan_pascal)
 
 
 def image_sets(data_dir: str) -> list[str]:
-    """Names of the sets that a dataset lists, but for those that only join others."""
-    names = _set_names(_years(data_dir, None, None)[0])
-    return [one for one in names if one != _JOINED or not {*_PARTS}.issubset(names)]
+    """Names of the sets that a dataset lists, but for one that only joins two others."""
+    year = _years(data_dir, None, None)[0]
+    names = _set_names(year)
+    if {_JOINED, *_PARTS}.issubset(names):
+        joined, *parts = (set(_annotation_files(year, one)) for one in (_JOINED, *_PARTS))
+        if joined.issubset(set().union(*parts)):
+            names.remove(_JOINED)
+    return names
 
 
 class _Year(NamedTuple):
