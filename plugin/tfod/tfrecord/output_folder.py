@@ -143,21 +143,19 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
 
     def publish(self) -> None:
         """Complete all files, then give them their names and remove those that they replace."""
-        texts: dict[str, str] = {}
+        pending = self.complete()
+        self.paths = list(pending)
+        subsets = (*self._writers, *self._finished)
+        stale = [path for subset in subsets for path in self._shards_there(subset)]
+        self._require_replaceable(stale)  # somebody else may have written meanwhile
         for path, content in self._texts.items():
+            require_no_others(path, content, stale)
             if _content(path) != content:
-                self._require_no_others(path)
                 file = AtomicFile(path)
                 self._discard.callback(file.discard)
                 file.write(content)
                 file.complete()
-                texts |= file.pending()
-        pending = self.complete()
-        self.paths = list(pending)
-        pending |= texts
-        subsets = (*self._writers, *self._finished)
-        stale = [path for subset in subsets for path in self._shards_there(subset)]
-        self._require_replaceable(stale)  # somebody else may have written meanwhile
+                pending |= file.pending()
         stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes
         publish_together(pending, stale, self._folder)
 
@@ -165,18 +163,6 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         with self._discard:  # the last one first: the first has made the folder
             if kind is None:
                 self.publish()
-
-    def _require_no_others(self, text: str) -> None:
-        """See that a label map that changes is not that of shards which stay: of other classes."""
-        folder = os.path.dirname(text)
-        subsets = {*self._writers, *self._finished}
-        for one in _sets_in(folder) if os.path.lexists(text) else ():
-            for path in one.paths if one.subset not in subsets else ():
-                if os.path.dirname(path) == folder:
-                    raise OutputExistsError(
-                        f"{text} is the label map of {os.path.basename(path)}, too, whose classes "
-                        "would be others; write to another folder"
-                    )
 
     def _require_replaceable(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -189,6 +175,23 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             raise OutputExistsError(
                 f"{paths[0]}{more} is there already; write to another folder, or replace it with "
                 "--overwrite"
+            )
+
+
+def require_no_others(label_map: str, content: bytes, replaced: Iterable[str]) -> None:
+    """See that a label map which changes is not that of shards which stay: of other classes.
+
+    Raises:
+        OutputExistsError: others than the replaced shards lie beside it.
+    """
+    if not os.path.lexists(label_map) or _content(label_map) == content:
+        return
+    folder, going = os.path.dirname(label_map), {_identity(path) for path in replaced}
+    for path in (path for one in _sets_in(folder) for path in one.paths):
+        if os.path.dirname(path) == folder and _identity(path) not in going:
+            raise OutputExistsError(
+                f"{label_map} is the label map of {os.path.basename(path)}, too, whose classes "
+                "would be others; write to another folder"
             )
 
 

@@ -274,6 +274,18 @@ def test_overwriting_is_asked_for(source: Path, tmp_path: Path) -> None:
     assert files_in(tmp_path / "out")["train.tfrecord"] == shard(record(), other())
 
 
+def test_no_label_map_of_other_shards_is_overwritten(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    classes = {"val.tfrecord": b"", "label_map.pbtxt": b"item { id: 1 name: 'another' }"}
+    old = write_files(tmp_path / "out", classes)
+    assert run_repair(source, "-o", old, "--overwrite") == 2
+    assert "label_map.pbtxt is the label map of val.tfrecord, too" in capsys.readouterr().err
+    assert files_in(old) == classes
+    write_files(old, {"label_map.pbtxt": (source / "label_map.pbtxt").read_bytes()})
+    assert run_repair(source, "-o", old, "--overwrite") == 0
+
+
 def test_an_index_of_a_shard_that_is_replaced_goes_with_it(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ from tfod.shards.repair.refusals import why_refused
 from tfod.shards.repair.shard import Options, ShardRepair
 from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
+from tfod.tfrecord.output_folder import require_no_others
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
 from tfod.tfrecord.shard_sets.parts import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import find_shards, group_shards, require_content
@@ -243,6 +244,8 @@ class _Run:
                 raise RepairRefusedError(f"{why}; nothing was written")
             refused.append(why)
         self._make_label_map()
+        for path, data in self._label_maps.items() if not self._is_dry else ():
+            require_no_others(path, data, [one.output for one in repairs])
         return Outcome(
             source=self._source,
             output=None if self._is_dry else self._output,
@@ -338,8 +341,7 @@ class _Run:
             self._changes.add(
                 Change(f"label map rewritten: {why}", code="LAB015"), Place(file.name)
             )
-        self._label_maps[path] = data
-        self._write(path, data)
+        self._add_label_map(path, data)
 
     def _make_label_map(self) -> None:
         """Where shards have no label map, the one that their records define."""
@@ -355,8 +357,11 @@ class _Run:
             if path not in self._label_maps:
                 self._require_free(path)
                 self._changes.add(Change(what, code="LAB001"), Place(self._name(one.output)))
-                self._label_maps[path] = made.to_text().encode()
-                self._write(path, self._label_maps[path])
+                self._add_label_map(path, made.to_text().encode())
+
+    def _add_label_map(self, path: str, data: bytes) -> None:
+        self._label_maps[path] = data
+        self._write(path, data)
 
     def _write(self, path: str, data: bytes) -> None:
         file = self._open(path)
