@@ -492,6 +492,19 @@ def test_subset_that_leads_out_of_the_output(
     assert files_of(tmp_path) == ["a/b/source/a.png", "a/b/source/annotations.xml"]
 
 
+def test_masks_that_cvat_s_xml_cannot_hold_are_counted(run: Run, tmp_path: Path) -> None:
+    """One without a pixel, and one that is not where its box is."""
+    part = np.zeros((100, 200), bool)
+    part[10:20, 10:20] = True
+    masks = {"image/object/mask": [encode_mask_png(one) for one in (np.zeros_like(part), part)]}
+    boxes = objects([[0.1, 0.1, 0.4, 0.4]] * 2, ["cat"] * 2, [1] * 2)
+    write_shard(tmp_path / "s", "train", encode(image() | boxes | masks | {"image/encoded": _PNG}))
+    done = run("convert", tmp_path / "s", tmp_path / "out", "--to", "cvat_xml")
+    assert done.code == 0
+    assert "boxes of masks, written as the box of their pixels: 1" in done.err
+    assert "masks without a pixel, written as boxes: 1" in done.err
+
+
 def test_captions_are_counted_where_there_is_one_file(run: Run, tmp_path: Path) -> None:
     shards = write_shard(tmp_path / "s", "train", encode(image() | {"image/caption": ["a cat"]}))
     done = run("convert", shards, tmp_path / "a.json")

@@ -24,6 +24,7 @@ from tfod.detection.labels.label_map import LabelMap
 _DECIMALS = 6
 _MOVED = 0.01  # pixels
 _ENCLOSED = "boxes of masks, written as the box of their pixels"
+_EMPTY = "masks without a pixel, written as boxes"
 _KINDS = {bool: "checkbox", int: "number", float: "number", str: "text"}
 
 
@@ -89,6 +90,7 @@ class CvatXmlWriter(Writer):
                 shape = replace(shape, group=group)
                 del values[GROUP]
             runs = None if mask is None else encode_runs(pixels_of(mask, one, size))
+            self.losses[_EMPTY][""] += mask is not None and runs is None
             if runs is not None:
                 self.losses[_ENCLOSED][""] += not np.allclose(runs[1], box.extent, atol=_MOVED)
                 shape = replace(shape, kind=MASK, runs=tuple(runs[0]), extent=runs[1])
