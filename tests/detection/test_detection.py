@@ -78,7 +78,7 @@ def plain_detection(detection: Detection) -> dict[str, Any]:
     found["image_labels"] = list(detection.image_labels)
     found["captions"] = list(detection.captions)
     found["attributes"] = dict(detection.attributes)
-    for name in ("encoded_offset", "unread_keys", "oddities"):
+    for name in ("unread_keys", "oddities"):
         del found[name]
     return found
 

@@ -62,7 +62,6 @@ class Detection:
         filename, source_id, format, sha256: texts as the record has them.
         height, width: pixels, of the image as it is encoded.
         encoded: the image file's bytes, a view into the record's buffer when read.
-        encoded_offset: byte of the uncompressed shard at which they start; -1 otherwise.
         boxes: float32 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
         class_text, class_label: n names and ids.
         masks: n masks, None for an object without one.
@@ -85,7 +84,6 @@ class Detection:
     height: int | None = None
     width: int | None = None
     encoded: memoryview | bytes | None = None
-    encoded_offset: int = -1
     boxes: np.ndarray = field(default_factory=lambda: _NO_BOXES)
     class_text: Sequence[str] | None = None
     class_label: Sequence[int] | None = None

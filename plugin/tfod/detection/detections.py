@@ -116,7 +116,6 @@ def detection_of(found: Detections, row: int) -> Detection:
         height=found.heights[row],
         width=found.widths[row],
         encoded=memoryview(records.buffer)[start:stop] if start >= 0 else None,
-        encoded_offset=records.base + start if start >= 0 else -1,
         boxes=found.boxes[first:end],
         class_text=found.class_text_values[texts[0] : texts[1]] or None,
         class_label=labels or None,
