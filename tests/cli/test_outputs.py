@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,21 @@ def test_color_by_no_color_org_and_force_color_org(
 )
 def test_a_prefix_of_what_is_written_is_not_empty(run: Run, arguments: list[str]) -> None:
     assert "the name of what to write is empty" in run("create", *arguments).refused()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file sizes are limited there")
+@pytest.mark.parametrize("command", ["check --format=json a.record", "describe a.record", "rules"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_takes_half_of_standard_output(command: str, unbuffered: str) -> None:
+    import resource
+
+    with open("half", "wb") as half:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfod", *command.split()],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=half,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+        )
+    assert os.path.getsize("half") == 100
+    assert (done.returncode, done.stderr) == (2, b"tfod: File too large\n")

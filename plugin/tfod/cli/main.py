@@ -105,11 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problem = str(error)
     except BrokenPipeError:
         # The reader of our output has seen enough, as in: tfod describe x | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_OK
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         problem = f"{where}{error.strerror or error}"
+        _drop_output()
     except MemoryError:
         problem = "there is not enough memory; try fewer --jobs, or less at a time"
     except KeyboardInterrupt:
@@ -119,10 +120,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_FAILED
 
 
+def _drop_output() -> None:
+    """Drop what standard output has not taken, or Python tries again and complains at its end."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(given: Sequence[str]) -> int:
     arguments, for_runner = split_arguments(given)
     # NumPy starts threads to multiply matrices, in a third of the time that it takes to load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    out = sys.__stdout__
+    if sys.stdout is out and isinstance(getattr(out, "buffer", None), io.RawIOBase):
+        # PYTHONUNBUFFERED: a full disk takes some of what is written, and no error is raised.
+        sys.stdout = open(out.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
