@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +72,25 @@ def test_layout_and_way_back(run: Run, shards: Path, tmp_path: Path, name: str) 
     back = run("convert", out, tmp_path / "back")  # what is there says what it is
     assert back.out == done.out.replace(str(out), str(tmp_path / "back"))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["back", "out", "s"]
+
+
+@pytest.mark.parametrize("name", [*LAYOUTS, "tfds"])
+def test_a_full_disk_is_one_line_about_what_was_asked_for(
+    shards: Path, tmp_path: Path, name: str
+) -> None:
+    resource = pytest.importorskip("resource")  # not on Windows
+    more = [] if name == "tfds" else ["--no-images"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tfod", "convert", "s", "out", "--to", name, *more],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30, 30)),
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tfod: out") and "cannot be written (File too large)" in line
+    assert ".tmp" not in line and [one.name for one in tmp_path.iterdir()] == ["s"]
 
 
 def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from tfod.convert.dataset import Classes, Converted, Dataset, Images
 from tfod.convert.writers.writer import NO_FOLDER, NO_PLACE, Writer
@@ -20,6 +21,7 @@ from tfod.shards.convert.formats import (
 from tfod.shards.create.problems import STRICT
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.output_folder import OutputExistsError, WorkFolder
+from tfod.tfrecord.storage.publishing import WriteError
 from tfod.tfrecord.storage.urls import require_local
 
 
@@ -166,6 +168,27 @@ class _Staged(contextlib.ExitStack):
     def replace(self, path: str, aside: str) -> None:
         """Let a name have something else, that lies in the same folder."""
         self._asides[path] = aside
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, OSError | WriteError):
+            raise self._named(error) from None
+
+    def _named(self, error: OSError | WriteError) -> WriteError:
+        """An error by the name that is asked for, not by where its file lies until then."""
+        text = str(error)
+        if isinstance(error, OSError):
+            reason = error.strerror or text
+            written = f"{next(iter(self._asides), '')}: cannot be written ({reason})"
+            text = f"{error.filename}: {reason}" if error.filename else written
+        for path, aside in self._asides.items():
+            text = text.replace(aside, path)
+        return WriteError(text)
 
     def publish(self) -> None:
         """Give all their names; if one cannot have its, none has."""
