@@ -11,7 +11,7 @@ import attr
 
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.detection.labels.classes import free_ids
-from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, shipped_label_map
 from tfod.errors import TfodError
 
 
@@ -161,7 +161,7 @@ def _vocs_own(names: Sequence[str]) -> LabelMap | None:
     """
     if "aeroplane" not in names:  # which most do not have, and no file is read
         return None
-    shipped, _ = load_label_map("voc2007")
+    shipped = shipped_label_map("voc2007")
     if not {item.name for item in shipped.items} <= set(names):
         return None
     return LabelMap((LabelMapItem(0, "background"), *shipped.items))

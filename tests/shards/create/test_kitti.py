@@ -156,3 +156,20 @@ def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:
     created(run, KITTI, tmp_path / "k", *SHAPES, "--validation_set_size", 1)
     report = check_sources([str(tmp_path)])
     assert report.valid and not report.flatten("code")
+
+
+def test_what_lies_there_under_the_name_of_the_shipped_label_map_is_not_read(
+    run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KITTI's folder is called kitti, as its label map is; a file of the name is no label map."""
+    monkeypatch.chdir(data.parent)
+    for path in data.rglob("*.txt"):
+        path.write_text(path.read_text().replace("Square", "Car").replace("square", "car"))
+    for folder, options in (("auto", ()), ("named", ("--label_map_path", "kitti"))):
+        created(run, Path("kitti"), Path(folder, "k"), "--classes_to_use=car,pedestrian", *options)
+    data.rename("data")
+    Path("kitti").write_text("item { id: 7 name: 'car' } item { id: 8 name: 'pedestrian' }")
+    created(run, Path("data"), Path("file", "k"), "--classes_to_use=car,pedestrian")
+    for folder in ("auto", "named", "file"):
+        label_map, _ = read_label_map(Path(folder, "label_map.pbtxt"))
+        assert [(one.id, one.name) for one in label_map.items] == [(1, "car"), (2, "pedestrian")]

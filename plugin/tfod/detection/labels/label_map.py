@@ -328,16 +328,20 @@ def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list
         LabelMapError: there is neither such a file nor such a name, or the file is not a label map.
     """
     name = os.fspath(file_or_name)
-    if is_url(name):
-        return read_label_map(name)
-    if not os.path.exists(name) and name in packaged_label_maps():
-        return read_label_map(_packaged_folder() / f"{name}.pbtxt")
-    if not os.path.exists(name):
+    # A folder may well be called as a dataset is; it is no label map.
+    if not os.path.isfile(name) and name in packaged_label_maps():
+        return shipped_label_map(name), []
+    if not (is_url(name) or os.path.exists(name)):
         raise LabelMapError(
             f"{name}: no such label map; pass a file, or one of these names: "
             + ", ".join(packaged_label_maps())
         )
     return read_label_map(name)
+
+
+def shipped_label_map(name: str) -> LabelMap:
+    """The label map that tfod ships by this name, whatever the working folder holds."""
+    return read_label_map(_packaged_folder() / f"{name}.pbtxt")[0]
 
 
 def packaged_label_maps() -> list[str]:

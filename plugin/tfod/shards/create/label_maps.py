@@ -6,7 +6,12 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
+from tfod.detection.labels.label_map import (
+    LabelMap,
+    load_label_map,
+    read_label_map,
+    shipped_label_map,
+)
 from tfod.errors import TfodError
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 
@@ -57,7 +62,7 @@ def named_label_map(named: str) -> ChosenLabelMap:
 def made_label_map(names: Iterable[str], origin: str, shipped: str = "") -> ChosenLabelMap:
     """The label map that tfod ships if it has every class, else one of the names in their order."""
     names = list(names)
-    ready = named_label_map(shipped) if shipped else None
-    if ready and all(ready.label_map.find(name) for name in names):
-        return ready
+    ready = shipped_label_map(shipped) if shipped else None
+    if ready and all(ready.find(name) for name in names):
+        return ChosenLabelMap(ready, shipped)
     return ChosenLabelMap(LabelMap.from_names(names), origin)

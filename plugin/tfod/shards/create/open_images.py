@@ -22,9 +22,10 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from tfod.convert.documents import parse_number
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
+from tfod.detection.labels.label_map import shipped_label_map
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
-from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map
 from tfod.shards.create.objects import detection_of
 from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems, Refusal
@@ -71,7 +72,11 @@ def create_open_images(
     """
     options = options or Options()
     problems = Problems(options.policy)
-    chosen = choose_label_map(options.label_map, output_path_prefix, lambda: named_label_map(_MAP))
+    chosen = choose_label_map(
+        options.label_map,
+        output_path_prefix,
+        lambda: ChosenLabelMap(shipped_label_map(_MAP), _MAP),
+    )
     ids = _image_ids(images_directory, problems)
     count = _shards_with_images(ids, options.num_shards or NUM_SHARDS)
     planned = PlannedSet(
