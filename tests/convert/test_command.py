@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run
 from tests.records import encode, image, objects, write_shard
@@ -594,3 +595,14 @@ def test_a_label_map_in_the_working_folder_is_not_that_of_the_source(
     monkeypatch.chdir(tmp_path)
     assert run("convert", voc, str(tmp_path / "out"))[0] == 0
     assert "cat" in (tmp_path / "out" / "label_map.pbtxt").read_text()
+
+
+def test_classes_that_are_known_by_their_id_alone(run: Run, tmp_path: Path) -> None:
+    """The records name them by their id, and so does the label map (LAB006 refused it)."""
+    box = [0.25, 0.5, 0.5, 1]
+    record = encode(image("a.png") | objects([box, box], label=[5, 2]) | {"image/encoded": _PNG})
+    write_shard(tmp_path / "s", "train", record, label_map=None)
+    run("convert", tmp_path / "s", tmp_path / "out", "--to", "shards").succeeded()
+    assert run("check", tmp_path / "out").code == 0
+    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
+    assert [(one.id, one.name) for one in label_map.items] == [(2, "2"), (5, "5")]

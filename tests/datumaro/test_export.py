@@ -38,7 +38,7 @@ except ImportError:
     from datumaro.components.converter import ExportErrorPolicy
 
 from tests.datumaro.conftest import content, dataset_of, ids_of, import_dataset, jpeg
-from tests.records import encode
+from tests.records import encode, image, objects, write_shard
 
 
 def item(name: str = "a", *annotations: Any, data: bytes | None = None, **options: Any) -> Any:
@@ -798,3 +798,16 @@ class TestInPlace:
             ("c", "c"),
         ]
         assert all(one["image"] == jpeg() for one in content(again).values())
+
+
+def test_classes_that_are_known_by_their_id_alone(tmp_path) -> None:
+    """The label map has the text of the records, and a text that is a number its own class."""
+    box = [0.25, 0.5, 0.5, 1]
+    found = objects([box, box], label=[5, 2]), objects([box], ["5"], [3])
+    records = [encode(image(f"{n}.jpg") | one) for n, one in enumerate(found)]
+    write_shard(tmp_path / "in", "default", *records, label_map=None)
+    exported = export(import_dataset(tmp_path / "in"), tmp_path / "out")
+    texts = [(one.class_text, one.class_label) for one in exported]
+    assert texts == [(["5 (5)", "2"], [5, 2]), (["5"], [3])]
+    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
+    assert [(one.id, one.name) for one in label_map.items] == [(2, "2"), (3, "5"), (5, "5 (5)")]

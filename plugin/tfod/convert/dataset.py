@@ -82,7 +82,7 @@ class Classes:
     @property
     def label_map(self) -> LabelMap:
         """All classes until now, in the order of their ids."""
-        return LabelMap(tuple(self._items[number] for number in sorted(self._items)))
+        return LabelMap(tuple(self._items[number].named() for number in sorted(self._items)))
 
     def ids(
         self,

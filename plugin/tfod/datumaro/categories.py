@@ -141,7 +141,7 @@ def export_classes(
         if item is None or item.id in taken:
             item = LabelMapItem(id=next(free), name=name)
         taken.add(item.id)
-        items.append(item)
+        items.append(item.named(name))
     items, keypoint_names = _place_keypoints(items, categories.get(AnnotationType.points))
     classes = tuple(
         ExportClass(name, item.id, tuple(point.id for point in item.keypoints))

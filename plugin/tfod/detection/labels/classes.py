@@ -155,6 +155,7 @@ class ClassTable:
         items = tuple(self._items[number] for number in kept)
         items = _number_the_rest(items, [self._has_id[number] for number in kept])
         names = _names(items, by_display)
+        items = tuple(one.named(name) for one, name in zip(items, names, strict=True))
         return LabelMap(items), names, [place[target[number]] for number in range(len(target))]
 
     def _sort_id(self, number: int) -> float:

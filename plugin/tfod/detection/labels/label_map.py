@@ -90,6 +90,11 @@ class LabelMapItem:
         """The name, or the display name, or the id as text where the file gives neither."""
         return self.name or self.display_name or str(self.id)
 
+    def named(self, name: str = "") -> LabelMapItem:
+        """The same, called this, else by its id, where it has neither name nor display name."""
+        has_name = self.name or self.display_name
+        return self if has_name else dataclasses.replace(self, name=name or self.class_name)
+
 
 @dataclass(frozen=True)
 class LabelMap:
