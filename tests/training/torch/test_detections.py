@@ -141,6 +141,15 @@ class TestElements:
         np.testing.assert_array_equal(image.permute(1, 2, 0), pil.convert("RGB"))
         image[0, 0, 0] = 1  # its memory is its own
 
+    def test_gray_of_16_bits(self, tmp_path: Path) -> None:
+        """As tf.io.decode_image has it: the high eight bits, where Pillow cuts off at 255."""
+        values = np.array([[0, 255, 256, 4660], [32768, 51968, 65280, 65535]], np.uint16)
+        png = io.BytesIO()
+        Image.fromarray(values).save(png, "PNG")
+        image, _ = one(write_shards(tmp_path, record(image__encoded=png.getvalue())))
+        expected = [[0, 0, 1, 18], [128, 203, 255, 255]]
+        assert image.tolist() == [expected] * 3 and image.dtype == torch.uint8
+
     def test_a_image_of_one_pixel_can_be_written_to(self, tmp_path: Path) -> None:
         image, _ = one(
             write_shards(tmp_path, record(image__encoded=image_of_pixels([[[9, 8, 7]]])))

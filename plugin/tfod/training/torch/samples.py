@@ -91,6 +91,10 @@ def _decode(encoded: bytes | memoryview | None, mode: str, example: Example, key
         )
     try:
         with Image.open(io.BytesIO(encoded)) as image:
+            if mode == "RGB" and image.mode.startswith("I"):
+                # 16 bits, of which Pillow would cut off values at 255; TensorFlow takes the high 8.
+                high = np.asarray(image).astype(np.int64) >> 8
+                return np.repeat(high.clip(0, 255).astype(np.uint8)[..., None], 3, axis=2)
             return np.asarray(image if image.mode == mode else image.convert(mode))
     except MemoryError:
         raise  # that says nothing of the image
