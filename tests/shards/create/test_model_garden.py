@@ -134,9 +134,17 @@ def test_masks_survive_reshard_repair_and_merge(
         (lambda found: found["annotations"][0].update(file_name="../left/a.jpg"), "a.jpg cannot"),
         (
             lambda found: found["annotations"][0].update(
-                segments_info=found["annotations"][0]["segments_info"] * 64
+                segments_info=[{"id": n, "category_id": 18} for n in range(256)]
             ),
             "segment 256 of category 18: masks hold 1 to 255",
+        ),
+        (
+            lambda found: found["annotations"][0]["segments_info"][1].update(id=7),
+            "two segments have the id 7",
+        ),
+        (
+            lambda found: found["annotations"].append(found["annotations"][0]),
+            "image 401: another annotation is of this image",
         ),
     ],
 )
@@ -183,3 +191,22 @@ def test_options_of_two_scripts(run: Run, given: Options, out: Path, tmp_path: P
     ):
         ran = run("coco", *options)
         assert ran.code == 2 and says in ran.err
+
+
+def test_segments_that_only_a_png_has(run: Run, given: Options, out: Path) -> None:
+    """One that is skipped as a crowd is known to the JSON."""
+    file = Path(given["panoptic"][0].partition("=")[2])
+    found = json.loads(file.read_text())
+    del found["annotations"][0]["segments_info"][1]
+    file.write_text(json.dumps(found))
+    options = (*given["images"], *given["objects"], *given["panoptic"], "--panoptic_skip_crowd")
+    says = create(run, out, *options).succeeded()
+    assert says.count("segments of a PNG") == 1
+    assert "1 segments of a PNG that the JSON does not have, left out of the masks" in says
+    assert "a.png: 300)" in says
+
+
+def test_panoptic_segments_in_place_of_objects(run: Run, given: Options, out: Path) -> None:
+    file = Path(given["panoptic"][0].partition("=")[2])
+    says = create(run, out, *given["images"], f"--object_annotations_file={file}").refused()
+    assert "panoptic.json holds panoptic segments, not objects" in says

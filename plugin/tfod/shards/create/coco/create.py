@@ -122,7 +122,7 @@ def _make(
             "area": [one.area for one in found],
         },
         captions=item.captions,
-        image_masks=draw_segments(item.segments, frame) if item.segments else {},
+        image_masks=draw_segments(item.segments, frame, problems) if item.segments else {},
     )
 
 

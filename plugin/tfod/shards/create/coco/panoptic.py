@@ -27,11 +27,13 @@ from tfod.detection.images.masks import decode_pixels, encode_gray_png
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import Frame, by
 from tfod.shards.create.label_maps import ChosenLabelMap
+from tfod.shards.create.problems import Problems
 from tfod.tfrecord.image_names import safe_relative_path
 
 _THING = 1  # of all things in the semantic mask
 _STUFF = 90  # what categories of stuff are more than their classes in the semantic mask
 _LARGEST = 255
+_VOID = 0  # of pixels of no segment in a PNG
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ class _Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class Segments:
-    """The PNG of an image, and the numbers of its segments by id."""
+    """The PNG of an image, and the numbers of its segments by id, None for one left out."""
 
     path: str
-    numbers: Mapping[int, _Numbers]
+    numbers: Mapping[int, _Numbers | None]
     with_instances: bool
 
 
@@ -103,15 +105,19 @@ def read_panoptic(files: PanopticFiles) -> Panoptic:
     for image_id, members in found.annotations.items():
         with sound_coco(f"{path}, image {quoted(image_id)}"):
             for one in members:
-                numbers: dict[int, _Numbers] = {}
+                if image_id in images:
+                    raise ValueError("another annotation is of this image, too")
+                numbers: dict[int, _Numbers | None] = {}
                 for place, segment in enumerate(one["segments_info"], 1):
                     category = whole_number(segment, "category_id")
                     if category not in names:
                         raise ValueError(f"there is no category {category}")
-                    if files.skip_crowd and segment.get("iscrowd"):
-                        continue
                     number = whole_number(segment, "id")
-                    numbers[number] = _numbers(category, category in things, place)
+                    if number in numbers:
+                        raise ValueError(f"two segments have the id {number}")
+                    is_left_out = files.skip_crowd and segment.get("iscrowd")
+                    drawn = None if is_left_out else _numbers(category, category in things, place)
+                    numbers[number] = drawn
                 mask = os.path.join(files.masks_dir, safe_relative_path(str(one["file_name"])))
                 images[image_id] = Segments(mask, numbers, files.with_instances)
     return Panoptic(path, things, images)
@@ -129,8 +135,10 @@ def _numbers(category: int, is_thing: bool, place: int) -> _Numbers:
     return found
 
 
-def draw_segments(segments: Segments, frame: Frame) -> dict[str, PngMask]:
+def draw_segments(segments: Segments, frame: Frame, problems: Problems) -> dict[str, PngMask]:
     """The masks of an image, by the names of :data:`tfod.detection.keys.IMAGE_MASKS`.
+
+    Segments that only the PNG has are counted.
 
     Raises:
         TfodError: the PNG cannot be read, or is not of the image's size.
@@ -140,8 +148,14 @@ def draw_segments(segments: Segments, frame: Frame) -> dict[str, PngMask]:
         size = by((ids.shape[0], ids.shape[1]))
         raise TfodError(f"{segments.path} is {size}, its image {by(frame.size)}; export it again")
     there, places = np.unique(ids, return_inverse=True)
-    void = _Numbers(0, 0, 0)
-    numbers = np.array([segments.numbers.get(one, void) for one in there.tolist()], np.uint8)
+    for number in sorted(set(there.tolist()).difference(segments.numbers, (_VOID,))):
+        problems.add(
+            "segments of a PNG that the JSON does not have, left out of the masks",
+            f"{segments.path}: {number}",
+        )
+    nothing = _Numbers(0, 0, 0)
+    known = [segments.numbers.get(one) or nothing for one in there.tolist()]
+    numbers = np.array(known, np.uint8)
     drawn = numbers[places.reshape(ids.shape)]
     wanted = _Numbers._fields if segments.with_instances else _Numbers._fields[:1]
     return {
