@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tfod.convert.coco import read_coco, scalar, sound_coco, whole_number
+from tfod.convert.coco import quoted, read_coco, scalar, sound_coco, whole_number
 from tfod.detection.detection import Keypoints
 from tfod.errors import TfodError
 
@@ -44,14 +44,26 @@ class KeypointFile:
         self, image_id: Any, annotation_ids: Sequence[Any], size: tuple[int, int]
     ) -> Keypoints:
         """The points of these objects of an image, divided by height and width; zeros for an
-        object that has none."""
+        object that has none.
+
+        Raises:
+            TfodError: they make no sense, or two objects have the id of one with points.
+        """
         height, width = size
         xy = np.zeros((len(annotation_ids), len(self.names), 2), np.float32)
         visibility = np.zeros((len(annotation_ids), len(self.names)), np.int64)
         known = self.annotations.get(image_id, {})
+        joined: set[Any] = set()
         for row, annotation_id in enumerate(annotation_ids):
             if annotation_id not in known:
                 continue
+            if annotation_id in joined:
+                raise TfodError(
+                    f"{self.path}, annotation {annotation_id}: two objects of image "
+                    f"{quoted(image_id)} have this id, so nobody knows whose keypoints they are; "
+                    "give every annotation an id of its own"
+                )
+            joined.add(annotation_id)
             places, values = self._points(known[annotation_id], annotation_id)
             xy[row, places] = values[:, :2] / (width, height)
             visibility[row, places] = values[:, 2].astype(np.int64)
@@ -83,6 +95,16 @@ class KeypointFile:
         return places, values.reshape(-1, _VALUES)
 
 
+def _by_id(annotations: Iterable[Mapping[str, Any]]) -> dict[Any, Mapping[str, Any]]:
+    found: dict[Any, Mapping[str, Any]] = {}
+    for one in annotations:
+        number = scalar(one, "id")
+        if number in found:
+            raise ValueError(f"image {quoted(one['image_id'])} has two annotations of id {number}")
+        found[number] = one
+    return found
+
+
 def read_keypoints(path: str) -> KeypointFile:
     """Read a file of keypoints (``person_keypoints_train2017.json``).
 
@@ -104,7 +126,7 @@ def read_keypoints(path: str) -> KeypointFile:
             places[whole_number(one, "id")] = known[own]
     with sound_coco(path):
         annotations = {
-            image_id: {scalar(one, "id"): one for one in members if one.get("keypoints")}
+            image_id: _by_id(one for one in members if one.get("keypoints"))
             for image_id, members in found.annotations.items()
         }
     return KeypointFile(path, tuple(names), places, annotations)

@@ -209,6 +209,22 @@ class TestKeypoints:
         output = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
         assert "annotation 104900: keypoints are not 3 times x, y and visibility" in output
 
+    def test_of_an_id_that_is_there_twice(self, run: Run, tmp_path: Path) -> None:
+        """Both objects had the last one's points."""
+
+        def repeat(found: Any) -> None:
+            again = next(one for one in found["annotations"] if one["id"] == 104900)
+            found["annotations"].append({**again, "bbox": [1, 1, 9, 9]})
+
+        points = COCO / "person_keypoints_train.json"
+        twice = edited_json(points, repeat, tmp_path / "k.json")
+        output = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", twice)
+        assert "k.json: image 1049 has two annotations of id 104900" in output
+        file = edited_json(COCO / "instances_train.json", repeat, tmp_path / "i.json")
+        option = ("--train_keypoint_annotations_file", points)
+        output = refused(run, tmp_path / "out", *option, file=file)
+        assert "annotation 104900: two objects of image 1049 have this id" in output
+
 
 class TestRefusals:
     def test_two_sets_that_contradict_each_other(self, run: Run, tmp_path: Path) -> None:
