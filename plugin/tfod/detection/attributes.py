@@ -71,6 +71,8 @@ def encode_attribute(
     ``image/object/attribute/<name>``.
     """
     values = attributes[name]
+    if all(value is None for value in values):
+        return  # a list of nothing would be one of zeros, where other records may have texts
     kind = _kind_of(values)
     if kind is None:
         for number, value in enumerate(values):

@@ -21,6 +21,7 @@ from tfod.convert.coco import read_coco
 from tfod.convert.coco_keypoints import PERSON_KEYPOINTS
 from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.stream import read_examples
 
 from tests.commands import Run
 from tests.shards.create.conftest import (
@@ -422,6 +423,22 @@ def test_attributes_as_cvat_writes_them_are_kept(run: Run, tmp_path: Path) -> No
     assert found["occluded"][:3] == [True, False, None]
     assert found["colour"][:2] == ["red", None] and found["rotation"][0] == 0.0
     assert found["track_id"][:2] == [None, 7] and "area" in found
+
+
+def test_attributes_that_are_null_in_all_objects_of_an_image(run: Run, tmp_path: Path) -> None:
+    """Other images have texts there, and a key whose values are now numbers, now texts, is read
+    by nobody."""
+
+    def add(found: Mapping[str, Any]) -> None:
+        images = [one["image_id"] for one in found["annotations"]]
+        for one in found["annotations"]:
+            one["attributes"] = {"colour": "red" if one["image_id"] == images[0] else None}
+
+    file = edited_json(COCO / "instances_train.json", add, tmp_path / "a.json")
+    created(run, tmp_path, "--num-shards=1", file=file)
+    key = "image/object/attribute/colour"
+    found = [set(one.byte_strings(key)) for one in read_examples(tmp_path) if key in one]
+    assert found == [{b"red"}]
 
 
 def test_attributes_that_are_none(run: Run, tmp_path: Path) -> None:
