@@ -208,6 +208,8 @@ DIFFERENT = {
     "NAM006": "EWEEE",
     # CVAT's import draws masks on its frames.
     "BOX017": "WWEEE",
+    # Nor has it a place for keypoints.
+    "BOX021": "EEWWW",
     # Numbers are what others want, see below.
     "NAM010": "I----",
     "NAM011": "I----",

@@ -54,7 +54,10 @@ TAKEN: Mapping[str, str] = {
     "BOX005": "the import cuts boxes at the image's edge, and says that they look like pixels",
     "BOX012": "a box without area is a box to the import",
     "BOX013": "each box may be sound for itself; BOX006 is about those that are not",
-    **dict.fromkeys(("IMG001", "IMG002", "IMG003", "IMG005", "IMG009", "IMG014"), _DECODED),
+    "BOX021": "a point is where the record has it",
+    **dict.fromkeys(
+        ("BOX020", "IMG001", "IMG002", "IMG003", "IMG005", "IMG009", "IMG014"), _DECODED
+    ),
     "IMG006": "the record's word counts",
     "IMG007": "the record's word counts",
     "IMG011": "subsets are the user's affair",

@@ -247,3 +247,27 @@ def other_mask_values() -> Iterator[Mutant]:
     yield fail("of-255", masks(255, 255), **HOW)
     yield fail("empty-and-then-of-2", masks(0, 2), **HOW)
     yield near("of-1", masks(1, 0), options=TF)
+
+
+@mutants_of("BOX020")
+def not_a_png_mask() -> Iterator[Mutant]:
+    def masks(*values: bytes) -> bytes:
+        return first(record(**{"image/object/mask": values}))
+
+    png = encode_mask_png(np.ones(OWN_SIZE))
+    yield fail("text-of-the-second", masks(png, b"https://example.org/mask.png"), **HOW)
+    yield fail("a-jpeg", masks(jpeg(), png), **HOW)
+    yield fail("cut-in-its-header", masks(png[:20], png), **HOW)
+    yield near("empty", masks(png, b""), options=TF)
+
+
+@mutants_of("BOX021")
+def keypoints_in_pixels() -> Iterator[Mutant]:
+    def points(x: list[float], y: list[float]) -> bytes:
+        named = {"image/object/keypoint/x": x, "image/object/keypoint/y": y}
+        return first(record(**named))
+
+    yield fail("of-both-objects", points([12.0, 0.0, 30.0, 31.0], [5.0, 0.0, 8.0, 1.5]), **HOW)
+    yield fail("two-of-three", points([0.5, 12.0, 30.0, 0.0], [0.5, 5.0, 8.0, 0.0]), **HOW)
+    yield near("one-that-is-far", points([0.5, 0.25, 2.5, 0.0], [0.5, 0.5, 0.5, 0.0]), options=TF)
+    yield near("just-2", points([2.0, 2.0], [2.0, 2.0]), options=TF)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from tests.commands import Run
-from tests.mutants.sound import CAT_BOX, DOG_BOX, HEIGHT, LABEL_MAP, WIDTH, record, shard
+from tests.mutants.sound import CAT_BOX, DOG_BOX, HEIGHT, LABEL_MAP, WIDTH, jpeg, record, shard
 from tests.receivers.decoders import model_maker, od_api, tf_vision
 
 
@@ -44,3 +45,23 @@ def test_values_of_masks(run: Run, tmp_path: Path, mode: str, value: int, is_sou
         done = run("check", tmp_path / "a.tfrecord", "--for", receiver, "--format", "json")
         codes = json.loads(done.out)["counts"]["by_code"]
         assert (codes, done.code) == ({} if is_valid else {"BOX019": 1}, 0 if is_valid else 1)
+
+
+@pytest.mark.parametrize(
+    ("mask", "is_read"), [(b"https://example.org/mask.png", False), (jpeg(), True)]
+)
+def test_masks_that_are_not_png(run: Run, tmp_path: Path, mask: bytes, is_read: bool) -> None:
+    """Both decoders read a JPEG, and TF-Vision trains on its grays; all else stops them."""
+    payload = record(source_id="7", **{"image/object/mask": [mask] * 2})
+    for read in (od_api(masks=True), tf_vision(masks=True)):
+        if is_read:
+            assert read(payload).masks is not None
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
+                read(payload)
+    (tmp_path / "a.tfrecord").write_bytes(shard(payload))
+    (tmp_path / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    for receiver, is_valid in (("od-api", is_read), ("tf-vision", False)):
+        done = run("check", tmp_path / "a.tfrecord", "--for", receiver, "--format", "json")
+        assert json.loads(done.out)["counts"]["by_code"] == {"BOX020": 2}
+        assert (done.code == 0) is is_valid

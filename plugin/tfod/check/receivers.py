@@ -46,7 +46,8 @@ _STOPS_OTHERS: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019
 # missed when somebody needs them.
 _CVAT: Severities = {
     **_STOPS_OTHERS,
-    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "NAM001", "SET004"), Severity.WARNING),
+    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "BOX021"), Severity.WARNING),
+    **dict.fromkeys(("NAM001", "SET004"), Severity.WARNING),
     **dict.fromkeys(("LAB002", "LAB019", "BOX017"), Severity.ERROR),
     "LAB013": Severity.INFO,
     "LAB019": Severity.ERROR,
@@ -119,7 +120,8 @@ _TF_VISION: Severities = {
     **dict.fromkeys(("LAB010", "LAB011", "LAB015", "SET004"), Severity.WARNING),
     "IMG014": Severity.WARNING,  # nor the format
 }
-_MASKS_ARE_0_AND_1: Severities = {"BOX019": Severity.ERROR}  # Model Maker reads no masks
+# Model Maker reads no masks.
+_MASKS_ARE_0_AND_1: Severities = dict.fromkeys(("BOX019", "BOX020"), Severity.ERROR)
 # object_detector/dataset.py, from_cache
 _MODEL_MAKER: Severities = {
     **_TF_VISION,

@@ -14,10 +14,14 @@ from tfod.check.findings.finding import Place
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.images.decoding import Decoding
 from tfod.check.records.images.encoded_images import EncodedImages
+from tfod.check.records.images.image_bytes import looks_like
 from tfod.detection import keys
+from tfod.detection.boxes import far_boxes
 from tfod.detection.columns import single_values
 from tfod.detection.detections import Detections
 from tfod.detection.features.schema import FeatureDescription
+from tfod.detection.images.image import read_image_header
+from tfod.detection.images.image_header import ImageHeader
 from tfod.detection.images.masks import decode_pixels, png_sizes
 from tfod.example.columns import Column, bytes_of
 from tfod.example.wire import Kind
@@ -201,6 +205,34 @@ class Batch:
             firsts = np.unique(rows[odd], return_index=True)[1]
             for row, size in zip(rows[odd][firsts].tolist(), stated[odd][firsts], strict=True):
                 yield row, key, size.tolist(), sizes[row].tolist()
+
+    def odd_mask_bytes(self) -> Iterator[tuple[int, int, ImageHeader | None, str]]:
+        """Row, object, header and looks of the objects' masks that are not PNG images."""
+        column = self.detections.column(keys.MASK, Kind.BYTES)
+        spans = column.values
+        rows = np.repeat(np.arange(len(self)), column.counts)
+        is_png = (png_sizes(column.buffer, spans) > 0).all(axis=1)
+        for at in np.flatnonzero(~is_png & (spans[:, 1] > 0)).tolist():
+            row, start = int(rows[at]), int(spans[at, 0])
+            end = start + int(spans[at, 1])
+            header = read_image_header(column.buffer, start, end)
+            looks = looks_like(column.buffer, start, end)
+            yield row, at - int(column.row_splits[row]), header, looks
+
+    def far_keypoints(self) -> Iterator[tuple[int, int, int]]:
+        """Row, and how many of its labelled keypoints, of how many, are far outside the image."""
+        x, y = (
+            self.detections.column(key, Kind.FLOAT) for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y)
+        )
+        paired = (x.counts == y.counts) & (x.counts > 0)
+        points = np.stack([one.values[np.repeat(paired, one.counts)] for one in (x, y)], axis=1)
+        rows = np.repeat(np.flatnonzero(paired), x.counts[paired])
+        far = np.bincount(rows[far_boxes(points)], minlength=len(self))
+        labelled = np.bincount(
+            rows[np.isfinite(points).all(axis=1) & points.any(axis=1)], minlength=len(self)
+        )
+        for row in np.flatnonzero(far).tolist():
+            yield row, int(far[row]), int(labelled[row])
 
     def mask_values(self, decoding: Decoding) -> Iterator[tuple[int, int]]:
         """The largest value of the first PNG masks of objects: who writes one so writes all so."""

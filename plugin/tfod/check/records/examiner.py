@@ -28,12 +28,8 @@ from tfod.check.records.images.encoded_images import EncodedImages
 from tfod.check.records.images.tensorflow_images import obstacle_to_decoding
 from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result, ShardSummary, Use
-from tfod.check.rules.boxes import (
-    different_lengths,
-    image_mask_of_another_size,
-    object_mask_of_another_size,
-    other_mask_values,
-)
+from tfod.check.rules import masks
+from tfod.check.rules.boxes import different_lengths
 from tfod.check.rules.example import Features, not_utf8, refused
 from tfod.check.rules.hints.boxes import NearBoxes
 from tfod.check.rules.images import (
@@ -340,10 +336,14 @@ class Examiner:
         for problem in batch.detections.problems:
             self._check(batch, problem.row, problem)
         for row, key, size, of_image in batch.odd_masks():
-            one = object_mask_of_another_size if key == keys.MASK else image_mask_of_another_size
+            one = masks.object_mask_size if key == keys.MASK else masks.image_mask_size
             self._add(batch, row, one(key, size, of_image))
+        for row, number, header, looks in batch.odd_mask_bytes():
+            self._add(batch, row, masks.not_a_png_mask(number, header, looks))
         for row, largest in batch.mask_values(self.instructions.decoding):
-            self._add(batch, row, other_mask_values(largest))
+            self._add(batch, row, masks.other_mask_values(largest))
+        for row, far, points in batch.far_keypoints():
+            self._add(batch, row, masks.keypoints_in_pixels(far, points))
         boxes = batch.boxes
         if self._mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():

@@ -11,6 +11,7 @@ from tfod.check.rules import example as example
 from tfod.check.rules import hints as hints
 from tfod.check.rules import images as images
 from tfod.check.rules import labels as labels
+from tfod.check.rules import masks as masks
 from tfod.check.rules import names as names
 from tfod.check.rules import references as references
 from tfod.check.rules import shards as shards

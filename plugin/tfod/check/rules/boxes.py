@@ -6,8 +6,7 @@ not finite, is checked by its own rule alone: everything else follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from tfod.check.findings.finding import JsonValue, Problem, Severity
 from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.rules.registry import detection_rule, rule
-from tfod.detection import keys
 from tfod.detection.boxes import touch_image
 from tfod.detection.problems import Wrong
 
@@ -23,8 +21,6 @@ MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3
 
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
-Size: TypeAlias = "Sequence[int]"
-"""Height and width in pixels."""
 _MANY = 10
 """Boxes of a shard of which most may be checked; of a few, one by one is enough."""
 
@@ -316,66 +312,3 @@ detection_rule(
     fix="Write all four numbers of each object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",
 )
-detection_rule(
-    "BOX015 error: masks of another size than the image",
-    Wrong.MASK_SIZE,
-    why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
-    "import stop at the record.",
-    fix="Write one number for each pixel of each object's mask, and the image's size.",
-    source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_instance_masks",
-)
-detection_rule(
-    "BOX016 error: keypoints that do not go into the objects",
-    Wrong.KEYPOINTS,
-    why="Keypoints are reshaped to objects x points: training and import stop at the record.",
-    fix="Write the same number of points for each object, and y for each x.",
-    source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
-)
-
-
-@rule(
-    "BOX017 warning: PNG mask of another size than the image",
-    why="Trainers scale a mask as its image: it lies elsewhere than the object, or training stops. "
-    "CVAT's import refuses it.",
-    fix="Write masks of the stored image's height and width; draw them again if it was resized.",
-    source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data",
-)
-def object_mask_of_another_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
-    """The header of an object's mask has another size than the image's."""
-    yield _other_size(key, size, of_image)
-
-
-@rule(
-    "BOX018 warning: PNG mask of the whole image of another size than the image",
-    why="Trainers scale a mask as its image: classes lie elsewhere than in the image.",
-    fix="Write masks of the stored image's height and width; draw them again if it was resized.",
-    source="tensorflow/models: official/projects/panoptic/dataloaders/"
-    "panoptic_maskrcnn_input.py, which stacks both",
-)
-def image_mask_of_another_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
-    """The same of a mask of the whole image, of each key the first."""
-    yield _other_size(key, size, of_image)
-
-
-@rule(
-    "BOX019 info: PNG mask with other values than 0 and 1",
-    why="TF-Vision trains on the values as they are: a mask of 0 and 255 asks for 255 in place of "
-    "1, and a mask of one bit is read as such. The OD API takes what is not 0.",
-    fix="Write masks of 8 bits with 0 and 1, as tfod does, or set mask_binarize_threshold: 0 in "
-    "the decoder of TF-Vision's experiment.",
-    source="official/vision/dataloaders: tf_example_decoder.py, _decode_masks and decode; "
-    "maskrcnn_input.py, gt_masks",
-)
-def other_mask_values(largest: int) -> Iterator[Problem]:
-    """Looked for in the first masks of a batch, if images are decoded; reported once a shard.
-
-    ``largest`` is the largest value that TensorFlow reads in a PNG mask of an object.
-    """
-    if largest > 1:
-        what = f"{keys.MASK} has values up to {largest}, where 1 is the object"
-        yield Problem(what, keys.MASK, largest, once=True)
-
-
-def _other_size(key: str, size: Size, of_image: Size) -> Problem:
-    message = f"{key} is {size[1]}x{size[0]} pixels, its image {of_image[1]}x{of_image[0]}"
-    return Problem(message, feature=key)
