@@ -83,6 +83,12 @@ def unmatched_predictions() -> Iterator[Mutant]:
                options=OPTIONS)  # fmt: skip
     broken = [*found, {**found[0], "bbox": [0, 0, float("nan"), 1]}]
     yield fail("not-finite", files(BOTH, broken), options=OPTIONS)
+    parts = [{**one, "bbox": [side / 400 for side in one["bbox"]]} for one in found]
+    yield fail("normalized", files(BOTH, parts), options=OPTIONS)
+    corners = [{**one, "bbox": box} for one, (_, box) in zip(detections(GRID), GRID, strict=True)]
+    yield fail("corners", files(GRID, corners), "LAB013", options=OPTIONS)
+    far = [*found, {**found[0], "bbox": [300, 150, 200, 40]}]
+    yield near("one-beyond-the-image", files(BOTH, far), "PRD001", options=OPTIONS)
     yield near("full-name-as-id", files(BOTH, detections(BOTH, "x/a.jpg")), options=OPTIONS)
 
 

@@ -12,7 +12,7 @@ from tfod.check.references.predictions.comparison import (
 from tfod.check.references.predictions.predictions import Predictions
 from tfod.check.references.predictions.suspects import Suspects, in_percent
 from tfod.check.rules.references.predictions import Suspect
-from tfod.detection.box_pairs import NO_CLASS
+from tfod.detection.box_pairs import NO_CLASS, ranges
 from tfod.detection.labels.label_map import LabelMap
 
 _NEVER_PREDICTED = -2
@@ -54,6 +54,12 @@ class PredictionComparison:
         starts = np.cumsum(boxes.counts) - boxes.counts
         sizes = predictions.sizes[images]
         sizes = np.where(np.isnan(sizes), np.stack((boxes.height, boxes.width), axis=-1), sizes)
+
+        known = np.flatnonzero((images >= 0) & np.isfinite(sizes).all(axis=1))
+        first = predictions.row_splits[images[known]]
+        predicted = predictions.row_splits[images[known] + 1] - first
+        limits = np.repeat(sizes[known], predicted, axis=0)[:, ::-1]
+        suspects.add_units(predictions.boxes[ranges(first, predicted)], limits)
 
         def names_of(numbers: np.ndarray) -> list[str]:
             return [classes[code][1] for code in codes[numbers].tolist()]

@@ -29,6 +29,9 @@ _ENOUGH, _CONFIDENT = 20, 50
 """From so many pairs on it shows what is confident; percent that is, where there are fewer."""
 _ENOUGH_OF_A_CLASS, _HARDLY, _MOSTLY = 10, 0.1, 0.5
 _MOST_NAMED = 3
+_OUTSIDE = 1.1
+"""Detectors cut boxes at the image's edge, or reach a little beyond it."""
+_TO_PIXELS = "Write bbox as x, y, width, height in pixels of the image; no prediction was compared."
 
 
 @dataclass
@@ -45,6 +48,8 @@ class Suspects:
         records, unmatched: how many there are with boxes, and of these without predictions.
         nameless: category ids that nothing has a name for.
         names: of the other categories.
+        units: how many predicted boxes there are, how many are within their image's first pixel,
+            and how many reach far beyond it.
     """
 
     most: int
@@ -57,6 +62,7 @@ class Suspects:
     unmatched: int = 0
     nameless: set[int] = field(default_factory=set)
     names: dict[int, str] = field(default_factory=dict)
+    units: np.ndarray = field(default_factory=lambda: np.zeros(3, np.int64))
 
     def merge(self, other: Suspects) -> None:
         """Add what other records show."""
@@ -70,6 +76,13 @@ class Suspects:
         self.unmatched += other.unmatched
         self.nameless |= other.nameless
         self.names.update(other.names)
+        self.units += other.units
+
+    def add_units(self, boxes: np.ndarray, limits: np.ndarray) -> None:
+        """Count predicted boxes, and those that do not fit into images of such width and height."""
+        ends = boxes[:, 2:]
+        tiny, beyond = (ends <= _OUTSIDE).all(axis=1), (ends > limits * _OUTSIDE).any(axis=1)
+        self.units += [len(boxes), int(tiny.sum()), int(beyond.sum())]
 
     def add(
         self, found: np.ndarray, classes: Sequence[str], shard: str, describe: Describe
@@ -95,6 +108,27 @@ class Suspects:
 
     def report(self, predictions: Predictions, collector: Collector) -> None:
         """Say what is suspicious enough, the worst first, and what does not go together."""
+        count, unit = self._other_unit()
+        if count:
+            collector.add_all(unmatched_predictions(predictions.source, unit, count, _TO_PIXELS))
+        else:
+            self._report_suspects(predictions.source, collector)
+        for count, message in self._unmatched(predictions):
+            if count:
+                collector.add_all(unmatched_predictions(predictions.source, message, count))
+
+    def _other_unit(self) -> tuple[int, str]:
+        """How many boxes are not in pixels of their image, if most are, and what they look like."""
+        total, tiny, beyond = self.units.tolist()
+        of_all = f"of {plural(total, 'prediction')}"
+        if tiny > _MOSTLY * total:
+            return tiny, f"bbox of {tiny:,} {of_all} is within one pixel, as if it were normalized"
+        if beyond > _MOSTLY * total:
+            message = f"bbox of {beyond:,} {of_all} reaches beyond the image, as if it were "
+            return beyond, f"{message}xmin, ymin, xmax, ymax, or of an image of another size"
+        return 0, ""
+
+    def _report_suspects(self, source: str, collector: Collector) -> None:
         confident = _least_confidence(self.confidences)
         unlike = self._unlike()
 
@@ -116,13 +150,9 @@ class Suspects:
                 left[type(one), one.place.shard] -= 1
         for (kind, shard), count in left.items():
             collector.count(rules_for(kind)[0], shard, count)
-        source = predictions.source
         if unlike:
             agreeing, message = self._disagreement(unlike)
             collector.add_all(class_disagreement(source, message, agreeing))
-        for count, message in self._unmatched(predictions):
-            if count:
-                collector.add_all(unmatched_predictions(source, message, count))
 
     def _unlike(self) -> dict[str, Counter[int]]:
         """Classes that are predicted as others: how often as which category."""

@@ -125,11 +125,14 @@ def spurious_box(suspect: Spurious) -> Iterator[Problem]:
     "image_id, or a list of images with file names, and the ids of the label map.",
     source="cocodataset.org/#format-results",
 )
-def unmatched_predictions(source: str, message: str, count: int) -> Iterator[Problem]:
+def unmatched_predictions(
+    source: str, message: str, count: int, fix: str | None = None
+) -> Iterator[Problem]:
     """Predictions of images that no record is of, records without predictions, category ids that
-    neither the file nor the label map names, numbers that are not finite: each said once.
+    neither the file nor the label map names, numbers that are not finite, and most boxes normalized
+    or far outside their images, with which nothing is compared then: each said once.
     """
-    yield Problem(message, value=count, place=Place(source))
+    yield Problem(message, value=count, fix=fix, place=Place(source))
 
 
 @rule(
