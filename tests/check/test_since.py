@@ -17,6 +17,7 @@ from tfod.check.sources.search import take_inventory
 
 from tests.commands import Run
 from tests.conftest import examples
+from tests.mutants.sound import shard
 from tests.records import encode, image, objects, write_shard
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_good.zip"
@@ -149,6 +150,53 @@ def test_what_two_files_share_goes_with_either(run: Run, folder: Path, opened: l
     after = report_of(run, folder, "--since", report)
     alike(after, report_of(run, folder))
     assert after["since"]["unchanged"] == 0 and "NAM002" not in after["counts"]["by_code"]
+
+
+def write_classes(folder: Path, name: str, *classes: int | str) -> None:
+    """A shard with an object of each class, which has an id or a text; an empty one without."""
+    named = [{"text": [one]} if isinstance(one, str) else {"label": [one]} for one in classes]
+    records = [
+        encode({**image(f"{name}-{number}.jpg"), **objects([SOUND], **one)})
+        for number, one in enumerate(named)
+    ]
+    (folder / name).write_bytes(shard(*records))
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "after"),
+    [
+        # No longer so, and at a shard that has not changed.
+        ("LAB012", {"a.record": (0, 1), "b.record": (0,)}, {"b.record": (0, 5)}),
+        ("LAB016", {"a.record": ("cat",), "b.record": ("Cat",)}, {"b.record": ("cat",)}),
+        (
+            "SET006",
+            {"a-00000-of-00002": (), "a-00001-of-00002": (), "b.record": (1,)},
+            {"a-00001-of-00002": (1,)},
+        ),
+        # Still so, at a shard that has changed.
+        ("LAB012", {"a.record": (0, 1), "b.record": (0,)}, {"a.record": (1,)}),
+        ("LAB016", {"a.record": ("cat",), "b.record": ("Cat",)}, {"a.record": ("cat", "dog")}),
+        # New, with one that has not changed.
+        ("SET006", {"a-00000-of-00002": (), "a-00001-of-00002": (1,)}, {"a-00001-of-00002": ()}),
+    ],
+)
+def test_what_all_shards_show_together(
+    run: Run,
+    tmp_path: Path,
+    code: str,
+    before: dict[str, tuple[int | str, ...]],
+    after: dict[str, tuple[int | str, ...]],
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name, classes in before.items():
+        write_classes(folder, name, *classes)
+    report = kept(run, folder)
+    for name, classes in after.items():
+        write_classes(folder, name, *classes)
+    found = [json.loads(report.read_text()), report_of(run, folder)]
+    assert any(code in one["counts"]["by_code"] for one in found)
+    alike(report_of(run, folder, "--since", report), found[1])
 
 
 @examples(15)

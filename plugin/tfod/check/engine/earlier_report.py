@@ -25,9 +25,12 @@ from tfod.check.profiles.profile import READY
 from tfod.check.records.result import ShardSummary
 from tfod.check.sources.inventory import Inventory, Location, ShardSource
 from tfod.errors import TfodError
+from tfod.tfrecord.shard_sets.names import is_one_of_several
 
 _UNUSED_CLASS = "LAB013"
-_TOGETHER = frozenset({"NAM002", "NAM008", "IMG010", "IMG011", "SET003", "SET004"})
+_TOGETHER = frozenset(
+    {"NAM002", "NAM008", "IMG010", "IMG011", "LAB012", "LAB016", "SET003", "SET004", "SET006"}
+)
 """Of findings about several files, of which any may be the one that has changed."""
 _NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("sources", "shards", "findings", "datasets"), ()),
@@ -125,6 +128,9 @@ class EarlierReport:
             source.label_map if source else None,
             in_archive=source is None,
             is_carried=True,
+            is_empty_file=source is not None
+            and not source.location.known_size()
+            and is_one_of_several(source.location.path),
             **figures,
         )
 
@@ -147,10 +153,10 @@ class EarlierReport:
         Args:
             names: of its files that are as they were, one or more.
         """
-        before = self._datasets[next(iter(names))]["sources"]
+        before = set(self._datasets[next(iter(names))]["sources"])
         found = self.document["counts"]["by_shard"].items()
-        return set(before) != set(names) and any(
-            self._source_of(shard) in names and not _TOGETHER.isdisjoint(codes)
+        return before != set(names) and any(
+            self._source_of(shard) in before and not _TOGETHER.isdisjoint(codes)
             for shard, codes in found
         )
 
