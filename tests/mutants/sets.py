@@ -29,6 +29,9 @@ def missing_shards() -> Iterator[Mutant]:
     lacking = numbered("train-00000-of-00003", "train-00002-of-00003")
     yield fail("second-of-three", lacking, options=TF)
     yield fail("last-of-two", numbered("train.record-00000-of-00002"), options=TF)
+    from_one = numbered("train-00001-of-00003", "train-00003-of-00003")
+    yield fail("second-of-three-that-count-from-1", from_one, options=TF)
+    yield near("count-from-1", numbered("train-00001-of-00002", "train-00002-of-00002"), options=TF)
     whole = ("train-00000-of-00003", "train-00001-of-00003", "train-00002-of-00003")
     yield near("all-three", numbered(*whole), options=TF)
 

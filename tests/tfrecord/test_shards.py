@@ -76,6 +76,13 @@ def test_numbered_shards_are_one_subset_and_missing_ones_are_named(tmp_path: Pat
     assert (val.subset, val.missing) == ("val", ())
 
 
+def test_a_set_that_counts_from_1_lacks_no_shard_0(tmp_path: Path) -> None:
+    fill(tmp_path, "a-00001-of-00002.record", "a-00002-of-00002.record", "b-00001-of-00002")
+    fill(tmp_path, "c-00001-of-00003.record", "c-00003-of-00003.record")
+    missing = [name for one in find_shards(tmp_path) for name in one.missing]
+    assert missing == ["b-00000-of-00002", "c-00002-of-00003.record"]
+
+
 def test_number_before_or_behind_the_extension(tmp_path: Path) -> None:
     fill(tmp_path, "a-00001-of-00002.tfrecord", "b.tfrecord-00000-of-00002")
     missing = [name for one in find_shards(tmp_path) for name in one.missing]

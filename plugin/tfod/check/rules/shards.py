@@ -159,10 +159,11 @@ def compression_that_says_so(name: str) -> Iterator[Problem]:
     fix="Copy or download the missing shards.",
     source=_NAMES,
 )
-def missing_shards(missing: Sequence[str], count: int) -> Iterator[Problem]:
+def missing_shards(missing: Sequence[str], count: int, first: int = 0) -> Iterator[Problem]:
     """The names count to a number, and so many are not there; of many the first are named."""
     what = "shard is" if count == 1 else "shards are"
     message = f"{count:,} {what} missing: {first_of(missing, 3, count)}"
+    message += "; the set counts from 1" if first == 1 else ""
     yield Problem(message, value=[*missing[:_MOST_NAMED]])
 
 

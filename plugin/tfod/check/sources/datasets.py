@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from tfod.check.sources.inventory import Inventory, ShardGroup
 from tfod.tfrecord.shard_sets.names import (
     MOST_MISSING,
     SPLITS,
+    first_number,
     missing_of_sets,
     parse_shard_name,
     subset_of_stem,
@@ -108,24 +108,24 @@ def problems_of_sets(
     the numbering promises.
     """
     totals: dict[str, dict[int, str]] = {}
-    there: Counter[str] = Counter()
+    there: dict[str, set[int]] = {}
     for path in paths:
         name = parse_shard_name(path)
         if name is not None and name.total is not None:
             folder = folder_of(path) if is_url(path) else os.path.dirname(path)
             stem = os.path.join(folder, name.stem)
             totals.setdefault(stem, {}).setdefault(name.total, name_of(path))
-            there[stem] += 1
+            there.setdefault(stem, set()).add(name.number or 0)
     missing_of: dict[str, list[str]] = {}
     for one in missing:
         name = parse_shard_name(one)
         missing_of.setdefault(name.stem if name else "", []).append(one)
     for stem, found in totals.items():
         names = missing_of.get(os.path.basename(stem), [])
-        count = len(names)
+        count, total = len(names), next(iter(found))
         if len(found) == 1 and len(missing) >= MOST_MISSING:  # of which not all are named
-            count = next(iter(found)) - there[stem]
+            count = total - len(there[stem])
         if len(found) > 1:
             yield stem, mixed_sets(found)
         elif names:
-            yield stem, missing_shards(names, count)
+            yield stem, missing_shards(names, count, first_number(there[stem], total))

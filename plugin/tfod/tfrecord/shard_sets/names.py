@@ -6,7 +6,7 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tfod.errors import TfodError
@@ -120,6 +120,11 @@ def _numbered(before: str, count: int, behind: str = "") -> list[str]:
     return [f"{before}-{number:05d}-of-{count:05d}{behind}" for number in range(count)]
 
 
+def first_number(numbers: Collection[int], total: int) -> int:
+    """Where a set counts from: 0 as everybody does, or 1 where only that explains its last one."""
+    return int(total in numbers and 0 not in numbers)
+
+
 def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
     """Names that the numbering ``-of-N`` promises and that are not there; of many the first.
 
@@ -138,7 +143,8 @@ def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
         numbering = _NUMBERED.match(_without_compression(example))
         assert numbering is not None  # the name was taken apart by it
         start, stop = numbering.span("number")  # a stem may have numbers as well
-        absent = (other for other in range(total) if other not in there)
+        first = first_number(there, total)
+        absent = (other for other in range(first, first + total) if other not in there)
         missing += [
             f"{example[:start]}{other:0{stop - start}d}{example[stop:]}"
             for other in itertools.islice(absent, max(1, most - len(missing)))
