@@ -118,6 +118,34 @@ class TestLeaks:
         code, report = report_of(tmp_path)
         assert report["severities"] == {"IMG011": "error"} and code == 1
 
+    @pytest.mark.parametrize(
+        ("val", "test", "is_leak"),
+        [
+            (range(6, 9), range(20, 22), False),
+            (range(5, 9), range(20, 22), False),  # one of them is in train, too
+            (range(3), range(20, 22), True),
+            (range(6, 9), range(3), True),
+        ],
+    )
+    def test_trainval_of_voc_is_train_and_val(
+        self, tmp_path: Path, report_of: Check, val: range, test: range, is_leak: bool
+    ) -> None:
+        train = range(6)
+        write_shard(tmp_path, "train", *map(noisy_record, train))
+        write_shard(tmp_path, "val", *map(noisy_record, val))
+        write_shard(tmp_path, "trainval", *map(noisy_record, sorted({*train, *val})))
+        write_shard(tmp_path, "test", *map(noisy_record, test))
+        code, report = report_of(tmp_path)
+        assert report["severities"]["IMG011"] == ("error" if is_leak else "warning")
+        assert code == is_leak
+
+    def test_val_and_trainval_without_train_is_an_error(
+        self, tmp_path: Path, report_of: Check
+    ) -> None:
+        write_shard(tmp_path, "trainval", *map(noisy_record, range(9)))
+        write_shard(tmp_path, "val", *map(noisy_record, range(3)))
+        assert report_of(tmp_path)[1]["severities"] == {"IMG011": "error"}
+
     def test_a_part_of_the_training_images_is_no_error(
         self, tmp_path: Path, report_of: Check
     ) -> None:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 # Features that a record without objects may leave out.
 _OPTIONAL = ("image/object/", "image/class/")
-_TRAINING = "train"
+_TRAINING, _UNION = "train", "trainval"
 Shards = Mapping[tuple[int, int], ShardSummary]
 
 
@@ -254,11 +254,13 @@ def _leaked_subsets(duplicates: Duplicates, shards: Shards) -> dict[str, int]:
             elsewhere[subset] += count
         elif kind is Duplicate.IMAGE:
             total[subset] -= count
-    return {
-        subset: count
-        for subset, count in sorted(elsewhere.items())
-        if count == total[subset] and _TRAINING not in subset.lower()
-    }
+    whole = {subset for subset, count in elsewhere.items() if count == total[subset]}
+    # VOC's trainval is train and val once more: where it has more than train, val is not in train.
+    for union in [one for one in whole if _UNION in one]:
+        train, val = (union.replace(_UNION, part) for part in (_TRAINING, "val"))
+        if whole >= {train, val} and total[union] > total[train]:
+            whole.remove(val)
+    return {one: elsewhere[one] for one in sorted(whole) if _TRAINING not in one.lower()}
 
 
 def _check_task(

@@ -291,7 +291,8 @@ def check_same_image(first: Place, checksum: int) -> Iterator[Problem]:
 def check_shared_image(
     subsets: tuple[str, str], first: Place, leaked: Mapping[str, int], checksum: int
 ) -> Iterator[Problem]:
-    """Two subsets have the same encoded bytes: an error where a whole subset has no others.
+    """Two subsets have the same encoded bytes: an error where a whole subset has no others, but for
+    those of VOC's trainval.
 
     Args:
         subsets: that of the first record, and that of this one.
