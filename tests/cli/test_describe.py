@@ -68,6 +68,14 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_keys_do_not_steer_the_terminal(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = make_shard("s", image("a.jpg") | {"a\x1b[2Jb\nc\u202ed": [1], "größe": [1]})
+    assert cli.main(["describe", shard]) == 0
+    output = capsys.readouterr().out
+    assert "\na\\x1b[2Jb\\nc\\u202ed  int64_list        1  1\n" in output
+    assert "\ngröße" in output and not {"\x1b", "\u202e"} & set(output)
+
+
 def test_many_classes_fit_eighty_columns(make_shard) -> None:
     names = [f"class number {n}" for n in range(30)]
     shard = make_shard("s", image() | objects([[0, 0, 1, 1]] * 30, names))

@@ -19,6 +19,7 @@ from tfod.kernel import code_spans
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_all_shards
 from tfod.tfrecord.storage.open import shard_size
+from tfod.tfrecord.storage.zip_directory import printable
 
 _LIST_PREFIXES = ("image/object/", "image/class/")
 
@@ -140,14 +141,15 @@ def _lines(found: Description) -> Iterator[str]:
         f"{_bytes(found.file_bytes)}, largest record {_bytes(found.largest_record)}"
     )
     yield ""
-    width = max((len(key) for key in found.keys), default=0)
+    shown = {key: printable(key) for key in found.keys}
+    width = max(map(len, shown.values()), default=0)
     yield f"{'key':<{width}}  {'kind':<10}  records  values"
     for key, summary in sorted(found.keys.items()):
         kinds = "/".join(kind.value if kind else "nothing" for kind in summary.kinds)
         values = f"{summary.shortest}"
         if summary.longest != summary.shortest:
             values += f"..{summary.longest}"
-        yield f"{key:<{width}}  {kinds:<10}  {summary.records:>7}  {values}"
+        yield f"{shown[key]:<{width}}  {kinds:<10}  {summary.records:>7}  {values}"
     sizes = Counter({f"{h} x {w}": n for (h, w), n in found.image_sizes.items()})
     texts = Counter({repr(text): n for text, n in found.class_text.items()})
     formats = Counter({repr(text): n for text, n in found.formats.items()})
