@@ -210,3 +210,16 @@ def test_panoptic_segments_in_place_of_objects(run: Run, given: Options, out: Pa
     file = Path(given["panoptic"][0].partition("=")[2])
     says = create(run, out, *given["images"], f"--object_annotations_file={file}").refused()
     assert "panoptic.json holds panoptic segments, not objects" in says
+
+
+def test_segments_of_an_image_without_objects_are_turned(
+    run: Run, given: Options, out: Path, tmp_path: Path
+) -> None:
+    """The JSON has the size of the image as its EXIF orientation shows it."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", SIZE).save(tmp_path / "coco" / "left" / "a.jpg", exif=exif)
+    options = (*given["images"], *given["info"], *given["panoptic"], "--num_shards=1")
+    assert "1 images annotated as their EXIF" in create(run, out, *options).succeeded()
+    shown = np.rot90(pixels(by_filename(out)["a.jpg"])["semantic"], -1)
+    assert shown.shape == SIZE and shown[3:20, 2:10].all() and (shown[14:24, 21:32] == 29).all()

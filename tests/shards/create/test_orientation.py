@@ -172,6 +172,19 @@ def test_an_image_without_objects_needs_no_frame(run: Run, tmp_path: Path, kind:
     assert ran.code == 0 and ran.err == "", ran.err
 
 
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("kind", [*WITH_SIZES, "coco --include_masks"])
+def test_an_image_without_objects_has_no_box_of_another_size(
+    run: Run, tmp_path: Path, kind: str, orientation: int
+) -> None:
+    """Nothing is divided by the size that its annotation gives, and no mask has to fit it."""
+    save(tmp_path, orientation)
+    name, *options = kind.split()
+    ran = run(*FORMATS[name](tmp_path, SHOWN, []), *options)
+    assert ran.code == 0 and ran.err == "", ran.err
+    assert boxes_of(tmp_path) == []
+
+
 def test_masks_and_keypoints_are_turned_too(run: Run, tmp_path: Path) -> None:
     save(tmp_path, 6)
     dataset = FORMATS["coco"](tmp_path, SHOWN, [BOX])

@@ -140,11 +140,13 @@ def frame_of(
     follows = _agrees(annotated, stored), _agrees(annotated, exchanged)
     by_quarter = turn >= QUARTER
     is_turned = False
-    if stored[0] != stored[1] and follows == (False, True) and not by_quarter and len(boxes):
+    if not len(boxes):
+        return Frame(UPRIGHT, stored, stored)
+    if stored[0] != stored[1] and follows == (False, True) and not by_quarter:
         if choice is not ExifOrientation.IGNORED:
             problems.add(_EXCHANGED, f"{where}: {by(exchanged)}, the file {by(stored)}")
         return Frame(UPRIGHT, stored, stored)
-    if turn == UPRIGHT or not len(boxes):
+    if turn == UPRIGHT:
         pass
     elif by_quarter and follows == (False, True):
         is_turned = True

@@ -85,6 +85,7 @@ def plan_coco(
 
 create_coco = creates(plan_coco)
 """Write what it plans."""
+_NOWHERE = (0.0, 0.0, 0.0, 0.0)
 
 
 def _make(
@@ -97,7 +98,9 @@ def _make(
         return None
     corners = [one.corners for one in found]
     where = f"{path}: {item.filename}"
-    frame = frame_of(image, item.annotated, corners, where, problems)
+    # Segments lie in the annotated frame as boxes do, and fit whichever it is.
+    boxes = corners or [_NOWHERE] * bool(item.segments)
+    frame = frame_of(image, item.annotated, boxes, where, problems)
     if frame.size != frame.own:
         where = f"{where} is {by(frame.size)}, the file {by(frame.own)}"
         if include_masks or item.segments:
