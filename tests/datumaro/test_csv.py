@@ -306,7 +306,7 @@ class TestExport:
         mask = annotation.Mask(_ones(), label=0, group=1)
         whole = annotation.Bbox(0, 0, 30, 20, label=0, group=1)
         annotated(("a", "train", [whole, mask])).export(str(tmp_path), FORMAT)
-        assert warnings() == [f"{FORMAT}: not written, the CSV has no column for them: 1 masks"]
+        assert warnings() == [f"{FORMAT}: outlines of boxes not written: 1 mask"]
 
     def test_numbers_have_the_digits_of_a_float32(self, tmp_path: Path) -> None:
         turned = compat.annotation.Bbox(1, 2, 5, 6, label=0, attributes={"rotation": 30.0})

@@ -811,3 +811,15 @@ def test_classes_that_are_known_by_their_id_alone(tmp_path) -> None:
     assert texts == [(["5 (5)", "2"], [5, 2]), (["5"], [3])]
     label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
     assert [(one.id, one.name) for one in label_map.items] == [(2, "2"), (3, "5"), (5, "5 (5)")]
+
+
+@pytest.mark.parametrize("name", ["tf_detection_api", "tf_keras_coco"])
+def test_outlines_in_a_group_with_their_box_are_counted(tmp_path, caplog, name: str) -> None:
+    box = Bbox(50, 10, 50, 30, label=0, group=1)
+    parts = [Polygon([50, 10, 100, 10, x, 40], label=0, group=1, id=7) for x in (50, 100)]
+    source = dataset_of(item("a", box, *parts, data=jpeg()))
+    source.export(str(tmp_path / "boxes"), name, save_media=True)
+    assert "outlines of boxes not written: 2 polygon" in caplog.text
+    caplog.clear()
+    source.export(str(tmp_path / "masks"), "tf_detection_api", save_media=True, save_masks=True)
+    assert caplog.text == ""

@@ -196,9 +196,10 @@ class TestLayout:
             item.attributes.update({"weather": "rain", "id": 7})
         export_roboflow(dataset, tmp_path)
         assert warnings() == [
-            "tf_detection_api: not written, Roboflow's records have no place for them: "
+            "tf_detection_api: outlines of boxes not written: 1 mask; "
+            "not written, Roboflow's records have no place for them: "
             "1 difficult, 1 classes of an image, 1 captions, 1 weather (of the image), "
-            "1 source_id (of the image), 1 masks"
+            "1 source_id (of the image)"
         ]
 
     @pytest.mark.parametrize(

@@ -36,9 +36,10 @@ _MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline ar
 NOT_CARRIED = "not written, the format has no place for them"
 ATTRIBUTES = "attributes not written"
 ENCLOSED = "written as their enclosing box"
+OUTLINES = "outlines of boxes not written"
 UNLABELLED = "without a class, written as id 0 with an empty text"
 OUTSIDE = "boxes that reach outside the image, written so"
-OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, UNLABELLED, OUTSIDE)
+OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE)
 """What :class:`ObjectBuilder` counts, in the order of the message."""
 
 
@@ -92,7 +93,6 @@ class ObjectBuilder:
         self._save_masks = save_masks
         self._report = report
         self._losses = losses
-        self.unsaved_masks = 0
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> Detection:
         """Make the objects of an image of this height and width; the rest is left out."""
@@ -192,7 +192,7 @@ class ObjectBuilder:
         if best is not None and (same or overlap(best.corners, corners) >= _MIN_OVERLAP):
             best.outlines.extend(parts)
             if not self._save_masks:
-                self.unsaved_masks += len(parts)
+                self._losses[OUTLINES][parts[0].type.name] += len(parts)
             best.attributes = {**parts[0].attributes, **best.attributes}
             return
         if not self._save_masks:

@@ -293,10 +293,6 @@ class TfDetectionCsvExporter(ShardExporter):
         lost["classes of an image"] += image_labels
         count_image_attributes(lost, item.attributes, ("filename",))
 
-    def _loss_sentences(self) -> list[str]:
-        self._lost["masks"] = self._objects.unsaved_masks
-        return super()._loss_sentences()
-
 
 _EXTENSION = ".csv"
 _ENDING = "_labels"

@@ -27,6 +27,7 @@ from tfod.datumaro.export_annotations import (
     ATTRIBUTES,
     ENCLOSED,
     NOT_CARRIED,
+    OUTLINES,
     OUTSIDE,
     ExportedObject,
     ObjectBuilder,
@@ -89,6 +90,7 @@ class KerasCocoExporter(ShardExporter):
     LOSSES = (
         NOT_CARRIED,
         ENCLOSED,
+        OUTLINES,
         OUTSIDE,
         _WITHOUT_OBJECTS,
         _NOT_WRITTEN,

@@ -11,7 +11,13 @@ from typing import Any
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, turned_back
+from tfod.datumaro.export_annotations import (
+    ATTRIBUTES,
+    ENCLOSED,
+    OBJECT_LOSSES,
+    OUTLINES,
+    turned_back,
+)
 from tfod.datumaro.exporter import ShardExporter, came_from, text_without_comments
 from tfod.datumaro.formats.roboflow import LOST, RoboflowLayout
 from tfod.datumaro.images import media_size
@@ -39,7 +45,6 @@ from tfod.tfrecord.storage.publishing import recover
 
 # Annotations that need no size.
 _OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
-_HAVE_AREA = frozenset(("mask", "polygon", "ellipse", "rotated_bbox"))
 # Options that change shards whose images did not change.
 _LAYOUT_OPTIONS = frozenset(
     (
@@ -269,11 +274,11 @@ class TfDetectionApiExporter(ShardExporter):
         return objects, size
 
     def _loss_sentences(self) -> list[str]:
-        self._losses[LOST]["masks"] = self._objects.unsaved_masks if self._roboflow else 0
         losses = super()._loss_sentences()
-        if not self._options.save_masks and _HAVE_AREA & self._losses[ENCLOSED].keys():
+        if not (self._options.save_masks or self._roboflow):
             hint = " (--save-masks writes their masks too)"
-            losses = [one + hint if one.startswith(ENCLOSED) else one for one in losses]
+            areas = ENCLOSED, OUTLINES
+            losses = [one + hint if one.startswith(areas) else one for one in losses]
         turned = [
             f"annotations of images with an EXIF orientation, {what}: {len(names)} (the first: "
             f"{names[0]})"
