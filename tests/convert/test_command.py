@@ -606,3 +606,12 @@ def test_classes_that_are_known_by_their_id_alone(run: Run, tmp_path: Path) -> N
     assert run("check", tmp_path / "out").code == 0
     label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
     assert [(one.id, one.name) for one in label_map.items] == [(2, "2"), (5, "5")]
+
+
+def test_a_class_name_with_two_ids_is_said(run: Run, tmp_path: Path) -> None:
+    box = [0.25, 0.5, 0.5, 1]
+    record = encode(image("a.png") | objects([box], label=[2]) | {"image/encoded": _PNG})
+    twice = "item { id: 1 name: 'cat' } item { id: 2 name: 'cat' }"
+    write_shard(tmp_path / "s", "train", record, label_map=twice)
+    says = run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").succeeded()
+    assert "'cat' has the ids 1 and 2, which are read as one class" in says

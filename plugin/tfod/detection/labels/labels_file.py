@@ -59,7 +59,7 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read classes from a file: a ``.txt`` as :func:`read_labels`, any other as a label map.
 
-    An id that several classes have is one of the liberties.
+    An id that several classes have, or a class that has several ids, is one of the liberties.
 
     Raises:
         LabelMapError: it is none.
@@ -89,6 +89,14 @@ def _with_shared_ids(
             f"{os.fspath(name)}: id {number} is given to {names[0]!r} and {names[1]!r}{more}; "
             "without a class text it means the first; give every class an id of its own"
         )
+    first: dict[str, int] = {}
+    for item in label_map.items:
+        if first.setdefault(item.class_name, item.id) != item.id:
+            liberties.append(
+                f"{os.fspath(name)}: {item.class_name!r} has the ids {first[item.class_name]} and "
+                f"{item.id}, which are read as one class; give every class a name of its own"
+            )
+            break
     return label_map, liberties
 
 
