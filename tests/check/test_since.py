@@ -173,6 +173,9 @@ def write_classes(folder: Path, name: str, *classes: int | str) -> None:
             {"a-00000-of-00002": (), "a-00001-of-00002": (), "b.record": (1,)},
             {"a-00001-of-00002": (1,)},
         ),
+        # No longer so with one more.
+        ("LAB012", {"a.record": (0, 1)}, {"b.record": (5,)}),
+        ("SET006", {"a-00000-of-00002": (), "b.record": (1,)}, {"a-00001-of-00002": (1,)}),
         # Still so, at a shard that has changed.
         ("LAB012", {"a.record": (0, 1), "b.record": (0,)}, {"a.record": (1,)}),
         ("LAB016", {"a.record": ("cat",), "b.record": ("Cat",)}, {"a.record": ("cat", "dog")}),

@@ -260,7 +260,7 @@ def _carried_over(inventory: Inventory, options: Options, receiver: Receiver) ->
     differences = options.since.differences(names, settings)
     if differences:
         return CarriedOver(reason=f"changed since: {', '.join(differences)}")
-    if options.since.may_be_outdated(names):
+    if options.since.may_be_outdated(names, len(inventory.locations)):
         return CarriedOver(reason="something was found in several files together, one has changed")
     chosen = chosen or ChosenProfile(profile.name, "asked for")
     return CarriedOver(frozenset(names), chosen)

@@ -28,9 +28,9 @@ from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.names import is_one_of_several
 
 _UNUSED_CLASS = "LAB013"
-_TOGETHER = frozenset(
-    {"NAM002", "NAM008", "IMG010", "IMG011", "LAB012", "LAB016", "SET003", "SET004", "SET006"}
-)
+_OF_ALL = frozenset({"LAB012", "LAB016", "SET003", "SET006"})
+"""Of findings about all files together, which one more may change."""
+_TOGETHER = _OF_ALL | {"NAM002", "NAM008", "IMG010", "IMG011", "SET004"}
 """Of findings about several files, of which any may be the one that has changed."""
 _NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("sources", "shards", "findings", "datasets"), ()),
@@ -129,7 +129,7 @@ class EarlierReport:
             in_archive=source is None,
             is_carried=True,
             is_empty_file=source is not None
-            and not source.location.known_size()
+            and source.location.known_size() == 0
             and is_one_of_several(source.location.path),
             **figures,
         )
@@ -147,16 +147,20 @@ class EarlierReport:
             name = name.rpartition(":")[0]
         return name
 
-    def may_be_outdated(self, names: Collection[str]) -> bool:
+    def may_be_outdated(self, names: Collection[str], files: int) -> bool:
         """Whether a dataset has other files now, and had findings about several of them together.
 
         Args:
             names: of its files that are as they were, one or more.
+            files: how many it has now.
         """
         before = set(self._datasets[next(iter(names))]["sources"])
         found = self.document["counts"]["by_shard"].items()
-        return before != set(names) and any(
-            self._source_of(shard) in before and not _TOGETHER.isdisjoint(codes)
+        if before == set(names) and files == len(names):
+            return False
+        wanted = _OF_ALL if before == set(names) else _TOGETHER
+        return any(
+            self._source_of(shard) in before and not wanted.isdisjoint(codes)
             for shard, codes in found
         )
 
