@@ -82,6 +82,32 @@ def test_forms_cut_short(service: Service) -> None:
     assert not list((service.data / "incoming").iterdir())
 
 
+FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nabc\r\n--b--\r\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "length"),
+    [
+        ("application/octet-stream", b"", 9),
+        ("application/octet-stream", record_of(), 1_000_000),
+        ("multipart/form-data; boundary=b", FORM, len(FORM) + 9),
+        ("multipart/form-data; boundary=b", FORM[:-2], len(FORM)),
+    ],
+    ids=["none of a file", "some of a file", "all but the epilogue", "all but the last line end"],
+)
+def test_connections_that_end_early(service: Service, kind: str, body: bytes, length: int) -> None:
+    """What has arrived of a shard may be whole records, and would be found valid."""
+    fields = (f"Content-Type: {kind}", f"Content-Length: {length}")
+    target = "POST /api/v1/validations?filename=a.tfrecord HTTP/1.1"
+    with connect(service, "\r\n".join([target, "Host: localhost", *fields, "", ""])) as one:
+        one.sendall(body)
+        one.shutdown(socket.SHUT_WR)
+        answer = answer_on(one)
+    assert "has ended early" in answer.problem()["detail"]
+    assert answer.status == 400
+    assert not list((service.data / "incoming").iterdir())
+
+
 def test_forms_of_many_fields(service: Service) -> None:
     fields = [("a", (None, "x"))] * 10_000
     assert problem(service.upload(fields), 413)["limit"] == "max_files"

@@ -148,13 +148,17 @@ def _read(
 def _pieces(request: FlaskRequest, limits: Limits) -> Iterator[bytes]:
     """The body of a request as it comes, as long as there is time and room for it."""
     end = time.monotonic() + limits.max_upload_seconds
+    missing = request.content_length or 0
     while piece := _next_piece(request):
+        missing -= len(piece)
         if time.monotonic() > end:
             most = limits.max_upload_seconds
             detail = f"An upload may take {most:,} seconds; send less, or faster."
             raise ProblemError(408, detail, limit="max_upload_seconds")
         _require_room(0, limits)
         yield piece
+    if missing > 0:  # gunicorn and werkzeug take a closed connection for the end
+        raise _ended_early()
 
 
 def _next_piece(request: FlaskRequest) -> bytes:
@@ -163,8 +167,11 @@ def _next_piece(request: FlaskRequest) -> bytes:
     except RequestEntityTooLarge:
         raise
     except Exception:  # werkzeug's, gunicorn's or the socket's
-        detail = "The upload has ended early, or is malformed; send it again."
-        raise ProblemError(400, detail) from None
+        raise _ended_early() from None
+
+
+def _ended_early() -> ProblemError:
+    return ProblemError(400, "The upload has ended early, or is malformed; send it again.")
 
 
 class _Form:
