@@ -573,10 +573,10 @@ class TestMatching:
         ]
 
     def test_tsk006_frames_that_differ_in_extension(self) -> None:
-        # CVAT knows only the latter of the two by that name.
+        """The whole name decides; CVAT's own lookup knows only the latter of the two."""
         task = task_of("a.jpg", "a.png")
-        assert codes_of(task, "a.jpg") == []
-        assert codes_of(task, "a.jpg", "a.png") == ["TSK006"]
+        assert codes_of(task, "a.jpg", "a.png") == []
+        assert codes_of(task, "a.png", "a.gif") == ["TSK006"]
 
     @pytest.mark.parametrize("name", ["e/x{:06d}.jpg", "d/{:06d}.jpg"], ids=["none", "all"])
     def test_linear(self, name: str) -> None:

@@ -221,6 +221,20 @@ class TestTheCheckComesFirst:
         assert ran.err == "tfod: frames that were deleted from task 1 do not count: day/b.jpg\n"
         assert "TSK002" in run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).out
 
+    def test_frames_that_differ_in_their_extension(
+        self, run: Run, stub: StubServer, make_zip: MakeZip
+    ) -> None:
+        """CVAT's import of XML takes the last of them for both."""
+        frames = stub.tasks[1].frames
+        frames[2] = ("a.png", *frames[0][1:])
+        before = state(stub)
+        ran = run("cvat", "import", "task", 1, make_zip(car("a.jpg")))
+        assert ran.code == 2
+        assert "another frame of the task is called as 'a.jpg' but for the extension" in ran.err
+        assert state(stub) == before
+        assert run("cvat", "import", "task", 1, make_zip(car("a.png"))).code == 0
+        assert {one["frame"] for one in state(stub)[0]} == {2}
+
     def test_check_command(
         self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path
     ) -> None:

@@ -82,6 +82,38 @@ def test_every_image_goes_to_its_own_frame(
         assert found == sorted(names)
 
 
+@pytest.mark.parametrize("frames", [("a.jpg", "a.png"), ("a.png", "a.jpg"), ("a.v1", "a.v2")])
+def test_frames_that_differ_in_their_extension(tmp_path: Path, frames: tuple[str, ...]) -> None:
+    """CVAT's own lookup takes the last of them for all."""
+    for name in frames:
+        task = make_task(frames=frames)
+        put(tmp_path, task, record(name, "cat"))
+        assert where(task) == [(name, "cat")]
+    task = make_task(frames=frames)
+    put(tmp_path, task, *(record(name, "cat") for name in frames))
+    assert where(task) == [(name, "cat") for name in sorted(frames)]
+
+
+@pytest.mark.parametrize(
+    ("names", "frames"),
+    [
+        (["a.jpg"], None),
+        (["/home/me/night/a.jpg"], None),
+        (["a.jpg", "b.jpg"], ["night/a.jpg", "night/b.jpg"]),
+        (["night1.jpg"], ["night/night1.jpg"]),
+    ],
+)
+def test_folders_that_names_lack(tmp_path: Path, names: list[str], frames: list[str]) -> None:
+    """Of several folders CVAT takes the first, whether or not it has the other images."""
+    task = make_task(frames=("day/a.jpg", "night/a.jpg", "night/b.jpg", "night/night1.jpg"))
+    if frames:
+        put(tmp_path, task, *(record(name, "cat") for name in names))
+        assert [name for name, _ in where(task)] == frames
+    else:
+        path = upload(tmp_path, {"t.tfrecord": shard(*(record(name, "cat") for name in names))})
+        assert "1 of 1 images matches no frame" in refusal(task, path)
+
+
 @pytest.mark.parametrize("name", ["DSC_0001.jpg", "kitten1.jpg", "IMG_00000001.jpg"])
 def test_digits_behind_any_six_letters_are_no_frame(tmp_path: Path, name: str) -> None:
     task = make_task(is_video=True)

@@ -141,14 +141,6 @@ def test_numbers_that_count_otherwise_than_the_video(refuse, name: str) -> None:
     assert name.partition(".")[0] in refuse(one_shard(record(name, "cat")), task)
 
 
-def test_frames_that_differ_in_their_extension(refuse) -> None:
-    """CVAT matches without it, so it would draw both images' boxes on the last of them."""
-    task = make_task(box(0, "bird"), frames=["a.jpg", "a.png"])
-    text = refuse(one_shard(record("a.jpg", "cat"), record("a.png", "cat")), task)
-    assert "a.jpg" in text
-    assert "a.png" in text
-
-
 def test_other_frames_of_a_video(refuse) -> None:
     """A video with a step has no frame 11, and CVAT counts without the step."""
     task = make_task(is_video=True, start_frame=10, step=5)

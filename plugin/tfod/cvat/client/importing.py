@@ -169,10 +169,17 @@ def _convert(
     with progress_bar("converting", len(frames), "frames") as bar:
         for record in read_zip(options.path, options.label_map):
             detection = record.detection
-            frame = frames[matcher.place(detection.filename or "", record.where)]
+            place = matcher.place(detection.filename or "", record.where)
+            frame = frames[place]
             if frame.number is None or frame.number not in live.own:
                 others += 1
                 continue
+            if not matcher.is_reached_by_cvat(place):
+                raise TfodError(
+                    f"{record.where}: another frame of the task is called as {frame.name!r} but "
+                    "for the extension, and CVAT's import of XML takes them for one; upload the "
+                    "zip in CVAT as TFRecord 1.0, or leave the record out"
+                )
             converted += 1
             height, width = frame.height or detection.height, frame.width or detection.width
             if not height or not width:

@@ -1,9 +1,11 @@
-"""Which frame of a task CVAT would attach each image to.
+"""Which frame of a task each image goes to.
 
 Source: ``match_dm_item``, ``match_frame`` and ``find_dataset_root`` in CVAT's
 ``dataset_manager/bindings.py``. CVAT looks names up without their extension, so ``a.png`` matches
 ``a.jpg``; then behind the folder that all names seem to lack; then it takes the name for a number;
-then, in a video, what follows the sixth letter.
+then, in a video, what follows the sixth letter. Our import goes to the frame that has the whole
+name first, since CVAT takes any of ``a.jpg`` and ``a.png``, and to no frame where names may lack
+one of several folders, of which CVAT takes any.
 """
 
 from __future__ import annotations
@@ -73,16 +75,15 @@ def check_task(
     strangers: list[ImageRow] = []
     deepest, depth = "", -1
     for row in rows:
-        path = safe_relative_path(row.filename)
-        root = split_extension(path)[0]
+        root = root_of(row.filename)
         if root.count("/") > depth:
             deepest, depth = root, root.count("/")
-        number = index.by_name(path, root)
+        number = index.by_name(row.filename)
         if number is None:
             strangers.append(row)
         else:
             taken.attach(row, number, MatchedBy.NAME, None)
-    hint = index.root_hint(deepest)
+    hint = index.root_hint(deepest, (row.filename for row in strangers))
     for row in strangers:
         number, by = index.by_other_means(row.filename, hint)
         near = index.nearest(row.filename) if number is None else None
@@ -96,31 +97,40 @@ def root_of(filename: str) -> str:
 
 
 class FrameIndex:
-    """Looks up frames as CVAT does; answers are places in ``task.frames``."""
+    """Looks up frames; answers are places in ``task.frames``."""
 
     def __init__(self, task: Task) -> None:
         self._frames = task.frames or ()
         self._video = task.video
+        self._by_name: dict[str, int] = {}
         self._by_root: dict[str, int] = {}
         self._by_number: dict[int, int] = {}
         for place, frame in enumerate(self._frames):
-            # Of a.jpg and a.png the latter wins, as in CVAT.
+            self._by_name[frame.name] = place
+            # Of a.jpg and a.png the latter wins for a.gif, as in CVAT.
             self._by_root[os.path.splitext(frame.name)[0]] = place
             if frame.number is not None:
                 self._by_number[frame.number] = place
         self._plain: dict[str, int] | None = None
         self._sorted: list[str] = []
 
-    def by_name(self, path: str, root: str) -> int | None:
-        """The frame of this name, given as a relative path with and without its extension."""
-        found = self._by_root.get(root)
+    def by_name(self, filename: str) -> int | None:
+        """The frame of this name, or else of its relative path without its extension."""
+        path = safe_relative_path(filename)
+        found = self._by_name.get(path)
+        if found is None:
+            found = self._by_root.get(split_extension(path)[0])
         # Dots in a name without extension are no extension: the second lookup of CVAT.
         return self._by_root.get(path) if found is None else found
+
+    def by_root(self, place: int) -> int:
+        """The frame that CVAT takes for this one's name: the last that has it, but for the end."""
+        return self._by_root[os.path.splitext(self._frames[place].name)[0]]
 
     def by_other_means(self, filename: str, hint: str) -> tuple[int | None, MatchedBy]:
         """The frame behind the folder ``hint``, of this number, or of these digits."""
         root = root_of(filename)
-        if hint and not root.startswith(hint):
+        if hint:
             found = self._by_root.get(posixpath.join(hint, root))
             if found is not None:
                 return found, MatchedBy.NAME
@@ -134,15 +144,21 @@ class FrameIndex:
     def _frame_numbered(self, number: int | None) -> int | None:
         return None if number is None else self._by_number.get(number)
 
-    def root_hint(self, deepest: str) -> str:
-        """The folder that the shard's names lack, by the one name that has the most parts."""
+    def root_hint(self, deepest: str, strangers: Iterable[str]) -> str:
+        """The folder that the shard's names lack, by the one name that has the most parts.
+
+        Of several folders it is the one that has all strangers; none where several have them.
+        """
         ending = "/" + deepest
-        for root in self._by_root:
-            if deepest and ("/" + root).endswith(ending):
-                folder = posixpath.dirname(root)
-                lacking = folder[: -len(posixpath.dirname(deepest)) or None]
-                return lacking.removesuffix("/")
-        return ""
+        behind = (root for root in self._by_root if deepest and ("/" + root).endswith(ending))
+        folders = {root[: -len(deepest)].removesuffix("/") for root in behind}
+        if "" in folders:
+            return ""
+        for root in map(root_of, strangers):
+            if len(folders) < 2:
+                break
+            folders = {one for one in folders if posixpath.join(one, root) in self._by_root}
+        return folders.pop() if len(folders) == 1 else ""
 
     def nearest(self, filename: str) -> str | None:
         """Name of the frame that may have been meant.
@@ -169,9 +185,11 @@ class Matcher:
     """Finds frames by the names of records, of which the deepest tells what folder they lack."""
 
     def __init__(self, task: Task, filenames: Iterable[str]) -> None:
-        self._index = FrameIndex(task)
-        roots = map(root_of, filenames)
-        self._hint = self._index.root_hint(max(roots, key=lambda one: one.count("/"), default=""))
+        self._index = index = FrameIndex(task)
+        names = list(filenames)
+        deepest = max(map(root_of, names), key=lambda one: one.count("/"), default="")
+        strangers = (name for name in names if index.by_name(name) is None)
+        self._hint = index.root_hint(deepest, strangers)
 
     def place(self, filename: str, where: str) -> int:
         """The place in the task's frames.
@@ -179,7 +197,7 @@ class Matcher:
         Raises:
             TfodError: there is none.
         """
-        found = self._index.by_name(safe_relative_path(filename), root_of(filename))
+        found = self._index.by_name(filename)
         if found is not None:
             return found
         found, by = self._index.by_other_means(filename, self._hint)
@@ -188,6 +206,10 @@ class Matcher:
         if found is None or (by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
             raise TfodError(f"{where}: image {filename!r} matches no frame of the task")
         return found
+
+    def is_reached_by_cvat(self, place: int) -> bool:
+        """Whether CVAT's own lookup finds this frame by its name."""
+        return self._index.by_root(place) == place
 
 
 class _Taken:

@@ -173,7 +173,7 @@ def bare_frames(
     source=f"{_BINDINGS}, match_dm_item",
 )
 def shared_frame(image: Attachment) -> Iterator[Problem]:
-    """Extensions do not count, so a.jpg and a.png go to the same frame."""
+    """Extensions do not count where no frame has the whole name."""
     if image.frame is None or image.earlier is None:
         return
     earlier = image.earlier
