@@ -31,7 +31,6 @@ from tests.validator.heavy import (
     held_check,
     record_of,
     slow_shard,
-    state_of,
     wait_for,
     worker_of,
 )
@@ -48,9 +47,16 @@ def slow() -> bytes:
     return slow_shard(100_000)
 
 
-def wait_until_read(service: Service, key: str) -> None:
-    """Wait until the check has read something."""
-    wait_for(lambda: state_of(service, key)["progress"]["records"]["done"], service)
+def kill_check(service: Service) -> None:
+    """Kill the process of the check, as soon as there is one."""
+
+    def kill() -> bool:
+        with suppress(ValueError, OSError):
+            os.kill(check_of(service), signal.SIGKILL)
+            return True
+        return False
+
+    wait_for(kill, service)
 
 
 def attempts_of(service: Service, key: str) -> int:
@@ -83,11 +89,9 @@ def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
 ) -> None:
     running = start_service("--checks", "1")
     key = begin(running, slow)
-    wait_until_read(running, key)
-    os.kill(check_of(running), signal.SIGKILL)
+    kill_check(running)
     wait_for(lambda: attempts_of(running, key) == 2, running)
-    wait_until_read(running, key)
-    os.kill(check_of(running), signal.SIGKILL)
+    kill_check(running)
     found = running.wait_until_over(key)
     assert (found["state"], found["failure"]["status"]) == ("failed", 500)
     assert "killed the check's process (SIGKILL) each time" in found["failure"]["detail"]
@@ -110,12 +114,11 @@ def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
     wait_for(lambda: leftovers(running.data) == [], running)
 
 
-def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
+def test_a_worker_is_killed(start_service: Start) -> None:
     running = start_service()
-    key = begin(running, slow)
-    wait_until_read(running, key)
-    worker, check = worker_of(running), check_of(running)
-    os.kill(worker, signal.SIGKILL)
+    key, check = held_check(running)
+    os.kill(worker_of(running), signal.SIGKILL)
+    os.kill(check, signal.SIGCONT)
     wait_for(lambda: check not in running.children(), running)
     assert running.wait_until_over(key)["state"] == "finished"
     assert attempts_of(running, key) == 2
