@@ -141,6 +141,8 @@ def masks_missing() -> Iterator[Mutant]:
     yield fail("no-masks", files(asked), **HOW)
     mask = png()
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
+    half = masks("train.jpg", mask, b""), both[1]
+    yield fail("of-one-object", files(asked, *half), **HOW)
     yield fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), **HOW)
     yield fail("include-mask", files(vision(model="include_mask: true")), **BY_VISION)
     yield near("png", files(asked, *both), **HOW)

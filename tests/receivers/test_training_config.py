@@ -65,6 +65,7 @@ def read_by_the_trainer(record: bytes, **options: Any) -> Any:
         (one("val.png"), 2, r"indices\[0\] = 0 is not in \[0, 0\)"),
         (one("val.png"), 1, r"indices\[0\] = 0 is not in \[0, 0\)"),
         (masks("val.png", png(), png()), 1, "[Dd]ata types don't match"),
+        (masks("val.png", png(), b""), 2, "Input is empty"),
     ],
 )
 def test_cfg005_the_od_api_stops_at_images_without_masks(

@@ -20,7 +20,7 @@ class ObjectFigures:
         classes: pairs of class text and id that objects have.
         most: objects in an image.
         images: those with objects.
-        without_masks: how many of them have no mask.
+        without_masks: how many of them have no mask, or an empty one for an object.
         mask_dtypes: how masks are written: as bytes (PNG) or as floats.
         keypoints: of an object, the fewest and the most; None without an object.
         unlisted: evaluated images whose number the annotation file lacks.
@@ -47,6 +47,9 @@ class ObjectFigures:
             if column.kind is not None and column.counts.any():
                 dtypes.add(column.kind)
                 without &= column.counts == 0
+            if column.kind is Kind.BYTES:
+                empty = column.values[:, 1] == 0
+                without[np.repeat(np.arange(len(counts)), column.counts)[empty]] = True
         keypoints = None
         if having.any():
             points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[having]

@@ -119,9 +119,9 @@ def _other_number_of_classes(model: ModelData, too_small: bool) -> Iterator[Prob
 
 @rule(
     "CFG005 error: masks are asked for and not there",
-    why="Training stops at the first such image: 'indices[0] = 0 is not in [0, 0)', or that "
-    "the data types do not match.",
-    fix="Do not ask for masks, or write image/object/mask into all records with objects.",
+    why="Training stops at the first such image: 'indices[0] = 0 is not in [0, 0)', 'Input is "
+    "empty', or that the data types do not match.",
+    fix="Do not ask for masks, or write image/object/mask of every object.",
     source=f"{_DECODER}, _decode_png_instance_masks and _reshape_instance_masks; "
     "research/object_detection/utils/ops.py, retain_groundtruth; "
     f"{_VISION}/dataloaders/tf_example_decoder.py, _decode_masks; maskrcnn_input.py",
@@ -133,7 +133,7 @@ def masks_missing(data: ReaderData) -> Iterator[Problem]:
         return
     if objects.without_masks:
         some = f"{objects.without_masks:,} of {plural(objects.images, 'image')} with objects"
-        message = f"{asked}, but {some} have no {keys.MASK}"
+        message = f"{asked}, but {some} have no {keys.MASK}, or an empty one"
         is_none = objects.without_masks == objects.images
         yield Problem(message, fix=asked.set_to(False) if is_none else None)
     is_png = chosen is None or chosen.value == _PNG
