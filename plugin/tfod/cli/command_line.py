@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from tfod.check.reporters.escaping import visible
 from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
 
@@ -148,13 +149,13 @@ def print_text(text: str) -> None:
 
 
 def print_line(text: str) -> None:
-    """Write a line to standard output."""
-    print_text(text + "\n")
+    """Write a line to standard output; names in it do not steer the terminal."""
+    print_text(visible(text) + "\n")
 
 
-def print_note(text: str) -> None:
-    """Write a line about the run to standard error."""
-    print(f"tfod: {text}", file=sys.stderr)
+def print_note(text: str, command: str = "tfod") -> None:
+    """Write a line about the run to standard error; names in it do not steer the terminal."""
+    print(f"{command}: {visible(text)}", file=sys.stderr)
 
 
 def begin_file(path: str, *, overwrite: bool) -> AtomicFile:

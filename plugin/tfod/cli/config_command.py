@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.schema:
-        print_line(json.dumps(schema(), ensure_ascii=False, indent=2))
+        print_text(json.dumps(schema(), ensure_ascii=False, indent=2) + "\n")
         return 0
     configuration = _chosen(arguments)
     if arguments.show:

@@ -289,7 +289,7 @@ def _create(options: argparse.Namespace) -> int:
     there = "" if created.label_map_written else " (was there)"
     print_line(f"label map: {created.label_map}{there}")
     for note in created.notes:
-        print(f"tfod create: {note}", file=sys.stderr)
+        print_note(note, "tfod create")
     return 0
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tfod.cli.command_line import split_arguments
+from tfod.cli.command_line import print_note, split_arguments
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.urls import require_local
 from tfod.version import __version__
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tfod: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    print(f"tfod: {problem}", file=sys.stderr)
+    print_note(problem)
     return EXIT_FAILED
 
 

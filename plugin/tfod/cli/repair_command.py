@@ -23,7 +23,7 @@ from tfod.cli.command_line import (
     add_receiver,
     begin_file,
     named_profile,
-    print_line,
+    print_text,
 )
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
@@ -92,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
     output = None if arguments.dry_run else arguments.output
     with _report(arguments) as (write, close):
         outcome = repair(arguments.source, output, options, write, close)
-    print_line("\n".join(_text(outcome)))
+    print_text("\n".join(_text(outcome)) + "\n")
     if outcome.refused:
         return EXIT_REFUSED
     return EXIT_REPAIRED if outcome.remaining.valid else EXIT_LEFT

@@ -225,7 +225,8 @@ def _split(options: argparse.Namespace) -> int:
     rows = [("", *done.records), ("records", *map(str, done.records.values()))]
     boxes = done.boxes.T.tolist()
     rows += [(name, *map(str, row)) for name, row in zip(done.classes, boxes, strict=True)]
-    print_line("\n".join(in_columns(rows)))
+    for line in in_columns(rows):
+        print_line(line)
     if done.equal_images:
         equal = f"{plural(done.equal_images, 'record')} with the image of another one"
         print_line(f"{equal}, kept in the same subset")
