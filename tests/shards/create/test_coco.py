@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -439,6 +440,21 @@ def test_attributes_that_are_null_in_all_objects_of_an_image(run: Run, tmp_path:
     key = "image/object/attribute/colour"
     found = [set(one.byte_strings(key)) for one in read_examples(tmp_path) if key in one]
     assert found == [{b"red"}]
+
+
+def test_attributes_named_as_cocos_own_values_are_counted(run: Run, tmp_path: Path) -> None:
+    def add(found: Mapping[str, Any]) -> None:
+        first, second = found["annotations"][:2]
+        first["attributes"] = {"area": "north", "is_crowd": bool(first["iscrowd"])}
+        second["attributes"] = {"area": second["area"], "is_crowd": 7}
+
+    file = edited_json(COCO / "instances_train.json", add, tmp_path / "a.json")
+    output = created(run, tmp_path, "--num-shards=1", file=file)
+    for name in ("area", "is_crowd"):
+        assert f"1 attributes named {name}, left out for COCO's own value (the first: " in output
+    found = [one.attributes.get("area", []) for one in by_filename(tmp_path).values()]
+    areas = [one["area"] for one in json.loads(file.read_text())["annotations"]]
+    assert sorted(itertools.chain(*found)) == sorted(float32(areas))
 
 
 def test_attributes_that_are_none(run: Run, tmp_path: Path) -> None:

@@ -244,6 +244,9 @@ class CocoReader:
         # What CVAT and others say of an object besides.
         if attributes is not None and not isinstance(attributes, dict):
             raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
+        for own, value in (("area", area), ("is_crowd", crowd)):
+            if (attributes or {}).get(own) not in (None, value):
+                self._problems.add(f"attributes named {own}, left out for COCO's own value", where)
         return CocoObject(
             scalar(one, "id") if one.get("id") is not None else None,
             name,
