@@ -25,7 +25,8 @@ class VocObject:
         box: xmin, ymin, xmax, ymax in pixels as the file has them (VOC counts from 1); None where
             it has no ``<bndbox>``.
         texts: what its other plain fields say, such as ``difficult`` and ``pose``.
-        nested: names of its fields that are not plain, such as ``part`` and ``attributes``.
+        nested: names of its fields that are not plain, such as ``part``, ``attributes`` and another
+            ``bndbox``.
     """
 
     name: str
@@ -83,7 +84,7 @@ def _objects(root: Any, file: str, odd_boxes: bool) -> Iterator[VocObject]:
             )
             box = (xmin, ymin, xmax, ymax)
         texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
-        nested = tuple(child.tag for child in one if len(child) and child.tag != "bndbox")
+        nested = tuple(child.tag for child in one if len(child) and child is not corners)
         yield VocObject(texts.pop("name", ""), one.sourceline, box, texts, nested)
 
 

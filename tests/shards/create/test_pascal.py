@@ -133,6 +133,16 @@ class TestRecords:
         assert "2 objects with fields that are not read (the first: " in output
         assert "shapes_01.xml, line 13: <score>)" in output
 
+    def test_a_second_box_of_an_object_is_told(self, run: Run, voc: Path, first: Path) -> None:
+        """Of somebody who copied a box, not its object."""
+        box = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>30</xmax><ymax>40</ymax></bndbox>"
+        edit(first, "</object>", f"{box}</object>")
+        output = created(run, voc, voc / "p.record")
+        assert "1 objects with another <bndbox>, of which the first is read (the first: " in output
+        assert "shapes_01.xml, line 13)" in output and "not read" not in output
+        boxes = by_filename(voc / "p.record")["shapes_01.jpg"].boxes
+        assert boxes.tolist() == FIRST_BOXES
+
     def test_difficult_is_0_or_1(self, run: Run, voc: Path, first: Path) -> None:
         edit(first, "<difficult>0<", "<difficult>2<")
         created(run, voc, voc / "p.record")

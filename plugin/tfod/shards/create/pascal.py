@@ -39,7 +39,7 @@ _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
 _FEW = 100  # lines, which say what kind of a list it is
-_FIELDS = frozenset(("pose", "truncated", "difficult", "occluded"))
+_FIELDS = frozenset(("bndbox", "pose", "truncated", "difficult", "occluded"))
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 _OTHER_NAME = (
     "annotations whose <filename> is not their own; the image that is named as the XML file is read"
@@ -159,6 +159,8 @@ def _is_wanted(one: VocObject, path: str, ignore_difficult: bool, problems: Prob
     if ignore_difficult and _flag(one, "difficult", path):
         problems.add("difficult objects, left out", place)
         return False
+    if "bndbox" in one.nested:
+        problems.add("objects with another <bndbox>, of which the first is read", place)
     unread = [*one.nested, *(tag for tag, text in one.texts.items() if text)]
     unread = [tag for tag in unread if tag not in _FIELDS]
     if unread:
