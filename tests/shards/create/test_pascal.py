@@ -16,6 +16,7 @@ from PIL import Image
 from tfod.check.check import Options, check_sources
 from tfod.check.references.annotations.annotations import load_annotations
 from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.stream import read_detections
 
 from tests.commands import Run
 from tests.shards.create.conftest import IMAGES, VOC, by_filename, float32
@@ -277,6 +278,15 @@ class TestPlaces:
         created(run, voc, voc / "p.record", "--set", "default")
         names = [f"shapes_{number}.jpg" for number in ("01", "02", "04")]
         assert list(by_filename(voc / "p.record")) == names
+
+    def test_a_name_that_a_list_has_twice(self, run: Run, voc: Path) -> None:
+        """As of two lists that were joined; a second record would be a duplicate."""
+        (voc / "ImageSets" / "Main" / "train.txt").write_text("shapes_01\nshapes_02\nshapes_01 1\n")
+        output = created(run, voc, voc / "p.record")
+        assert "1 annotations that the list of the set has twice, written once" in output
+        assert "shapes_01.xml)" in output
+        found = [one.filename for one in read_detections(voc / "p.record")]
+        assert found == ["shapes_01.jpg", "shapes_02.jpg"]
 
     def test_shards(self, run: Run, tmp_path: Path) -> None:
         created(run, VOC, tmp_path / "p.record", "--num_shards", "3")

@@ -83,7 +83,12 @@ def plan_pascal(
     """
     options = options or Options()
     years = _years(data_dir, year, annotations_dir)
-    files = [(one, path) for one in years for path in _annotation_files(one, image_set)]
+    problems = Problems(options.policy)
+    files: dict[tuple[_Year, str], None] = {}
+    for file in ((one, path) for one in years for path in _annotation_files(one, image_set)):
+        if file in files:
+            problems.add("annotations that the list of the set has twice, written once", file[1])
+        files[file] = None
     folders = [one.annotations for one in years]
     chosen = choose_label_map(
         options.label_map,
@@ -92,8 +97,8 @@ def plan_pascal(
         lambda: made_label_map(_class_names(folders), f"made from {folders[0]}", "voc2007"),
     )
     make = functools.partial(_make, _ImageFinder(image_dir), chosen, ignore_difficult_instances)
-    planned = PlannedSet(output_path, options.num_shards or 1, folders[0], files, make)
-    return Plan([planned], chosen, Problems(options.policy), options)
+    planned = PlannedSet(output_path, options.num_shards or 1, folders[0], list(files), make)
+    return Plan([planned], chosen, problems, options)
 
 
 create_pascal = creates(plan_pascal)
