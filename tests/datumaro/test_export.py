@@ -237,6 +237,26 @@ class TestObjects:
         (again,) = import_dataset(tmp_path / "again")
         assert [one.type.name for one in again.annotations] == ["mask", "bbox"]
 
+    def test_masks_of_another_size_than_the_image_go_through_the_error_policy(
+        self, tmp_path
+    ) -> None:
+        """As of images that were resized without their masks."""
+
+        class Tolerant(ExportErrorPolicy):
+            def _handle_annotation_error(self, error: Any) -> None:
+                pass
+
+        small = np.zeros((50, 100), bool)
+        small[5:20, 25:50] = True
+        outline = Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0, id=1, group=1)
+        for shapes in ([Mask(small, label=0)], [outline, Mask(small, label=0, id=1, group=1)]):
+            source = dataset_of(item("a", *shapes))
+            with pytest.raises(DatasetExportError) as caught:
+                export(source, tmp_path, save_masks=True)
+            assert "item 'a': a mask is 100x50, its image 200x100" in str(caught.value.__cause__)
+            (found,) = export(source, tmp_path, save_masks=True, error_policy=Tolerant())
+            assert [decode_mask_png(one.data).shape for one in found.masks] == [(100, 200)]
+
     def test_polygons_are_drawn_as_by_datumaro(self, tmp_path) -> None:
         outline = [1.3, 1.2, 9.7, 2.1, 8.2, 7.9, 4.4, 9.3, 1.1, 6.3]
         source = dataset_of(item("a", Polygon(outline, label=0)))

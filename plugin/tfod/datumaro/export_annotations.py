@@ -240,6 +240,10 @@ class ObjectBuilder:
         for part in one.outlines:
             drawn = part.image if part.type.name == "mask" else _draw(part.points, size)
             drawn = np.asarray(drawn, bool)
+            if drawn.shape != size:  # trainers stop at it
+                own, image = ("x".join(map(str, sides[::-1])) for sides in (drawn.shape, size))
+                self._report(f"a mask is {own}, its image {image}; resize the mask with its image")
+                continue
             mask = drawn if mask is None else mask | drawn
         if mask is None:
             if one.turned is not None:
