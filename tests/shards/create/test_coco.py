@@ -457,6 +457,26 @@ def test_attributes_named_as_cocos_own_values_are_counted(run: Run, tmp_path: Pa
     assert sorted(itertools.chain(*found)) == sorted(float32(areas))
 
 
+def test_annotations_of_one_id_are_counted(run: Run, tmp_path: Path) -> None:
+    """As of files that were joined, or one that was joined with itself."""
+
+    def add(found: Mapping[str, Any]) -> None:
+        for one in found["annotations"][:3]:
+            one["id"] = None  # which is none
+        found["annotations"].append(dict(found["annotations"][5]))
+
+    before = created(run, tmp_path / "before")
+    file = edited_json(COCO / "instances_train.json", add, tmp_path / "a.json")
+    output = created(run, tmp_path / "after", file=file)
+    says = "1 annotations whose id another one has, too, an object for each (the first: "
+    assert says in output and says not in before
+    counts = [
+        sum(len(one.boxes) for one in by_filename(tmp_path / folder).values())
+        for folder in ("before", "after")
+    ]
+    assert counts[1] == counts[0] + 1
+
+
 def test_attributes_that_are_none(run: Run, tmp_path: Path) -> None:
     def spoil(found: Mapping[str, Any]) -> None:
         found["annotations"][0]["attributes"] = ["occluded"]

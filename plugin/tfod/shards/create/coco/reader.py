@@ -135,6 +135,7 @@ class CocoReader:
         self.categories = read_categories(self._file, self._keypoints)
         self._used: dict[Any, frozenset[Any]] = {}
         self._file_names: set[str] = set()
+        self._ids: set[Any] = set()
         self._without_box: list[str] = []
         self._placed = self._looked_at = 0  # annotations of listed images; those looked at
 
@@ -223,6 +224,11 @@ class CocoReader:
                     self._without_box.append(where)
                     continue
                 item = self._object(one, chosen, where)
+            if item.id is not None and item.id in self._ids:
+                self._problems.add(
+                    "annotations whose id another one has, too, an object for each", where
+                )
+            self._ids.add(item.id)
             if self._only_persons and item.name != _PERSON:
                 self._problems.add("annotations of other classes than person, left out", where)
             else:
