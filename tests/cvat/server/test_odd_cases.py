@@ -111,7 +111,11 @@ def test_folders_that_names_lack(tmp_path: Path, names: list[str], frames: list[
         assert [name for name, _ in where(task)] == frames
     else:
         path = upload(tmp_path, {"t.tfrecord": shard(*(record(name, "cat") for name in names))})
-        assert "1 of 1 images matches no frame" in refusal(task, path)
+        assert refusal(task, path) == (
+            f"the image matches no frame: {names[0]}. Nothing was changed. "
+            "a.jpg is in several folders (day/a.jpg, night/a.jpg): name one. "
+            "Frames are named like day/a.jpg."
+        )
 
 
 @pytest.mark.parametrize("name", ["DSC_0001.jpg", "kitten1.jpg", "IMG_00000001.jpg"])

@@ -14,6 +14,7 @@ from tfod.check.check import Options, check
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
+from tfod.check.references.cvat_task.frames import root_of
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources.inventory import Location
@@ -132,13 +133,19 @@ def _unmatched(
             f"{findings[0].shard}: export them as an object detection dataset",
         ]
     verb = "matches" if count == 1 else "match"
+    records = report.counts.records
+    images = "the image" if records == 1 else f"{count} of {records} images"
     frames = instance.task.frames or ()
+    name = findings[0].item or "without a name"
+    ending = f"/{root_of(name)}"
+    alike = [one.name for one in frames if os.path.splitext(one.name)[0].endswith(ending)]
     return [
-        f"{count} of {report.counts.records} images {verb} no frame: "
-        + _short(findings[0].item or "without a name", quoted=False)
-        + (", …" if count > 1 else ""),
+        f"{images} {verb} no frame: {_short(name, quoted=False)}" + (", …" if count > 1 else ""),
         f"Without a frame: {_names((one.item or 'without a name' for one in findings), count)}"
         if count > 1
+        else "",
+        f"{os.path.basename(name)} is in several folders ({_names(alike, len(alike))}): name one"
+        if len(alike) > 1
         else "",
         f"Frames are named like {frames[0].name}" if frames else "",
     ]
