@@ -188,6 +188,20 @@ def is_closed(one: socket.socket) -> bool:
         return True
 
 
+def test_a_name_that_the_service_does_not_have(tmp_path: Path) -> None:
+    environment = {"TFOD_HOSTS": "localhost,127.0.0.1"}
+    with (
+        running_service(tmp_path, "--trusted-proxies", "1", environment=environment) as service,
+        nginx_before(service, tmp_path / "nginx") as port,
+    ):
+        url = f"http://127.0.0.1:{port}/api/v1/validations?filename=a"
+        assert requests.post(url, data=record_of(), timeout=60).status_code == 202
+        headers = {"Host": "tfod.example.org"}
+        answer = requests.post(url, data=record_of(), headers=headers, timeout=60)
+        assert (answer.status_code, answer.json()["status"]) == (400, 400)
+        assert "--hosts" in answer.json()["detail"]
+
+
 def test_the_service_is_away(tmp_path: Path) -> None:
     gone = Service(None, f"http://127.0.0.1:{free_port()}", tmp_path)  # type: ignore[arg-type]
     with nginx_before(gone, tmp_path / "nginx") as port:
