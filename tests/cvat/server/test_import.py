@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tfod
-from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, Task
+from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, JobType, Task
 from PIL import Image
 
 from tests.cvat.server.tasks import (
@@ -310,3 +310,15 @@ def test_a_zip_of_the_task_in_one_of_its_jobs(
         ("c.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
     ]
     assert "1 images of the task's other jobs left out" in caplog.text
+
+
+def test_a_zip_of_the_task_in_its_job_of_ground_truth(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CVAT describes the whole range of such a job; its page shows the chosen frames alone."""
+    task = make_task()
+    data = shard(*(record(name, "cat") for name in ("a.jpg", "b.jpg", "c.jpg")))
+    job = Job(task, 0, 2, type=JobType.GROUND_TRUTH, chosen=(1,))
+    import_into(job, upload(tmp_path, {"t.tfrecord": data}))
+    assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
+    assert "2 images of the task's other jobs left out" in caplog.text

@@ -48,8 +48,12 @@ def describe_instance(instance_data: Any) -> Instance:
     labels = [label for _, label in meta["labels"] if not label.get("parent")]
     frames: tuple[Frame, ...] | None = None
     own: Mapping[int, Any] = {}
+    own_frames: frozenset[int] = frozenset()
     if noun != _PROJECT:
         own = instance_data.frame_info
+        own_frames = frozenset(own)
+        if noun == _JOB:  # of ground truth, it has chosen frames of the range that CVAT describes
+            own_frames &= {*instance_data.get_included_frames(), *instance_data.deleted_frames}
         others = _other_frames(instance_data) if noun == _JOB else {}
         frames = tuple(
             Frame(info["path"], number, info["height"], info["width"])
@@ -65,7 +69,7 @@ def describe_instance(instance_data: Any) -> Instance:
             video=frames is not None and meta["mode"] == _VIDEO,
             new_tasks=frames is None,
         ),
-        own_frames=frozenset(own),
+        own_frames=own_frames,
         attributes={
             label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
             for label in labels

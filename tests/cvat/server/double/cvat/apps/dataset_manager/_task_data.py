@@ -3,9 +3,11 @@
 Facts: ``meta[META_FIELD]`` has texts, also for numbers, and labels as pairs ``("label", {...})``;
 ``frame_info`` goes by relative frames and has name and size of each; video frames are named
 ``frame_`` and six digits of the absolute frame; deleted frames are in ``frame_info`` but are not
-exported. Frames are matched by name without extension; where the first frame matches, 0 is taken
-for no match when there is a root hint. Old servers group all frames at once into namedtuples, new
-ones stream objects whose shapes are read when they are looked at, in the order of the frames only.
+exported, nor are those of a job of ground truth that were not chosen (``JobData._init_frame_info``
+and ``get_included_frames``). Frames are matched by name without extension; where the first frame
+matches, 0 is taken for no match when there is a root hint. Old servers group all frames at
+once into namedtuples, new ones stream objects whose shapes are read when they are looked at, in the
+order of the frames only.
 An importer is relieved of what it added once that is more than 30,000 annotations. What a shape
 is exported with has all attributes of its label, those that nobody set with their defaults
 (``_extend_attributes`` in ``dataset_manager/task.py``).
@@ -327,6 +329,11 @@ class JobData(CommonData):
     @property
     def rel_range(self) -> range:
         return range(self._db_job.start, self._db_job.stop + 1)
+
+    def get_included_frames(self) -> set[int]:
+        included = super().get_included_frames()
+        chosen = self._db_job.chosen
+        return included if chosen is None else included.intersection(chosen)
 
     @property
     def db_instance(self) -> Any:

@@ -197,13 +197,17 @@ class Task:
 
 @dataclass
 class Job:
-    """A job: the relative frames from start to stop of its task, both included."""
+    """A job: the relative frames from start to stop of its task, both included.
+
+    Of ground truth, the ``chosen`` ones of them.
+    """
 
     task: Task
     start: int
     stop: int
     id: int = 7
     type: JobType = JobType.ANNOTATION
+    chosen: Sequence[int] | None = None
 
     @property
     def segment(self) -> Any:
