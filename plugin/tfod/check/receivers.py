@@ -48,7 +48,7 @@ _CVAT: Severities = {
     **_STOPS_OTHERS,
     **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "BOX021"), Severity.WARNING),
     **dict.fromkeys(("NAM001", "SET004"), Severity.WARNING),
-    **dict.fromkeys(("LAB002", "LAB019", "BOX017"), Severity.ERROR),
+    **dict.fromkeys(("LAB002", "LAB019", "BOX017", "BOX020"), Severity.ERROR),
     "LAB013": Severity.INFO,
     "LAB019": Severity.ERROR,
     "IMG016": OFF,  # the task has the images
