@@ -309,7 +309,7 @@ def test_a_zip_of_the_task_in_one_of_its_jobs(
         ("b.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
         ("c.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
     ]
-    assert "1 images of the task's other jobs left out" in caplog.text
+    assert "1 image of the task's other jobs left out" in caplog.text
 
 
 def test_a_zip_of_the_task_in_its_job_of_ground_truth(

@@ -112,9 +112,15 @@ def test_frames_of_other_jobs_alone(refuse) -> None:
     task = make_task(box(0, "bird"), box(1, "bird"))
     text = refuse(one_shard(record("a.jpg", "cat")), Job(task, 1, 2))
     assert text == (
-        "none of the 1 images is a frame of this job. Nothing was changed. "
-        "They are frames of the task's other jobs. Import them there, or into the task."
+        "the image is no frame of this job, but of the task's other jobs. Nothing was changed. "
+        "Import the zip there, or into the task."
     )
+    text = refuse(one_shard(record("a.jpg", "cat"), record("b.jpg", "cat")), Job(task, 2, 2))
+    assert text.startswith("none of the 2 images is a frame of this job, but of the task's other")
+
+
+def test_the_one_record_without_a_name(refuse) -> None:
+    assert refuse(one_shard(record("", "cat"))).startswith("the record has no file name")
 
 
 def test_a_frame_that_the_task_lacks_is_refused_for_a_job_as_well(refuse) -> None:

@@ -127,13 +127,14 @@ def _unknown_labels(
 def _unmatched(
     findings: Sequence[Finding], count: int, report: Report, instance: Instance
 ) -> list[str]:
-    if not any(one.item for one in findings):
-        return [
-            f"{count} of {report.counts.records} records have no file name (image/filename)",
-            f"{findings[0].shard}: export them as an object detection dataset",
-        ]
     verb = "matches" if count == 1 else "match"
     records = report.counts.records
+    if not any(one.item for one in findings):
+        own = "the record" if records == 1 else f"{count} of {records} records"
+        return [
+            f"{own} {'has' if count == 1 else 'have'} no file name (image/filename)",
+            f"{findings[0].shard}: export them as an object detection dataset",
+        ]
     images = "the image" if records == 1 else f"{count} of {records} images"
     frames = instance.task.frames or ()
     name = findings[0].item or "without a name"
