@@ -191,9 +191,10 @@ def _convert(
             document.image(number, frame.name, (height, width), shapes, tags)
             bar.update(1)
     if not converted:
+        images = "the image is no" if others == 1 else f"none of the {others} images is a"
         raise TfodError(
-            f"none of the {others} images is a frame of {live.target}; import them into their "
-            "own job, or into the task"
+            f"{images} frame of {live.target}, but of the task's other jobs; import the shards "
+            "there, or into the task"
         )
     return others
 
