@@ -105,5 +105,10 @@ def _import(arguments: argparse.Namespace) -> int:
     )
     target = Target(arguments.kind, arguments.number)
     with connect(arguments) as server:
-        done = import_zip(server, target, options, print_line, print_note)
+        done = import_zip(server, target, options, _print_lines, print_note)
     return 0 if done else 1
+
+
+def _print_lines(text: str) -> None:
+    for line in text.split("\n"):
+        print_line(line)
