@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import read_label_map
 
@@ -94,6 +96,15 @@ def test_a_full_disk_is_one_line_about_what_was_asked_for(
     (line,) = done.stderr.splitlines()
     assert line.startswith("tfod: out") and "cannot be written (File too large)" in line
     assert ".tmp" not in line and [one.name for one in tmp_path.iterdir()] == ["s"]
+
+
+def test_errors_of_shards_are_listed_line_by_line(run: Run, shards: Path, tmp_path: Path) -> None:
+    run("convert", shards, tmp_path / "c", "--to", "coco")
+    Image.effect_noise((200, 100), 50).save(file := io.BytesIO(), "PNG")
+    (tmp_path / "c/images/train/a.png").write_bytes(file.getvalue()[:-999])
+    first, error = run("convert", tmp_path / "c", tmp_path / "back").err.splitlines()
+    assert first == "tfod: nothing is written: it would be INVALID, 1 error"
+    assert error.startswith("  ") and "(IMG009)" in error
 
 
 def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:

@@ -154,8 +154,9 @@ def print_line(text: str) -> None:
 
 
 def print_note(text: str, command: str = "tfod") -> None:
-    """Write a line about the run to standard error; names in it do not steer the terminal."""
-    print(f"{command}: {visible(text)}", file=sys.stderr)
+    """Write a line about the run, and those indented below it, to standard error."""
+    lines = map(visible, text.split("\n  "))  # names do not steer the terminal
+    print(f"{command}: " + "\n  ".join(lines), file=sys.stderr)
 
 
 def begin_file(path: str, *, overwrite: bool) -> AtomicFile:

@@ -11,7 +11,6 @@ import functools
 import importlib
 import inspect
 import os
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -280,7 +279,7 @@ def _create(options: argparse.Namespace) -> int:
     try:
         created: Created = options.create(options, common)
     except InvalidError as error:
-        print(f"tfod create: {error}", file=sys.stderr)
+        print_note(str(error), "tfod create")
         return 1
     for one in created.sets:
         files = plural(len(one.shards), "file")
