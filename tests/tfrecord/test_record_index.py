@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gzip
+import multiprocessing
+import os
 import pickle
 from pathlib import Path
 
@@ -101,3 +103,14 @@ def test_span_of_a_compressed_shard_counts_plain_bytes(tmp_path: Path) -> None:
     plain = Path(write_records(tmp_path, "s", PAYLOADS)[0]).read_bytes()
     path.write_bytes(gzip.compress(plain))
     assert ByteSpan(identify(path), 12, 5).read() == b"first"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process shares an open file there")
+def test_forked_processes_unpack_the_same_file_at_once(tmp_path: Path) -> None:
+    """As the workers of a DataLoader do."""
+    payloads = [os.urandom(1 << 20) for _ in range(8)]
+    (path,) = write_records(tmp_path, "a", payloads, compression="gzip")
+    span = RecordIndex(path).span(7)
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        found = [pool.apply_async(span.read) for _ in range(4)]
+        assert [one.get() == payloads[7] for one in found] == [True] * 4

@@ -9,6 +9,7 @@ that is not the same any more when it is opened again is refused instead of misr
 from __future__ import annotations
 
 import array
+import io
 import os
 import shutil
 import tempfile
@@ -247,8 +248,8 @@ class _OpenFile:
 
     def _spool(self) -> None:
         plain = tempfile.TemporaryFile(buffering=0)
-        self._file.seek(0)
-        stream = self._member.stream(self._file) if self._member else self._file
+        packed = cast(io.FileIO, _FromStart(self._file.fileno()))
+        stream: BinaryIO = cast(BinaryIO, self._member.stream(packed) if self._member else packed)
         try:
             if self.compression is not Compression.NONE:
                 stream = cast(BinaryIO, InflatingStream(stream))
@@ -260,6 +261,27 @@ class _OpenFile:
             raise ShardError(cause, shard=self._path, fix=fix) from None
         self._file.close()
         self._file, self._start, self.is_spooled = plain, 0, True
+
+
+class _FromStart(io.RawIOBase):
+    """An open file from its start on, whatever forked processes that share it read meanwhile."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, position: int, _: int = os.SEEK_SET) -> int:
+        self._position = position
+        return position
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        data = read_at(self._handle, len(target), self._position)
+        target[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def _changed(shard: ShardIdentity) -> ShardError:
