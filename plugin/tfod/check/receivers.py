@@ -50,7 +50,6 @@ _CVAT: Severities = {
     **dict.fromkeys(("NAM001", "SET004"), Severity.WARNING),
     **dict.fromkeys(("LAB002", "LAB019", "BOX017", "BOX020"), Severity.ERROR),
     "LAB013": Severity.INFO,
-    "LAB019": Severity.ERROR,
     "IMG016": OFF,  # the task has the images
 }
 # Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.

@@ -60,7 +60,7 @@ class KeypointFile:
             if annotation_id in joined:
                 raise TfodError(
                     f"{self.path}, annotation {annotation_id}: two objects of image "
-                    f"{quoted(image_id)} have this id, so nobody knows whose keypoints they are; "
+                    f"{quoted(image_id)} have this id, so it is unclear whose keypoints these are; "
                     "give every annotation an id of its own"
                 )
             joined.add(annotation_id)

@@ -99,7 +99,7 @@ def _unreadable(name: str) -> Iterator[None]:
         raise TfodError(f"{name} cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise TfodError(f"{name} is a damaged zip ({error}); export it again") from None
-    except (RuntimeError, NotImplementedError) as error:
+    except RuntimeError as error:
         # How the zipfile module says encrypted, and a compression it does not know.
         raise TfodError(f"{name} cannot be unpacked ({error}); pack it without") from None
 

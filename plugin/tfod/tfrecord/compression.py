@@ -9,7 +9,10 @@ from __future__ import annotations
 import enum
 import io
 import zlib
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _INPUT_STEP = 1 << 18
 # 32 + 15: zlib detects the gzip or zlib header by itself, with the largest window.
@@ -94,9 +97,9 @@ class InflatingStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill at most ``len(target)`` bytes; 0 only at the sound end of the stream."""
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill at most as many bytes as there is room for; 0 only at the stream's sound end."""
+        target = memoryview(buffer)
         while True:
             if self._failure is not None:
                 raise self._failure

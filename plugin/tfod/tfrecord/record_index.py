@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, length_in_header, m
 from tfod.tfrecord.reader import read_records, shard_compression
 from tfod.tfrecord.storage.open import read_at, zip_member
 from tfod.tfrecord.storage.urls import is_url
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 def _open_file_limit() -> int:
@@ -277,7 +280,8 @@ class _FromStart(io.RawIOBase):
         self._position = position
         return position
 
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        target = memoryview(buffer)
         data = read_at(self._handle, len(target), self._position)
         target[: len(data)] = data
         self._position += len(data)

@@ -152,7 +152,7 @@ def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) 
     ran = run("cvat", "import", "job", 11, make_zip(car("z.jpg"), car("c.jpg")))
     assert (ran.code, "TSK002" in ran.out) == (1, True)
     ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg")))
-    assert (ran.code, "the image is no frame of job 11" in ran.err) == (2, True)
+    assert (ran.code, "the image is not a frame of job 11" in ran.err) == (2, True)
     before = [one for one in stub.tasks[1].shapes if one["frame"] != 2]
     ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg"), car("c.jpg")))
     assert (ran.code, ran.err) == (
@@ -179,7 +179,7 @@ def test_job_of_chosen_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> 
     # As servers tell of ground truth: the other frames are there as placeholders.
     stub.tasks[1].included = [0, 2]
     ran = run("cvat", "import", "job", 12, make_zip(car("day/b.jpg")))
-    assert (ran.code, "the image is no frame of job 12" in ran.err) == (2, True)
+    assert (ran.code, "the image is not a frame of job 12" in ran.err) == (2, True)
     ran = run("cvat", "import", "job", 12, make_zip(car("a.jpg"), car("c.jpg")))
     assert ran.code == 0
     assert [one["frame"] for one in stub.tasks[1].shapes] == [0, 2]

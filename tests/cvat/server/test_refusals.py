@@ -112,7 +112,7 @@ def test_frames_of_other_jobs_alone(refuse) -> None:
     task = make_task(box(0, "bird"), box(1, "bird"))
     text = refuse(one_shard(record("a.jpg", "cat")), Job(task, 1, 2))
     assert text == (
-        "the image is no frame of this job, but of the task's other jobs. Nothing was changed. "
+        "the image is not a frame of this job, but of the task's other jobs. Nothing was changed. "
         "Import the zip there, or into the task."
     )
     text = refuse(one_shard(record("a.jpg", "cat"), record("b.jpg", "cat")), Job(task, 2, 2))

@@ -427,8 +427,8 @@ def test_attributes_as_cvat_writes_them_are_kept(run: Run, tmp_path: Path) -> No
 
 
 def test_attributes_that_are_null_in_all_objects_of_an_image(run: Run, tmp_path: Path) -> None:
-    """Other images have texts there, and a key whose values are now numbers, now texts, is read
-    by nobody."""
+    """Other images have texts there, and a key whose values are now numbers, now texts, has no
+    reader."""
 
     def add(found: Mapping[str, Any]) -> None:
         images = [one["image_id"] for one in found["annotations"]]

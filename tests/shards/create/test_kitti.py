@@ -161,7 +161,7 @@ def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:
 def test_what_lies_there_under_the_name_of_the_shipped_label_map_is_not_read(
     run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KITTI's folder is called kitti, as its label map is; a file of the name is no label map."""
+    """KITTI's folder is called kitti, as its label map is; such a folder is not a label map."""
     monkeypatch.chdir(data.parent)
     for path in data.rglob("*.txt"):
         path.write_text(path.read_text().replace("Square", "Car").replace("square", "car"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from tfod.check.check import Options, check
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task.frames import Matcher
+from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
 from tfod.check.references.cvat_task.task import Task
 from tfod.check.reporters.text import render_text
 from tfod.check.sources.search import take_inventory
@@ -191,11 +191,8 @@ def _convert(
             document.image(number, frame.name, (height, width), shapes, tags)
             bar.update(1)
     if not converted:
-        images = "the image is no" if others == 1 else f"none of the {others} images is a"
-        raise TfodError(
-            f"{images} frame of {live.target}, but of the task's other jobs; import the shards "
-            "there, or into the task"
-        )
+        what = of_other_jobs(live.target, others)
+        raise TfodError(f"{what}; import the shards there, or into the task")
     return others
 
 

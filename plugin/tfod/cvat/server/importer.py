@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from tfod.check.findings.finding import plural
-from tfod.check.references.cvat_task.frames import Matcher
+from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
 from tfod.check.sources.archive_contents import unpack_shards
 from tfod.convert.losses import listed
 from tfod.cvat.server.annotations import AnnotationConverter
@@ -131,11 +131,8 @@ def _put_on_frames(dataset: Any, instance: Instance) -> Any:
         placed.append(item.wrap(id=f"{mark}{frame.number} {name}", attributes=attributes))
     others = len(items) - len(placed)
     if not placed:
-        images = "the image is no" if others == 1 else f"none of the {others} images is a"
-        raise RefusedError(
-            f"{images} frame of this job, but of the task's other jobs",
-            "Import the zip there, or into the task",
-        )
+        what = of_other_jobs("this job", others)
+        raise RefusedError(what, "Import the zip there, or into the task")
     if others:
         _log.warning("TFRecord: %s of the task's other jobs left out", plural(others, "image"))
     return Dataset.from_iterable(placed, categories=dataset.categories(), media_type=compat.Image)

@@ -333,7 +333,7 @@ def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list
         LabelMapError: there is neither such a file nor such a name, or the file is not a label map.
     """
     name = os.fspath(file_or_name)
-    # A folder may well be called as a dataset is; it is no label map.
+    # A folder may well have the name of a dataset, and is not a label map.
     if not os.path.isfile(name) and name in packaged_label_maps():
         return shipped_label_map(name), []
     if not (is_url(name) or os.path.exists(name)):

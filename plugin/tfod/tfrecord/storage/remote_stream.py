@@ -14,7 +14,7 @@ import io
 import time
 from collections import OrderedDict
 from concurrent.futures import Future
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from tfod.tfrecord.storage.remote_errors import is_final, reason_of, remote_error
 from tfod.tfrecord.storage.remote_object import ChangedError, RemoteObject, remote_object
@@ -26,6 +26,9 @@ from tfod.tfrecord.storage.remote_timeout import (
     remote_timeout,
     server_of,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 T = TypeVar("T")
 _FIRST_PIECE = 1 << 18
@@ -107,9 +110,9 @@ class RemoteStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    # RawIOBase takes any buffer; who reads here hands over memoryviews.
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill at most ``len(target)`` bytes, often fewer; 0 only at the end of the object."""
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill at most as many bytes as there is room for, often fewer; 0 only at the end."""
+        target = memoryview(buffer)
         if not self._piece:
             self._piece = memoryview(self._next_piece())
         count = min(len(target), len(self._piece))

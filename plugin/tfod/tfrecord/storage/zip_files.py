@@ -15,7 +15,7 @@ import stat
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, NoReturn, cast
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
 from tfod.errors import ShardError
 from tfod.tfrecord.framing import HEADER_BYTES
@@ -26,6 +26,9 @@ from tfod.tfrecord.storage.zip_directory import (
     find_overlaps,
     read_directory,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 STORED, DEFLATED = 0, 8
 """The methods that are read. Source: PKWARE's APPNOTE.TXT, 4.4.5."""
@@ -73,10 +76,9 @@ class EntryStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Fill some of the target; 0 only at the sound end of the entry."""
-        view = memoryview(target).cast("B")
+        view = memoryview(buffer).cast("B")
         if not view:
             return 0
         data = self._next(len(view))

@@ -212,6 +212,12 @@ class Matcher:
         return self._index.by_root(place) == place
 
 
+def of_other_jobs(job: object, images: int) -> str:
+    """What to say where none of the images is in the job that they are imported into."""
+    which = "the image is not a frame" if images == 1 else f"none of the {images} images is a frame"
+    return f"{which} of {job}, but of the task's other jobs"
+
+
 class _Taken:
     """Remembers what each frame got; checks each image with what went before."""
 
