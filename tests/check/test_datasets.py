@@ -167,10 +167,10 @@ def test_spellings_of_one_class_that_create_has_put_into_the_label_map(
             for box in range(boxes):
                 size = (f"{number}.jpg", 120, 80 + number)
                 writer.writerow([*size, name, 10 + box, 10, 50 + box, 60])
-    sources = [f"--csv_input={tmp_path}/labels.csv", f"--image_dir={tmp_path}/images"]
+    sources = [f"--csv-input={tmp_path}/labels.csv", f"--image-dir={tmp_path}/images"]
     shard = tmp_path / "shards" / "train.record"
     shard.parent.mkdir()
-    assert main(["create", "csv", *sources, f"--output_path={shard}"]) == 0
+    assert main(["create", "csv", *sources, f"--output-path={shard}"]) == 0
     code, report = report_of(shard)
     (finding,) = [one for one in report["findings"] if one["code"] == "LAB016"]
     assert finding["message"].startswith("'Cat' (5 objects) and 'c at' (2 objects) and 'cat ")

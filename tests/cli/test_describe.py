@@ -138,7 +138,7 @@ def test_an_unknown_option_is_one_line_that_names_its_command(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {
-        "create csv": ["--csv_input=a", "--image_dir=b", "--output_path=c"],
+        "create csv": ["--csv-input=a", "--image-dir=b", "--output-path=c"],
         "cvat import": ["task", "1", "a.zip"],
     }
     with pytest.raises(SystemExit) as caught:

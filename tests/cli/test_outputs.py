@@ -144,18 +144,8 @@ def test_color_by_no_color_org_and_force_color_org(
     assert not Output("text", "file").color
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["coco", "--output_file_prefix="],
-        [
-            *("open_images", "--input_box_annotations_csv=b", "--input_images_directory=i"),
-            *("--input_label_map=l", "--output_tf_record_path_prefix="),
-        ],
-    ],
-)
-def test_a_prefix_of_what_is_written_is_not_empty(run: Run, arguments: list[str]) -> None:
-    assert "the name of what to write is empty" in run("create", *arguments).refused()
+def test_the_name_of_what_is_written_is_not_empty(run: Run) -> None:
+    assert "the name of what to write is empty" in run("create", "coco", "--output-dir=").refused()
 
 
 def test_names_do_not_steer_the_terminal(run: Run) -> None:

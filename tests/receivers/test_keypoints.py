@@ -40,7 +40,7 @@ def write_coco(folder: Path) -> list[str]:
     image = {"id": 5, "file_name": "a.png", "height": HEIGHT, "width": WIDTH}
     found = {"images": [image], "annotations": annotations, "categories": CATEGORIES}
     (folder / "a.json").write_text(json.dumps(found))
-    return [f"--train_image_dir={folder}", f"--train_annotations_file={folder / 'a.json'}"]
+    return [f"--train-image-dir={folder}", f"--train-annotations-file={folder / 'a.json'}"]
 
 
 @pytest.mark.parametrize("by_name", [False, True])
@@ -52,7 +52,7 @@ def test_the_od_api_reads_them(tmp_path: Path, by_name: bool) -> None:
 
     options = write_coco(tmp_path)
     out = tmp_path / "out"
-    assert main(["create", "coco", *options, f"--output_dir={out}"]) == 0
+    assert main(["create", "coco", *options, f"--output-dir={out}"]) == 0
 
     decoder = TfExampleDecoder(
         num_keypoints=5,

@@ -23,7 +23,6 @@ from tfod.shards.reshard import reshard
 
 from tests.receivers.decoders import Decoded, model_maker, model_maker_module, od_api, tf_vision
 from tests.receivers.test_keypoints import write_coco
-from tests.shards.create.panoptic_coco import write_panoptic_coco
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "receivers.md"
@@ -136,7 +135,7 @@ def text_of(features: Any, key: str) -> str:
 def voc(folder: Path) -> Source:
     data = EXAMPLES / "shapes_voc"
     output = folder / "voc" / "train.record"
-    command = ["create", "pascal", "--data_dir", data, "--set", "train", "--output_path", output]
+    command = ["create", "pascal", "--data-dir", data, "--set", "train", "--output-path", output]
     assert main([str(one) for one in command]) == 0
     return Source(output.parent, of_voc(data, "train"))
 
@@ -145,26 +144,16 @@ def coco(folder: Path) -> Source:
     data = EXAMPLES / "shapes_coco"
     annotations = data / "annotations" / "instances_train.json"
     output = folder / "coco"
-    command = [f"--train_image_dir={data / 'images' / 'train'}", "--include_masks"]
-    command += [f"--train_annotations_file={annotations}", f"--output_dir={output}"]
+    command = [f"--train-image-dir={data / 'images' / 'train'}", "--include-masks"]
+    command += [f"--train-annotations-file={annotations}", f"--output-dir={output}"]
     assert main(["create", "coco", *command]) == 0
     return Source(output, of_coco(annotations, masks=True))
-
-
-def panoptic(folder: Path) -> Source:
-    given = write_panoptic_coco(folder / "panoptic")
-    output = folder / "from_panoptic"
-    command = [*given["images"], *given["objects"], *given["panoptic"], "--include_masks"]
-    command += ["--include_panoptic_masks", f"--output_file_prefix={output / 'train'}"]
-    assert main(["create", "coco", *command]) == 0
-    (annotations,) = (one.partition("=")[2] for one in given["objects"])
-    return Source(output, of_coco(Path(annotations), masks=True))
 
 
 def keypoints(folder: Path) -> Source:
     folder.mkdir()
     options = write_coco(folder)
-    assert main(["create", "coco", *options, f"--output_dir={folder / 'out'}"]) == 0
+    assert main(["create", "coco", *options, f"--output-dir={folder / 'out'}"]) == 0
     annotations = Path(options[-1].partition("=")[2])
     return Source(folder / "out", of_coco(annotations))
 
@@ -180,7 +169,6 @@ def roboflow(folder: Path) -> Source:
 SOURCES: Mapping[str, Callable[[Path], Source]] = {
     "Pascal VOC, `tfod create pascal`": voc,
     "COCO with masks, `tfod create coco`": coco,
-    "COCO panoptic, `tfod create coco`": panoptic,
     "COCO with keypoints, `tfod create coco`": keypoints,
     "Roboflow's export, `tfod reshard --for tf-vision`": roboflow,
 }
@@ -317,9 +305,7 @@ TAIL = """
 - `od-api`: `object_detection/data_decoders/tf_example_decoder.py`, with the label map; of
   tf-models-research-object-detection 2.8.0.post1. Only this one reads keypoints.
 - `tf-vision`: `official/vision/dataloaders/tf_example_decoder.py`, then `retinanet_input.py` to
-  train and to evaluate; of tf-models-official 2.20.0, which does not have the data loaders of
-  `official/projects/panoptic`: panoptic masks are not read here. That they are those of its own
-  `create_coco_tf_record.py` is in `tests/receivers/test_create_coco.py`.
+  train and to evaluate; of tf-models-official 2.20.0.
 - `model-maker`: `Dataset.from_cache` of `object_detector/dataset.py`, of a cache that
   `tfod reshard --for model-maker` has written, then `preprocessor.py`; of mediapipe-model-maker
   0.2.1.4. It reads no masks.

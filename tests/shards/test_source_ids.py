@@ -86,8 +86,8 @@ def test_ids_of_coco_that_float32_does_not_hold(run: Run, tmp_path: Path) -> Non
     found = {"images": images, "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
     (tmp_path / "a.json").write_text(json.dumps(found))
     done = run(
-        *("create", "coco", "--for", "efficientdet", "--output_file_prefix", tmp_path / "out/val"),
-        *("--image_dir", tmp_path / "images", "--object_annotations_file", tmp_path / "a.json"),
+        *("create", "coco", "--for", "efficientdet", "--output-dir", tmp_path / "out"),
+        *("--val-image-dir", tmp_path / "images", "--val-annotations-file", tmp_path / "a.json"),
     )
     assert done.code == 0, done.err
     numbers = source_ids(tmp_path / "out")
@@ -113,12 +113,6 @@ def test_repair_for_any_numbers_only_what_has_none(run: Run, shards: Path, tmp_p
     run("repair", str(shards), "-o", str(out), "--only", "NAM")
     expected = {"a.jpg": "a.jpg", "b.jpg": "7", "c.jpg": "0f3c", "d.jpg": "8", "e.jpg": "9"}
     assert source_ids(out) == expected
-
-
-def test_a_runner_cannot_number(run: Run, shards: Path, tmp_path: Path) -> None:
-    arguments = ("-o", str(tmp_path / "out"), "--for", "tf-vision", "--runner", "DirectRunner")
-    code, _, err = run("reshard", str(shards), *arguments)
-    assert code == 2 and "leave out the runner or --for" in err
 
 
 NUMBERS = st.one_of(

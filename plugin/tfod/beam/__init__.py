@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from tfod.check.engine.inputs import Input
     from tfod.check.records.instructions import Instructions
     from tfod.check.records.result import Result
-    from tfod.shards.create.output import CreatedSet, PlannedSet
-    from tfod.shards.create.problems import Problems
-    from tfod.shards.reshard import CopiedSubset, Subset
 
 __all__ = ["Runner", "run_pipeline"]
 
@@ -49,17 +46,3 @@ class Runner(PipelineRunner):
         from tfod.beam.check import examine_on_beam
 
         return examine_on_beam(inputs, instructions, keeps_rows, self)
-
-    def make_sets(
-        self, planned: Sequence[PlannedSet], problems: Problems, work: str, largest: int | None
-    ) -> list[CreatedSet]:
-        """Make the shards of sets in a work folder."""
-        from tfod.beam.create import make_on_beam
-
-        return make_on_beam(planned, problems, work, largest, self)
-
-    def copy_subsets(self, subsets: Sequence[Subset], work: str) -> list[CopiedSubset]:
-        """Write the shards of subsets into a work folder."""
-        from tfod.beam.reshard import copy_on_beam
-
-        return copy_on_beam(subsets, work, self)

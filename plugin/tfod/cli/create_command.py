@@ -1,8 +1,4 @@
-"""``tfod create``: shards from Pascal VOC, COCO, KITTI, Open Images or a CSV; ``tfod convert``.
-
-The options of ``create`` are those of the OD API's scripts, with the same meanings and defaults;
-``--data_dir`` may be spelt ``--data-dir``.
-"""
+"""``tfod create``: shards from Pascal VOC, COCO or a CSV; and ``tfod convert``."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import argparse
 import functools
 import importlib
 import inspect
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +14,8 @@ from tfod.cli.command_line import (
     Commands,
     add_number,
     add_receiver,
-    add_runner_options,
     print_line,
     print_note,
-    runner_of,
-    whole_number,
 )
 from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
@@ -35,28 +27,17 @@ if TYPE_CHECKING:
     from tfod.shards.create.output import Created, Options
 
 _MOST_SHARDS = 99_999  # as many as five digits can say
-# What workers read, whose working directory is another one.
-_FOLDERS = (
-    *("data_dir", "image_dir", "images_directory", "panoptic_masks_dir"),
-    *("train_image_dir", "val_image_dir", "test_image_dir"),
-)
-# The sets of the OD API's script, and how many files it writes for each; and Model Garden's.
 _COCO_SETS = {"train": 100, "val": 50, "testdev": 50}
-_MODEL_GARDEN_SHARDS = 32
-_MODEL_GARDEN_FILES = (
-    *("image_dir", "image_info_file", "object_annotations_file", "caption_annotations_file"),
-    *("panoptic_annotations_file", "panoptic_masks_dir"),
-)
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+"""The sets of the OD API's script, and how many files it writes for each."""
 
 
 def add_parser(commands: Commands) -> None:
     """Add ``create`` and ``convert`` to the commands."""
     parser = commands.add_parser(
         "create",
-        help="make shards from Pascal VOC, COCO, KITTI, Open Images or a CSV",
+        help="make shards from Pascal VOC, COCO or a CSV",
         description="Shards as the OD API's create_*_tf_record.py scripts make them, and the "
-        "label map beside them, without TensorFlow. The options are the scripts' own.",
+        "label map beside them, without TensorFlow. The options are the scripts' own, with dashes.",
     )
     formats = parser.add_subparsers(title="formats", metavar="FORMAT", required=True)
 
@@ -64,84 +45,44 @@ def add_parser(commands: Commands) -> None:
         "pascal",
         help="from Pascal VOC's XML, one file an image (also LabelImg's)",
         description="As create_pascal_tf_record.py.",
+        usage="%(prog)s --data-dir DIR --output-path PATH [options]",
     )
-    _add(pascal, "data_dir", "the devkit, one of its years, or a folder of annotations", True)
-    _add(pascal, "output_path", "the shard to write: pascal.record", True)
+    _add(pascal, "data-dir", "the devkit, one of its years, or a folder of annotations", True)
+    _add(pascal, "output-path", "the shard to write: pascal.record", True)
     _add(pascal, "year", "VOC2007, VOC2012 or merged (default: VOC2007, else the folder itself)")
     _add(pascal, "set", "train, val, or another list (default: train, without lists everything)",
          dest="image_set")  # fmt: skip
-    _add(pascal, "annotations_dir", "folder of the XML files in the year's (default: Annotations, "
+    _add(pascal, "annotations-dir", "folder of the XML files in the year's (default: Annotations, "
          "annotations or annots, else the folder itself)")  # fmt: skip
-    _add(pascal, "image_dir", "folder of the images (default: JPEGImages or images, else "
+    _add(pascal, "image-dir", "folder of the images (default: JPEGImages or images, else "
          "beside their XML)")  # fmt: skip
-    _add_flag(pascal, "ignore_difficult_instances", "leave out difficult objects")
+    _add_flag(pascal, "ignore-difficult-instances", "leave out difficult objects")
     _add_common(pascal, _by_names("pascal", "create_pascal"), "1")
 
     coco = formats.add_parser(
         "coco",
-        help="from COCO's JSON: boxes, masks, keypoints, captions",
-        description="As create_coco_tf_record.py: the OD API's, into --output_dir (one set is "
-        "enough), or TF-Vision's, which puts --output_file_prefix in front of its files.",
+        help="from COCO's JSON: boxes, masks, keypoints",
+        description="As create_coco_tf_record.py of the OD API; one set is enough.",
+        usage="%(prog)s --output-dir DIR [options]",
     )
     for name, images in (("train", "train"), ("val", "val"), ("testdev", "test")):
-        _add(coco, f"{images}_image_dir", f"folder of the images of {name}")
-        _add(coco, f"{name}_annotations_file", f"JSON of the instances of {name}")
+        _add(coco, f"{images}-image-dir", f"folder of the images of {name}")
+        _add(coco, f"{name}-annotations-file", f"JSON of the instances of {name}")
     for name in ("train", "val"):
-        _add(coco, f"{name}_keypoint_annotations_file", f"JSON of the keypoints of {name}")
-        _add(coco, f"{name}_caption_annotations_file", f"JSON of the captions of {name}")
-    _add(coco, "output_dir", "folder to write coco_train.record-00000-of-00100 … to")
-    _add(coco, "image_dir", "folder of the images; several times for several", action="append")
-    _add(coco, "image_info_file", "JSON of the images that get a record (default: that of the "
-         "objects, else that of the captions)")  # fmt: skip
-    _add(coco, "object_annotations_file", "JSON of the instances")
-    _add(coco, "caption_annotations_file", "JSON of the captions")
-    _add(coco, "panoptic_annotations_file", "JSON of the panoptic segments")
-    _add(coco, "panoptic_masks_dir", "folder of the PNGs of the panoptic segments")
-    _add_flag(coco, "include_panoptic_masks", "masks of categories and of instances, too")
-    _add_flag(coco, "panoptic_skip_crowd", "leave crowds out of the panoptic masks")
-    _add(coco, "output_file_prefix", "what -00000-of-00032.tfrecord … is put behind")
-    _add_flag(coco, "include_masks", "a mask for each object, as PNG (needs pycocotools)")
-    _add_flag(coco, "remove_non_person_annotations", "only objects of the class person")
-    _add_flag(coco, "remove_non_person_images", "only images with a person")
-    shards = "100 for train, 50 for the others, 32 behind a prefix"
-    _add_common(coco, _coco, shards, maps="the ids of the categories")
-
-    kitti = formats.add_parser(
-        "kitti", help="from KITTI's object detection", description="As create_kitti_tf_record.py."
-    )
-    _add(kitti, "data_dir", "holds training/label_2 and the images", True)
-    _add(kitti, "output_path", "what _train.tfrecord and _val.tfrecord are put behind", True)
-    _add(kitti, "classes_to_use", "with commas, in lower case; dontcare takes out what overlaps "
-         "such a region", default="car,pedestrian,dontcare", type=_classes)  # fmt: skip
-    _add(kitti, "validation_set_size", "images of lower numbers are the validation set",
-         default=500, type=whole_number())  # fmt: skip
-    _add_common(kitti, _by_names("kitti", "create_kitti"), "1")
-
-    oid = formats.add_parser(
-        "open_images", help="from Open Images' CSVs", description="As create_oid_tf_record.py."
-    )
-    for name, parameter, text, is_required in (
-        ("input_box_annotations_csv", "box_annotations_csv", "the CSV of the boxes", True),
-        ("input_image_label_annotations_csv", "image_label_annotations_csv",
-         "the CSV of the images' classes", False),
-        ("input_images_directory", "images_directory", "the folder of the images", True),
-        ("output_tf_record_path_prefix", "output_path_prefix",
-         "what shards' numbers are put behind", True),
-    ):  # fmt: skip
-        _add(oid, name, text, is_required, dest=parameter)
-    create_open_images = _by_names("open_images", "create_open_images")
-    _add_common(oid, create_open_images, "100", option="input_label_map")
+        _add(coco, f"{name}-keypoint-annotations-file", f"JSON of the keypoints of {name}")
+    _add(coco, "output-dir", "folder to write coco_train.record-00000-of-00100 … to", True)
+    _add_flag(coco, "include-masks", "a mask for each object, as PNG (needs pycocotools)")
+    _add_common(coco, _coco, "100 for train, 50 for the others", maps="the ids of the categories")
 
     csv = formats.add_parser(
         "csv",
         help="from a CSV of filename,width,height,class,xmin,ymin,xmax,ymax",
         description="As generate_tfrecord.py of the raccoon recipe.",
+        usage="%(prog)s --csv-input INPUT --image-dir DIR --output-path PATH [options]",
     )
-    _add(csv, "csv_input", "the CSV", True)
-    _add(csv, "image_dir", "the folder of the images", True)
-    _add(csv, "output_path", "the shard to write: train.record", True)
-    _add_flag(csv, "include_unlisted_images", "also write images that no row names, without "
-              "objects")  # fmt: skip
+    _add(csv, "csv-input", "the CSV", True)
+    _add(csv, "image-dir", "the folder of the images", True)
+    _add(csv, "output-path", "the shard to write: train.record", True)
     _add_common(csv, _by_names("csv", "create_from_csv"), "1")
     _add_convert(commands)
 
@@ -172,64 +113,46 @@ def _add_convert(commands: Commands) -> None:
 def _add(
     parser: argparse.ArgumentParser, name: str, text: str, required: bool = False, **options: Any
 ) -> None:
-    """Add an option in both spellings."""
-    if "default" in options:
-        text += " (default: %(default)s)"
-    spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-    options = {"dest": name, "metavar": None if "choices" in options else name.upper(), **options}
-    parser.add_argument(*spellings, help=text, required=required, **options)
+    options = {"metavar": name.rpartition("-")[2].upper(), **options}
+    parser.add_argument(f"--{name}", help=text, required=required, **options)
 
 
 def _add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    """Add a flag as absl has them: ``--name``, ``--name=true``, ``--name=false``."""
-    _add(parser, name, text, nargs="?", const=True, type=_truth, metavar="true|false")
-    parser.set_defaults(**{name: False})
-
-
-def _classes(text: str) -> list[str]:
-    return [one.strip().lower() for one in text.split(",")]
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in _TRUTH:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return _TRUTH[text.lower()]
+    parser.add_argument(f"--{name}", help=text, action="store_true")
 
 
 def _add_common(
     parser: argparse.ArgumentParser,
     create: Callable[[argparse.Namespace, Options], Created],
     num_shards: str,
-    option: str = "label_map_path",
     maps: str = "the one beside the shards, else one that fits",
 ) -> None:
-    _add(parser, option, f"a label map, or a name that tfod ships (default: {maps})",
+    _add(parser, "label-map-path", f"a label map, or a name that tfod ships (default: {maps})",
          metavar="FILE|NAME", dest="label_map")  # fmt: skip
-    _add(parser, "num_shards", f"files, never more than images (default: {num_shards})",
-         type=whole_number(1, _MOST_SHARDS), metavar="N")  # fmt: skip
+    text = f"files, never more than images (default: {num_shards})"
+    add_number(parser, "--num-shards", text, most=_MOST_SHARDS)
     _add_policy(parser)
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    _add_flag(parser, "overwrite", "replace what is there")
     add_receiver(parser)
-    add_runner_options(parser)
-    # absl's own, which the scripts' instructions tell people to type.
-    parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=_create, create=create)
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
     """Add what is to be done with boxes and images that do not fit."""
-    _add(parser, "odd_boxes", "of boxes that are inverted, flat, not finite or reach outside the "
-         "image: write nothing, clip what reaches outside and leave out the rest, or leave them "
-         "all out", default="refuse", choices=["refuse", "clip", "drop"])  # fmt: skip
+    text = "of boxes that are inverted, flat, not finite or outside the image: write nothing, "
+    text += "clip what reaches outside and leave out the rest, or leave all out (default: refuse)"
+    kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
+    parser.add_argument("--odd-boxes", choices=kinds, default="refuse", help=text)
     add_image_policy(parser)
 
 
 def add_image_policy(parser: argparse.ArgumentParser) -> None:
     """Add what is to be done with images that do not fit."""
-    _add(parser, "exif_orientation", "where sizes do not tell whether an image was annotated as "
-         "its EXIF orientation shows it: refuse it, assume that it was, or that it was not",
-         default="auto", choices=[one.value for one in ExifOrientation])  # fmt: skip
-    _add_flag(parser, "skip_missing_images", "leave out images that are missing")
+    text = "where sizes do not tell whether an image was annotated as its EXIF orientation shows "
+    text += "it: refuse it, assume that it was, or that it was not (default: auto)"
+    kinds = [one.value for one in ExifOrientation]
+    parser.add_argument("--exif-orientation", choices=kinds, default="auto", help=text)
+    _add_flag(parser, "skip-missing-images", "leave out images that are missing")
 
 
 def policy_of(options: argparse.Namespace) -> Policy:
@@ -257,14 +180,6 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _create(options: argparse.Namespace) -> int:
-    runner = runner_of(options)
-    if runner is not None:
-        for name in _FOLDERS:
-            given = getattr(options, name, None)
-            if isinstance(given, list):
-                setattr(options, name, [os.path.abspath(one) for one in given])
-            elif given:
-                setattr(options, name, os.path.abspath(given))
     from tfod.shards.create.output import InvalidError, Options, verify
 
     common = Options(
@@ -272,7 +187,6 @@ def _create(options: argparse.Namespace) -> int:
         num_shards=options.num_shards,
         overwrite=options.overwrite,
         policy=policy_of(options),
-        runner=runner,
         verify=functools.partial(verify, receiver=options.receiver),
         largest_source_id=LARGEST_FOR.get(options.receiver),
     )
@@ -308,25 +222,9 @@ def _coco(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.coco.create import create_coco
 
     sets = [one for name in _COCO_SETS if (one := _coco_set(given, name))]
-    others = [name for name in _MODEL_GARDEN_FILES if getattr(given, name)]
-    folder, prefix = given.output_dir, given.output_file_prefix
-    if not (folder or prefix) or (prefix and (folder or sets)) or (folder and others):
-        raise TfodError(
-            "give the options of one of the two scripts: --output_dir with --train_image_dir … "
-            "(OD API), or --output_file_prefix with --image_dir … (TF-Vision)"
-        )
-    if prefix:
-        sets, folder = [_model_garden_set(given)], os.path.dirname(prefix)
     if not sets:
-        raise TfodError("name the files of a set: --train_image_dir and --train_annotations_file")
-    return create_coco(
-        sets,
-        folder,
-        options,
-        include_masks=given.include_masks,
-        remove_non_person_annotations=given.remove_non_person_annotations,
-        remove_non_person_images=given.remove_non_person_images,
-    )
+        raise TfodError("name the files of a set: --train-image-dir and --train-annotations-file")
+    return create_coco(sets, given.output_dir, options, include_masks=given.include_masks)
 
 
 def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
@@ -336,42 +234,17 @@ def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
     images = "test" if name == "testdev" else name
     wanted = f"{images}_image_dir", f"{name}_annotations_file"
     keypoints = given.get(f"{name}_keypoint_annotations_file")
-    captions = given.get(f"{name}_caption_annotations_file")
-    if not any((*map(given.get, wanted), keypoints, captions)):
+    if not any((*map(given.get, wanted), keypoints)):
         return None
     for option in wanted:
         if not given[option]:
-            raise TfodError(f"--{option} is missing; name it, or leave the set {name} out")
+            spelled = option.replace("_", "-")
+            raise TfodError(f"--{spelled} is missing; name it, or leave the set {name} out")
     return CocoSet(
         f"coco_{name}.record",
-        [given[wanted[0]]],
+        given[wanted[0]],
         given[wanted[1]],
         keypoints,
-        captions,
         is_test=images != name,
         num_shards=_COCO_SETS[name],
-    )
-
-
-def _model_garden_set(given: argparse.Namespace) -> CocoSet:
-    from tfod.shards.create.coco.panoptic import PanopticFiles
-    from tfod.shards.create.coco.reader import CocoSet
-
-    if not given.image_dir:
-        raise TfodError("--image_dir is missing; name the folder of the images")
-    json, pngs = given.panoptic_annotations_file, given.panoptic_masks_dir
-    if bool(json) != bool(pngs):
-        missing = "panoptic_annotations_file" if pngs else "panoptic_masks_dir"
-        raise TfodError(f"--{missing} is missing; panoptic segments are a JSON and PNGs")
-    return CocoSet(
-        os.path.basename(given.output_file_prefix),
-        given.image_dir,
-        given.object_annotations_file,
-        caption_annotations_file=given.caption_annotations_file,
-        image_info_file=given.image_info_file,
-        panoptic=PanopticFiles(json, pngs, given.include_panoptic_masks, given.panoptic_skip_crowd)
-        if json
-        else None,
-        num_shards=_MODEL_GARDEN_SHARDS,
-        extension=".tfrecord",
     )

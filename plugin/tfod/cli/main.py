@@ -43,8 +43,6 @@ _WRITTEN = (
     "output",
     "output_path",
     "output_dir",
-    "output_file_prefix",
-    "output_path_prefix",
     "out",
     "target",
     "write",

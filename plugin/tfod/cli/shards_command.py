@@ -11,10 +11,8 @@ from tfod.cli.command_line import (
     Commands,
     add_number,
     add_receiver,
-    add_runner_options,
     print_line,
     print_note,
-    runner_of,
     whole_number,
 )
 from tfod.errors import TfodError
@@ -48,7 +46,6 @@ def add_parser(commands: Commands) -> None:
     text = "put the records of each subset in an order that this number decides"
     add_number(parser, "--shuffle", text, least=0, most=_LARGEST_SEED, metavar="SEED")
     add_receiver(parser)
-    add_runner_options(parser)
 
     parser = _add_command(
         commands,
@@ -167,7 +164,6 @@ def _reshard(options: argparse.Namespace) -> int:
         shuffle=options.shuffle,
         overwrite=options.overwrite,
         receiver=options.receiver,
-        runner=runner_of(options),
     )
     _print_subsets(done.records)
     print_line(f"{plural(len(done.paths), 'shard')} in {options.output}")

@@ -1,5 +1,5 @@
-"""COCO's JSON: images, categories and annotations of instances, keypoints or captions; and the
-records that the Keras recipe makes of it, one an annotation, the image in each of them.
+"""COCO's JSON: images, categories and annotations of instances or keypoints; and the records that
+the Keras recipe makes of it, one an annotation, the image in each of them.
 
 Sources: cocodataset.org/#format-data; keras.io/examples/keras_recipes/creating_tfrecords (Dimitre
 Oliveira): the features of ``create_example``, and ``n_samples``.
@@ -42,7 +42,7 @@ class CocoFile:
 def read_coco(path: str, fields: Collection[str], without: Collection[str] = ()) -> CocoFile:
     """Read a file into memory, of each annotation only some fields: outlines are most of it.
 
-    It need not have the lists ``without`` (captions come without ``categories``).
+    It need not have the lists ``without``.
 
     Raises:
         TfodError: it cannot be read, or is not COCO JSON.

@@ -5,16 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers
-from tfod.detection.labels.cache_metadata import metadata_text
-from tfod.detection.labels.labels_file import read_classes
-from tfod.errors import LabelMapError
 from tfod.shards.inputs import (
     Written,
     compression_of,
@@ -25,16 +21,12 @@ from tfod.shards.inputs import (
     unpack,
 )
 from tfod.shards.source_ids import number_payload, numbered, numbers_for
-from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.label_files import METADATA_ENDING
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.names import (
-    numbered_file_names,
     parse_shard_name,
     shard_file_names,
     similar_file_names,
-    stem_of_subset,
     subset_of_stem,
 )
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
@@ -49,31 +41,6 @@ class Resharded(Written):
     label_maps: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Subset:
-    """Records of shards to be written in a layout, shuffled by a seed or in their order."""
-
-    name: str
-    shards: Sequence[str]
-    layout: ShardLayout
-    shuffle: int | None = None
-
-
-@dataclass(frozen=True)
-class CopiedSubset:
-    """How many records a subset has, and the paths of its shards in the work folder, in order."""
-
-    records: int
-    files: tuple[str, ...]
-
-
-class Runner(Protocol):
-    """Writes shards elsewhere than in this process: :class:`tfod.beam.Runner`."""
-
-    def copy_subsets(self, subsets: Sequence[Subset], work: str) -> Sequence[CopiedSubset]:
-        """Write the shards of subsets into the work folder."""
-
-
 def reshard(
     source: Sources,
     folder: str | os.PathLike[str],
@@ -82,7 +49,6 @@ def reshard(
     shuffle: int | None = None,
     overwrite: bool = False,
     receiver: str | None = None,
-    runner: Runner | None = None,
 ) -> Resharded:
     """Write the records of shards into other shards; the bytes of each record stay as they are.
 
@@ -103,65 +69,31 @@ def reshard(
         overwrite: replace shards of the same subsets in the folder.
         receiver: who reads them next. For one that parses source ids (:data:`LARGEST_FOR`) numbers
             are written in place of those that it does not read; for the first of them all shards
-            are read once more, and a runner cannot do it. For ``model-maker`` a subset P becomes a
-            cache as ``Dataset.from_cache`` takes it: ``P-00000-of-0000N.tfrecord``, not compressed,
-            with ``P_metadata.yaml`` in place of a label map.
-        runner: lets workers of Apache Beam do it (:class:`tfod.beam.Runner`); the bytes are the
-            same. They need source and folder under the same paths.
+            are read once more.
 
     Raises:
         ShardsNotFoundError: there is nothing to read.
         ShardError: a shard is damaged.
         OutputExistsError: there is something in the folder, or it is what is read.
         WriteError: the folder cannot be written to.
-        LabelMapError: a cache needs a label map, with ids from 1.
         OptionError: the seed is out of range, or the shards have no name of their own.
     """
     if shuffle is not None and not 0 <= shuffle < 1 << 32:
         raise OptionError(f"shuffle: {shuffle} is not a seed from 0 to {(1 << 32) - 1}")
     largest = LARGEST_FOR.get(receiver or "")
-    is_cache = receiver == "model-maker"
-    if largest is not None and runner is not None:
-        raise OptionError("source ids are numbered by one process; leave out the runner or --for")
     layout = layout or ShardLayout()
-    if is_cache:
-        if layout.compression not in (None, Compression.NONE):
-            raise OptionError("Model Maker reads no compressed shards; leave --compression out")
-        layout = replace(layout, compression=Compression.NONE)
-    names_of = _cache_names if is_cache else _names
     sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     # The work folder goes after what is in it has got its names.
     with contextlib.ExitStack() as stack, OutputFolder(folder, paths, overwrite) as out:
-        label_maps = () if is_cache else _copy_label_maps(sets, out, notes)
+        label_maps = _copy_label_maps(sets, out, notes)
         for one in sets:
-            out.require_free(one.subset, names_of(one, 1)[0])
+            out.require_free(one.subset, _names(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
-        work = stack.enter_context(WorkFolder(folder)).path if runner or is_unpacked else ""
-        if runner is not None:
-            # Paths that do not depend on the working directory; URLs as they are.
-            subsets = [
-                Subset(
-                    one.subset,
-                    [path if is_url(path) else os.path.abspath(path) for path in one.paths],
-                    _fill_in(layout, one),
-                    shuffle,
-                )
-                for one in sets
-            ]
-            copied = runner.copy_subsets(subsets, work)
-            for one, done in zip(sets, copied, strict=True):
-                out.add_finished(one.subset, done.files, functools.partial(names_of, one))
-            counts = [done.records for done in copied]
-        else:
-            numbers = None if largest is None else numbers_for(paths, largest)
-            counts = [
-                _copy(one, _fill_in(layout, one), shuffle, out, work, names_of, numbers)
-                for one in sets
-            ]
-        if is_cache:
-            label_maps = tuple(map(functools.partial(_add_metadata, out, notes), sets, counts))
+        work = stack.enter_context(WorkFolder(folder)).path if is_unpacked else ""
+        numbers = None if largest is None else numbers_for(paths, largest)
+        counts = [_copy(one, _fill_in(layout, one), shuffle, out, work, numbers) for one in sets]
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
     return Resharded(records, out.paths, notes, label_maps)
 
@@ -172,10 +104,9 @@ def _copy(
     shuffle: int | None,
     out: OutputFolder,
     work: str,
-    names_of: Callable[[ShardSet, int], list[str]],
     numbers: SourceIdNumbers | None,
 ) -> int:
-    writer = out.add_subset(one.subset, layout, functools.partial(names_of, one))
+    writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
     if shuffle is None:
         for path in one.paths:
             for batch in sound_batches(path):
@@ -210,27 +141,6 @@ def _names(one: ShardSet, count: int) -> list[str]:
     if subset_of_stem(name.stem) != one.subset:  # it is named for the folder that it is in
         inside = name_of(folder_of(first))
     return [os.path.join(inside, name) for name in similar_file_names(first, count)]
-
-
-def _cache_names(one: ShardSet, count: int) -> list[str]:
-    """As Model Maker's TFRecordCacheFiles names them."""
-    return numbered_file_names(stem_of_subset(one.subset), count, ".tfrecord")
-
-
-def _add_metadata(out: OutputFolder, notes: list[str], one: ShardSet, records: int) -> str:
-    """Write the file with the classes of a cache; return its name."""
-    found = one_label_map(one.paths, notes)
-    if found is None:
-        raise LabelMapError(
-            f"{one.paths[0]} has no label map, whose classes Model Maker needs; put "
-            "label_map.pbtxt beside it"
-        )
-    classes = {item.id: item.class_name for item in read_classes(found.path)[0].items}
-    text, added = metadata_text(classes, records)
-    notes += [f"{found.path}: {note}" for note in added]
-    name = f"{stem_of_subset(one.subset)}{METADATA_ENDING}"
-    out.add_text(name, text.encode())
-    return name
 
 
 def _local(shard: str, work: str) -> str:

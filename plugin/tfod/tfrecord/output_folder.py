@@ -70,7 +70,6 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self._sources = {_identity(path) for path in sources}
         self._overwrite = overwrite
         self._writers: dict[str, ShardSetWriter] = {}
-        self._finished: dict[str, dict[str, str]] = {}
         self._texts: dict[str, bytes] = {}
         self._discard = contextlib.ExitStack()
         self.paths: list[str] = []
@@ -108,19 +107,6 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self._writers[subset] = writer
         return writer
 
-    def add_finished(
-        self, subset: str, files: Sequence[str], name_files: Callable[[int], Sequence[str]]
-    ) -> list[str]:
-        """A subset whose complete shards lie elsewhere in the folder; returns where they will be.
-
-        ``name_files`` is as :class:`ShardSetWriter` has it.
-        """
-        names = name_files(len(files))
-        self.require_free(subset, names[0])
-        targets = [os.path.join(self._folder, name) for name in names]
-        self._finished[subset] = dict(zip(targets, files, strict=True))
-        return targets
-
     def add_text(self, name: str, content: bytes) -> None:
         """A file beside the shards, a label map say; ``name`` is relative to the folder."""
         path = os.path.join(self._folder, name)
@@ -137,16 +123,13 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         for writer in self._writers.values():
             writer.complete()
             found |= writer.pending()
-        for finished in self._finished.values():
-            found |= finished
         return found
 
     def publish(self) -> None:
         """Complete all files, then give them their names and remove those that they replace."""
         pending = self.complete()
         self.paths = list(pending)
-        subsets = (*self._writers, *self._finished)
-        stale = [path for subset in subsets for path in self._shards_there(subset)]
+        stale = [path for subset in self._writers for path in self._shards_there(subset)]
         self._require_replaceable(stale)  # somebody else may have written meanwhile
         for path, content in self._texts.items():
             require_no_others(path, content, stale)

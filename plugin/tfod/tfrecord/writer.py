@@ -147,7 +147,6 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         self._writers: list[RecordWriter] = []
         self._written = 0
         self._is_sequential = shard_size is not None or shard_records is not None
-        self._in_turn = True
         self._room = np.empty(0, np.uint8)  # allocating it again takes longer than to fill it
         self.count = 0
         try:
@@ -157,14 +156,11 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
             self.discard()
             raise
 
-    def write(self, payload: bytes, shard: int | None = None) -> None:
-        """Add one record, in turn or into the shard of this number (then none is left out)."""
-        if shard is not None:
-            self._in_turn = False
-        elif self._is_full(len(payload) + FRAME_BYTES):
+    def write(self, payload: bytes) -> None:
+        """Add one record, in turn."""
+        if self._is_full(len(payload) + FRAME_BYTES):
             self._next_shard()
-        if shard is None:
-            shard = -1 if self._is_sequential else self.count % len(self._writers)
+        shard = -1 if self._is_sequential else self.count % len(self._writers)
         self._written += self._writers[shard].write(payload)
         self.count += 1
 
@@ -193,10 +189,9 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
 
     def complete(self) -> None:
         """Complete all files, still under their temporary names."""
-        if self._in_turn:
-            for file in self._files[max(self.count, 1) :]:
-                file.discard()
-            del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
+        for file in self._files[max(self.count, 1) :]:
+            file.discard()
+        del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
         for writer, file in zip(self._writers, self._files, strict=True):
             if not file.stream.closed:
                 writer.finish()

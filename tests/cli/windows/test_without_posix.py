@@ -124,7 +124,7 @@ def test_create(tmp_path: Path) -> None:
     voc = ROOT / "examples" / "shapes_voc"
     for _ in range(2):
         output = tfod(
-            "create", "pascal", "--data_dir", voc, "--output_path", "out/p.record", "--overwrite",
+            "create", "pascal", "--data-dir", voc, "--output-path", "out/p.record", "--overwrite",
             cwd=tmp_path,
         )  # fmt: skip
         assert "p.record: 8 " in output

@@ -19,8 +19,6 @@ from tests.commands import Run
 EXAMPLES = Path(__file__).parents[3] / "examples"
 VOC = EXAMPLES / "shapes_voc"
 COCO = EXAMPLES / "shapes_coco" / "annotations"
-KITTI = EXAMPLES / "shapes_kitti"
-OPEN_IMAGES = EXAMPLES / "shapes_open_images"
 IMAGES = VOC / "JPEGImages"
 
 
@@ -33,7 +31,7 @@ def run(run: Run) -> Run:
 def coco_arguments(name: str = "train", file: Path | None = None) -> list[object]:
     """The options that name a set of the example."""
     file = file or COCO / f"instances_{name}.json"
-    return ["coco", f"--{name}_image_dir", IMAGES, f"--{name}_annotations_file", file]
+    return ["coco", f"--{name}-image-dir", IMAGES, f"--{name}-annotations-file", file]
 
 
 def by_filename(source: object) -> dict[str | None, Detection]:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 Box = Sequence[Any]
 """xmin, ymin, xmax, ymax in pixels; numbers, or texts where the format has texts."""
 
@@ -37,8 +35,8 @@ def coco(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> li
     }
     (folder / "a.json").write_text(json.dumps(found))
     return [
-        *("coco", "--train_image_dir", folder, "--train_annotations_file", folder / "a.json"),
-        *("--output_dir", folder / "out", "--num_shards", 1),
+        *("coco", "--train-image-dir", folder, "--train-annotations-file", folder / "a.json"),
+        *("--output-dir", folder / "out", "--num-shards", 1),
     ]
 
 
@@ -56,7 +54,7 @@ def pascal(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> 
     )
     text = f"<annotation><filename>{NAME}</filename>{output}{objects}</annotation>"
     (folder / "000001.xml").write_text(text)
-    return ["pascal", "--data_dir", folder, "--output_path", folder / "out" / "x.record"]
+    return ["pascal", "--data-dir", folder, "--output-path", folder / "out" / "x.record"]
 
 
 def csv(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
@@ -68,42 +66,8 @@ def csv(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> lis
     text = "".join(",".join(map(str, row)) + "\n" for row in [header, *rows])
     (folder / "a.csv").write_text(text)
     return [
-        *("csv", "--csv_input", folder / "a.csv", "--image_dir", folder),
-        *("--output_path", folder / "out" / "x.record"),
-    ]
-
-
-def kitti(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
-    """As :func:`coco`; the size is not written. The validation set is another, empty image."""
-    for name in ("image_2", "label_2"):
-        (folder / "training" / name).mkdir(parents=True)
-    image = folder / "training" / "image_2" / NAME
-    image.write_bytes((folder / NAME).read_bytes())
-    Image.new("RGB", (9, 9)).save(image.with_name("000000.png"))
-    (folder / "training" / "label_2" / "000000.txt").write_text("")
-    lines = [f"car 0 0 0 {' '.join(map(str, box))} 1 1 1 1 1 1 1\n" for box in boxes]
-    (folder / "training" / "label_2" / "000001.txt").write_text("".join(lines))
-    return [
-        *("kitti", "--data_dir", folder, "--output_path", folder / "out" / "x"),
-        *("--validation_set_size", 1),
-    ]
-
-
-def open_images(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
-    """As :func:`coco`; boxes are divided by the size, which is not written."""
-    assert size is not None
-    sides = size * 2
-    rows = [
-        ["000001", "/m/01yrx", *(float(one) / side for one, side in zip(box, sides, strict=True))]
-        for box in boxes
-    ]
-    header = ["ImageID", "LabelName", "XMin", "YMin", "XMax", "YMax"]
-    text = "".join(",".join(map(str, row)) + "\n" for row in [header, *rows])
-    (folder / "boxes.csv").write_text(text)
-    return [
-        *("open_images", "--input_images_directory", folder),
-        *("--input_box_annotations_csv", folder / "boxes.csv", "--input_label_map"),
-        *("open_images_v4", "--output_tf_record_path_prefix", folder / "out" / "x.record"),
+        *("csv", "--csv-input", folder / "a.csv", "--image-dir", folder),
+        *("--output-path", folder / "out" / "x.record"),
     ]
 
 
@@ -111,6 +75,4 @@ FORMATS: dict[str, Callable[[Path, tuple[int, int] | None, Sequence[Box]], list[
     "coco": coco,
     "pascal": pascal,
     "csv": csv,
-    "kitti": kitti,
-    "open_images": open_images,
 }

@@ -44,8 +44,8 @@ def create(
     }
     (folder / "a.json").write_text(json.dumps(found))
     return run(
-        *("coco", "--train_image_dir", folder, "--train_annotations_file", folder / "a.json"),
-        *("--output_dir", folder / "out", *options),
+        *("coco", "--train-image-dir", folder, "--train-annotations-file", folder / "a.json"),
+        *("--output-dir", folder / "out", *options),
     )
 
 
@@ -73,7 +73,7 @@ def test_a_used_0_is_refused_with_the_reason(run: Run, tmp_path: Path) -> None:
     assert "or name a label map that has ids for them with --label-map\n" in ran.err
 
 
-@pytest.mark.parametrize("option", ["--label_map_path", "--label-map"])
+@pytest.mark.parametrize("option", ["--label-map-path", "--label-map"])
 def test_a_label_map_has_ids_for_a_used_0(run: Run, tmp_path: Path, option: str) -> None:
     """By its own name, and by the one that messages say, which ``convert`` and ``diff`` have."""
     path = tmp_path / "mine.pbtxt"
@@ -87,7 +87,7 @@ def test_a_label_map_has_ids_for_a_used_0(run: Run, tmp_path: Path, option: str)
 
 
 def test_a_class_that_the_label_map_lacks(run: Run, tmp_path: Path) -> None:
-    ran = create(run, tmp_path, ROBOFLOW, [1, 2, 0], "--label_map_path", "coco")
+    ran = create(run, tmp_path, ROBOFLOW, [1, 2, 0], "--label-map-path", "coco")
     assert ran.code == 2 and not (tmp_path / "out").exists()
     assert "annotation 2: class 'pets-hXq1' is not in the label map coco; correct it" in ran.err
 

@@ -16,8 +16,6 @@ SOURCES = {
     "coco": "a.json",
     "pascal": "",
     "csv": "a.csv",
-    "kitti": "label_2",
-    "open_images": "boxes.csv",
 }
 
 
@@ -59,7 +57,7 @@ def test_a_label_map_that_the_od_api_refuses(run: Run, tmp_path: Path) -> None:
     odd = tmp_path / "odd.pbtxt"
     odd.write_text("item { id: 0 name: 'cat' }")
     dataset = FORMATS["pascal"](tmp_path, None, [(20, 10, 100, 50)])
-    ran = run(*dataset, "--label_map_path", odd)
+    ran = run(*dataset, "--label-map-path", odd)
     assert ran.code == 1 and not (tmp_path / "out").exists()
     assert "  the label map: 'cat' has the id 0 (LAB005). " in ran.err
 
@@ -71,8 +69,8 @@ def test_ten_errors_are_named_of_more(run: Run, tmp_path: Path) -> None:
         Image.new("RGB", (20, 20), (number, 0, 0)).save(tmp_path / f"{number:02}.gif")
         rows.append(f"{number:02}.gif,20,20,cat,1,1,9,9")
     (tmp_path / "a.csv").write_text("\n".join(rows))
-    ran = run("csv", "--csv_input", tmp_path / "a.csv", "--image_dir", tmp_path,
-              "--output_path", tmp_path / "out" / "x.record")  # fmt: skip
+    ran = run("csv", "--csv-input", tmp_path / "a.csv", "--image-dir", tmp_path,
+              "--output-path", tmp_path / "out" / "x.record")  # fmt: skip
     lines = ran.err.splitlines()
     assert ran.code == 1 and len(lines) == 12
     assert lines[0].endswith("it would be INVALID, 12 errors") and lines[-1] == "  and 2 more"

@@ -49,11 +49,11 @@ CROWDED_PIXELS = [6382, 3359, 4365, 2722, 3376, 13895]
 
 
 def created(run: Run, out: Path, *options: object, file: Path | None = None) -> str:
-    return run(*coco_arguments(file=file), "--output_dir", out, *options).succeeded()
+    return run(*coco_arguments(file=file), "--output-dir", out, *options).succeeded()
 
 
 def refused(run: Run, out: Path, *options: object, file: Path | None = None) -> str:
-    line = run(*coco_arguments(file=file), "--output_dir", out, *options).refused()
+    line = run(*coco_arguments(file=file), "--output-dir", out, *options).refused()
     assert not list(out.glob("coco_*"))
     return line
 
@@ -70,7 +70,7 @@ def masks_of(detection: Detection) -> list[np.ndarray]:
 
 class TestRecords:
     def test_boxes_masks_crowds_and_areas_are_the_scripts(self, run: Run, tmp_path: Path) -> None:
-        assert created(run, tmp_path, "--include_masks", "--num_shards", "1") == ""
+        assert created(run, tmp_path, "--include-masks", "--num-shards", "1") == ""
         found = by_filename(tmp_path)
         one = found[CROWDED]
         assert one.boxes.tolist() == CROWDED_BOXES
@@ -94,20 +94,13 @@ class TestRecords:
 
     def test_files(self, run: Run, tmp_path: Path) -> None:
         """Never more than images: of COCO itself there are 100 and 50."""
-        ran = run(*coco_arguments(), *coco_arguments("val")[1:], "--output_dir", tmp_path)
+        ran = run(*coco_arguments(), *coco_arguments("val")[1:], "--output-dir", tmp_path)
         assert ran.code == 0
         names = {path.name for path in tmp_path.iterdir()}
         assert {f"coco_train.record-0000{n}-of-00008" for n in range(8)} < names
         assert {f"coco_val.record-0000{n}-of-00004" for n in range(4)} < names and len(names) == 13
         first = by_filename(tmp_path / "coco_train.record-00000-of-00008")
         assert list(first) == ["shapes_01.jpg"]
-
-    def test_captions(self, run: Run, tmp_path: Path) -> None:
-        captions = COCO / "captions_train.json"
-        created(run, tmp_path, "--num-shards", "1", "--train_caption_annotations_file", captions)
-        found = by_filename(tmp_path)
-        assert found["shapes_06.jpg"].captions == ["Nothing at all.", "An empty image."]
-        assert found["shapes_02.jpg"].captions == ["An image of 1 circle."]
 
     def test_what_has_no_place_is_left_out_and_counted(self, run: Run, tmp_path: Path) -> None:
         def add(found: Mapping[str, Any]) -> None:
@@ -118,25 +111,10 @@ class TestRecords:
             ]
 
         file = edited_json(COCO / "instances_train.json", add, tmp_path / "odd.json")
-        output = created(run, tmp_path, "--num_shards", "1", file=file)
+        output = created(run, tmp_path, "--num-shards", "1", file=file)
         assert len(by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"].boxes) == 3
         assert "1 annotations of images that are not listed, left out" in output
         assert "1 annotations without bbox, left out" in output
-
-    def test_persons_alone(self, run: Run, tmp_path: Path) -> None:
-        def rename(found: Mapping[str, Any]) -> None:
-            found["categories"][0]["name"] = "person"
-
-        file = edited_json(COCO / "instances_train.json", rename, tmp_path / "p.json")
-        options = (
-            "--remove_non_person_annotations",
-            "--remove_non_person_images",
-            "--num-shards=1",
-        )
-        output = created(run, tmp_path, *options, file=file)
-        found = by_filename(tmp_path / "coco_train.record")
-        assert {text for one in found.values() for text in one.class_text or ()} == {"person"}
-        assert len(found) == 5 and "3 images without a person, left out" in output
 
     def test_sizes(self, run: Run, tmp_path: Path) -> None:
         """The file may lack them, and may be wrong."""
@@ -152,13 +130,13 @@ class TestRecords:
         assert found["shapes_02.jpg"].boxes[0, 0] == np.float32(71.07 / 480)
         assert found["shapes_02.jpg"].width == 240
         assert "shapes_02.jpg is 480x320, the file 240x320" in output
-        assert "masks would not fit" in refused(run, tmp_path / "m", "--include_masks", file=file)
+        assert "masks would not fit" in refused(run, tmp_path / "m", "--include-masks", file=file)
 
 
 class TestKeypoints:
     def test_of_the_example(self, run: Run, tmp_path: Path) -> None:
         points = COCO / "person_keypoints_train.json"
-        created(run, tmp_path, "--num-shards=1", "--train_keypoint_annotations_file", points)
+        created(run, tmp_path, "--num-shards=1", "--train-keypoint-annotations-file", points)
         found = by_filename(tmp_path)
         one = found["shapes_08.jpg"].keypoints
         assert one is not None and one.names == ("top", "right", "left")
@@ -184,7 +162,7 @@ class TestKeypoints:
             "annotations": [{**one, "id": 100002}, {**one, "id": 5}],
         }
         (tmp_path / "k.json").write_text(json.dumps(points))
-        option = ("--train_keypoint_annotations_file", tmp_path / "k.json")
+        option = ("--train-keypoint-annotations-file", tmp_path / "k.json")
         output = created(run, tmp_path, "--num-shards=1", *option)
         found = by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"].keypoints
         assert found is not None and found.names == PERSON_KEYPOINTS
@@ -200,7 +178,7 @@ class TestKeypoints:
             found["annotations"][0]["keypoints"].pop()
 
         file = edited_json(COCO / "person_keypoints_train.json", cut, tmp_path / "k.json")
-        output = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
+        output = refused(run, tmp_path / "out", "--train-keypoint-annotations-file", file)
         assert "annotation 104900: keypoints are not 3 times x, y and visibility" in output
 
     def test_numbers_beyond_float32(self, run: Run, tmp_path: Path) -> None:
@@ -208,7 +186,7 @@ class TestKeypoints:
             found["annotations"][0]["keypoints"][0] = 1e300
 
         file = edited_json(COCO / "person_keypoints_train.json", edit, tmp_path / "k.json")
-        output = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
+        output = refused(run, tmp_path / "out", "--train-keypoint-annotations-file", file)
         assert "annotation 104900: keypoints are not 3 times x, y and visibility" in output
 
     def test_of_an_id_that_is_there_twice(self, run: Run, tmp_path: Path) -> None:
@@ -220,10 +198,10 @@ class TestKeypoints:
 
         points = COCO / "person_keypoints_train.json"
         twice = edited_json(points, repeat, tmp_path / "k.json")
-        output = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", twice)
+        output = refused(run, tmp_path / "out", "--train-keypoint-annotations-file", twice)
         assert "k.json: image 1049 has two annotations of id 104900" in output
         file = edited_json(COCO / "instances_train.json", repeat, tmp_path / "i.json")
-        option = ("--train_keypoint_annotations_file", points)
+        option = ("--train-keypoint-annotations-file", points)
         output = refused(run, tmp_path / "out", *option, file=file)
         assert "annotation 104900: two objects of image 1049 have this id" in output
 
@@ -235,14 +213,14 @@ class TestRefusals:
 
         file = edited_json(COCO / "instances_val.json", rename, tmp_path / "v.json")
         arguments = [*coco_arguments(), *coco_arguments("val", file)[1:]]
-        ran = run(*arguments, "--output_dir", tmp_path / "out")
+        ran = run(*arguments, "--output-dir", tmp_path / "out")
         assert ran.code == 2 and "category 3 is 'box', and 'square' in another set" in ran.err
 
     def test_missing_options(self, run: Run, tmp_path: Path) -> None:
-        ran = run("coco", "--output_dir", tmp_path)
+        ran = run("coco", "--output-dir", tmp_path)
         assert ran.code == 2 and "name the files of a set" in ran.err
-        ran = run("coco", "--output_dir", tmp_path, "--val_image_dir", IMAGES)
-        assert ran.code == 2 and "--val_annotations_file is missing" in ran.err
+        ran = run("coco", "--output-dir", tmp_path, "--val-image-dir", IMAGES)
+        assert ran.code == 2 and "--val-annotations-file is missing" in ran.err
 
     @pytest.mark.parametrize(
         ("change", "says"),
@@ -283,7 +261,7 @@ class TestRefusals:
             found["annotations"][0].update(change)
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        output = refused(run, tmp_path / "out", "--include_masks", file=file)
+        output = refused(run, tmp_path / "out", "--include-masks", file=file)
         assert says in output and str(file) in output
 
     @pytest.mark.parametrize(
@@ -306,7 +284,7 @@ class TestRefusals:
             found["categories"][3].update(change)
 
         file = edited_json(COCO / "instances_val.json", edit, tmp_path / "odd.json")
-        ran = run(*coco_arguments("val", file), "--output_dir", tmp_path / "out")
+        ran = run(*coco_arguments("val", file), "--output-dir", tmp_path / "out")
         assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
         assert not (tmp_path / "out").exists()
 
@@ -340,7 +318,7 @@ class TestRefusals:
                 one["image_id"] = 99
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        ran = run(*coco_arguments(file=file), "--output_dir", tmp_path / "out")
+        ran = run(*coco_arguments(file=file), "--output-dir", tmp_path / "out")
         assert ran.code == code and f"{file}, annotation 100000: 99" in ran.err
         assert (tmp_path / "out").exists() is (code == 0)
 
@@ -363,8 +341,8 @@ class TestRefusals:
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
         output = refused(run, tmp_path / "out", file=file)
         assert f"{file} is not COCO JSON: it lacks" in output
-        testdev = ("--test_image_dir", IMAGES, "--testdev_annotations_file", file)
-        ran = run("coco", *testdev, "--output_dir", tmp_path / "out")
+        testdev = ("--test-image-dir", IMAGES, "--testdev-annotations-file", file)
+        ran = run("coco", *testdev, "--output-dir", tmp_path / "out")
         assert ran.code == 0 and "8 images, 0 objects" in ran.out
 
     def test_images(self, run: Run, tmp_path: Path) -> None:
@@ -391,7 +369,7 @@ def test_two_images_of_one_file(run: Run, tmp_path: Path) -> None:
         found["images"][1].update(width=320, height=240)
 
     file = edited_json(COCO / "instances_train.json", edit, tmp_path / "twice.json")
-    output = created(run, tmp_path / "out", "--odd_boxes=drop", file=file)
+    output = created(run, tmp_path / "out", "--odd-boxes=drop", file=file)
     what = "1 images whose file_name another image has, too, a record for each"
     assert f"{what} (the first: {file}, image 1007: shapes_01.jpg)" in output
 
@@ -401,7 +379,7 @@ def test_an_annotation_without_segmentation_gets_its_box(run: Run, tmp_path: Pat
         found["annotations"][3]["segmentation"] = []
 
     file = edited_json(COCO / "instances_train.json", empty, tmp_path / "e.json")
-    output = created(run, tmp_path, "--include_masks", "--num-shards=1", file=file)
+    output = created(run, tmp_path, "--include-masks", "--num-shards=1", file=file)
     assert "1 annotations without segmentation, their mask is their box" in output
     (mask,) = masks_of(by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"])
     rows, columns = np.nonzero(mask)
@@ -526,21 +504,13 @@ def test_files_that_are_none(run: Run, tmp_path: Path, text: str, says: str) -> 
     assert "x.json cannot be read" in refused(run, tmp_path / "out", file=tmp_path / "x.json")
 
 
-def test_captions_of_images_that_are_not_listed(run: Run, tmp_path: Path) -> None:
-    option = ("--train_caption_annotations_file", COCO / "captions_val.json")
-    output = created(run, tmp_path, *option)
-    assert "4 captions of images that are not listed, left out" in output
-    assert all(not one.captions for one in by_filename(tmp_path).values())
-
-
 def test_annotations_are_read_slim() -> None:
     found = read_coco(str(COCO / "instances_train.json"), ("bbox",))
     assert all(one.keys() == {"image_id", "bbox"} for one in found.annotations[1000])
 
 
 def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:
-    captions = COCO / "captions_train.json"
-    created(run, tmp_path, "--include_masks", "--train_caption_annotations_file", captions)
+    created(run, tmp_path, "--include-masks")
     source = load_annotations(str(COCO / "instances_train.json"))
     report = check_sources([str(tmp_path)], Options(annotations=source))
     assert report.valid and not report.flatten("code")

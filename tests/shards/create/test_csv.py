@@ -31,7 +31,7 @@ def csv(tmp_path: Path) -> Path:
 
 def arguments(csv: Path) -> list[object]:
     out, images = csv.parent / "out" / "train.record", csv.parent / "JPEGImages"
-    return ["csv", "--csv_input", csv, "--image_dir", images, "--output_path", out]
+    return ["csv", "--csv-input", csv, "--image-dir", images, "--output-path", out]
 
 
 def test_records(run: Run, csv: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_class_that_the_map_lacks(run: Run, csv: Path) -> None:
 
 
 def test_the_csv_is_never_replaced(run: Run, csv: Path) -> None:
-    ran = run("csv", "--csv_input", csv, "--image_dir", IMAGES, "--output_path", csv,
+    ran = run("csv", "--csv-input", csv, "--image-dir", IMAGES, "--output-path", csv,
               "--overwrite")  # fmt: skip
     assert ran.code == 2 and f"{csv} is read, and would be replaced" in ran.err
     assert csv.read_text() == ROWS

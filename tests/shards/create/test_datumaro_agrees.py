@@ -12,7 +12,7 @@ from tfod.detection.stream import read_examples
 from tfod.example.wire import Kind
 
 from tests.commands import Run
-from tests.shards.create.conftest import COCO, IMAGES, KITTI, OPEN_IMAGES, VOC, coco_arguments
+from tests.shards.create.conftest import COCO, IMAGES, VOC, coco_arguments
 
 pytest.importorskip("datumaro")
 from datumaro.components.dataset import Dataset
@@ -76,8 +76,8 @@ def test_pascal(run: Run, tmp_path: Path) -> None:
     Each command numbers images from 1, an export those of all its subsets.
     """
     for name in ("train", "val"):
-        arguments = ("--set", name, "--output_path", tmp_path / "ours" / f"{name}.record")
-        assert run("pascal", "--data_dir", VOC, *arguments).code == 0
+        arguments = ("--set", name, "--output-path", tmp_path / "ours" / f"{name}.record")
+        assert run("pascal", "--data-dir", VOC, *arguments).code == 0
     theirs = through_datumaro(VOC, "voc", tmp_path / "theirs")
     assert differing(records(tmp_path / "ours"), theirs) == {
         "image/source_id",
@@ -90,16 +90,14 @@ def test_coco(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "coco"
     shutil.copytree(IMAGES, source / "images" / "train")
     (source / "annotations").mkdir()
-    for name in ("instances_train.json", "captions_train.json"):
-        shutil.copy(COCO / name, source / "annotations")
-    captions = ("--train_caption_annotations_file", COCO / "captions_train.json")
+    shutil.copy(COCO / "instances_train.json", source / "annotations")
     out = tmp_path / "ours"
-    assert run(*coco_arguments(), *captions, "--output_dir", out, "--num-shards=1").code == 0
+    assert run(*coco_arguments(), "--output-dir", out, "--num-shards=1").code == 0
     label_map = str(out / "label_map.pbtxt")
     theirs = through_datumaro(source, "coco", tmp_path / "theirs", label_map=label_map)
     for one in theirs.values():
         for key, values in one.items():
-            if key.startswith("image/object/") or key == "image/caption":
+            if key.startswith("image/object/"):
                 one[key] = values[::-1]
     ours = records(out)
     # Polygons here are rounded to a tenth of a pixel, and held inside the image.
@@ -107,41 +105,3 @@ def test_coco(run: Run, tmp_path: Path) -> None:
     assert differing(ours, theirs, pixels=0.02) == {"image/object/area"}
     assert crowded["a"]["image/object/is_crowd"] == crowded["b"]["image/object/is_crowd"]
     assert crowded["a"]["image/source_id"] == crowded["b"]["image/source_id"] == [b"1028"]
-
-
-def test_kitti(run: Run, tmp_path: Path) -> None:
-    """Datumaro has neither the angle nor the box in space, and knows truncated as yes or no."""
-    classes = ("--classes_to_use", "square,étoile,triangle", "--validation_set_size", 0)
-    out = ("--output_path", tmp_path / "ours" / "k")
-    assert run("kitti", "--data_dir", KITTI, *classes, *out).code == 0
-    theirs = through_datumaro(KITTI, "kitti", tmp_path / "theirs")
-    ours = records(tmp_path / "ours" / "k_train.tfrecord")
-    space = {
-        f"image/object/3d_bbox/{part}"
-        for part in ["x", "y", "z", "height", "width", "length", "rot_y"]
-    }
-    lost = {"alpha", "truncated", "difficult", "class/text"}
-    first = "000000.png"
-    assert differing({first: ours[first]}, {first: theirs[first]}) == space | {
-        f"image/object/{name}" for name in lost
-    }
-    assert theirs["000001.png"]["image/object/class/text"][-1] == b"DontCare"
-
-
-def test_open_images(run: Run, tmp_path: Path) -> None:
-    """Datumaro counts boxes in hundredths of a pixel, and has a score of each."""
-    prefix = OPEN_IMAGES / "annotations" / "oidv6-train-annotations"
-    arguments = (
-        "open_images", "--input_box_annotations_csv", f"{prefix}-bbox.csv",
-        "--input_image_label_annotations_csv", f"{prefix}-human-imagelabels.csv",
-        "--input_images_directory", OPEN_IMAGES / "images" / "train",
-        "--input_label_map", OPEN_IMAGES / "label_map.pbtxt",
-        "--output_tf_record_path_prefix", tmp_path / "ours" / "t", "--num_shards=1",
-    )  # fmt: skip
-    assert run(*arguments).code == 0
-    theirs = through_datumaro(OPEN_IMAGES, "open_images", tmp_path / "theirs")
-    assert differing(records(tmp_path / "ours"), theirs, pixels=0.005 / 240) == {
-        "image/source_id",
-        "image/object/attribute/score",
-        "tfod/attributes",
-    }

@@ -118,13 +118,13 @@ def test_a_side_that_lacks_images_is_not_compared(run: Run, tmp_path: Path) -> N
     next((tmp_path / "v" / "JPEGImages").iterdir()).unlink()
     error = run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v").refused()
     assert "tfod: not compared: images that are missing: 1 (" in error
-    assert run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v", "--skip_missing_images").code == 1
+    assert run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v", "--skip-missing-images").code == 1
 
 
 def test_no_box_is_left_out(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        run("diff", "a", "b", "--odd_boxes=drop")
-    assert "unrecognized arguments: --odd_boxes=drop" in capsys.readouterr().err
+        run("diff", "a", "b", "--odd-boxes=drop")
+    assert "unrecognized arguments: --odd-boxes=drop" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "two"])

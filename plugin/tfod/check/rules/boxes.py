@@ -70,7 +70,7 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is cut "
     "to nothing.",
     fix="Clip boxes to the image, and divide by the size of the very image that is encoded; tfod "
-    "create clips with --odd_boxes=clip.",
+    "create clips with --odd-boxes=clip.",
     source=_TO_ABSOLUTE,
 )
 def far_outside(boxes: Boxes) -> Iterable[Problem]:

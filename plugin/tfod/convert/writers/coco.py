@@ -1,7 +1,6 @@
 """COCO's JSON, as it streams past: ``annotations/instances_<subset>.json``, images beside it.
 
-Captions have files of their own, as COCO's. Source: cocodataset.org/#format-data; the folders are
-those that Datumaro and FiftyOne look for.
+Source: cocodataset.org/#format-data; the folders are those that Datumaro and FiftyOne look for.
 """
 
 from __future__ import annotations
@@ -60,19 +59,21 @@ class _Document:
 class CocoWriter(Writer):
     """Ids of images are their source ids, where these are numbers that no other image has."""
 
-    CARRIES = frozenset(("masks", "keypoints", "captions"))
+    CARRIES = frozenset(("masks", "keypoints"))
     ALL_ATTRIBUTES = True
 
     def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
         super().__init__(folder, image_folder, target)
-        self._open: dict[tuple[str, str], _Document] = {}
-        self._objects = self._captions = 0
+        self._open: dict[str, _Document] = {}
+        self._objects = 0
         self._points: dict[int, Sequence[str]] = {}  # names of the keypoints of classes
 
     def begin(self, subset: str) -> None:
         self._subset = subset
         self._free, self._taken = 1, set[int]()
-        self._document("instances")
+        file = f"instances_{stem_of_subset(subset)}.json"
+        self._open[subset] = _Document(os.path.join(self.folder, "annotations", file))
+        self.documents.append(self._open[subset].path)
 
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._image_names(images, self._subset)
@@ -87,11 +88,7 @@ class CocoWriter(Writer):
         texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
         pairs = zip(heads.splitlines(), texts.splitlines(), strict=True)
         entries = [b"%b%b},\n" % pair for pair in pairs]
-        self._document("instances").add(
-            b"".join(entries), self._annotations(images, ids, label_map)
-        )
-        if not images.is_plain:
-            self._write_captions(images, ids.tolist(), entries)
+        self._open[self._subset].add(b"".join(entries), self._annotations(images, ids, label_map))
 
     def finish(self, label_map: LabelMap) -> None:
         categories: list[dict[str, Any]] = []
@@ -99,16 +96,8 @@ class CocoWriter(Writer):
             names = [point.label for point in one.keypoints] or self._points.get(one.id, ())
             points = {"keypoints": list(names)} if names else {}
             categories.append({"id": one.id, "name": one.class_name, **points})
-        for (kind, _), document in self._open.items():
-            document.finish(categories if kind == "instances" else [])
-
-    def _document(self, kind: str) -> _Document:
-        name = kind, self._subset
-        if name not in self._open:
-            file = f"{kind}_{stem_of_subset(self._subset)}.json"
-            self._open[name] = _Document(os.path.join(self.folder, "annotations", file))
-            self.documents += [self._open[name].path] if kind == "instances" else []
-        return self._open[name]
+        for document in self._open.values():
+            document.finish(categories)
 
     def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
         """The entries of all objects, each with a comma behind it."""
@@ -190,14 +179,3 @@ class CocoWriter(Writer):
             value for (x, y), v in zip(xy, shown.tolist(), strict=True) for value in (x, y, v)
         ]
         return {"keypoints": values, "num_keypoints": int((shown > 0).sum())}
-
-    def _write_captions(self, images: Images, ids: Sequence[int], entries: Sequence[bytes]) -> None:
-        for one, image_id, entry in zip(images.detections, ids, entries, strict=True):
-            found = []
-            for caption in one.captions:
-                self._captions += 1
-                found.append({"id": self._captions, "image_id": image_id, "caption": caption})
-            if found:
-                self.beside["captions"] += len(found)
-                texts = (json.dumps(one) + ",\n" for one in found)
-                self._document("captions").add(entry, "".join(texts).encode())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import os
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -51,7 +50,6 @@ class Writer(abc.ABC):
     Attributes:
         losses: what does not come along.
         documents: paths of the files that hold the annotations of a subset, or of all.
-        beside: how much is in further files, which do not come along where one document is all.
     """
 
     IMAGES = "images"
@@ -67,7 +65,6 @@ class Writer(abc.ABC):
         self.folder = folder
         self.losses = Losses(NO_PLACE)
         self.documents: list[str] = []
-        self.beside = Counter[str]()
         self._image_folder = image_folder
         self._names: dict[str, IdMaker] = {}
         self._made: set[str] = set()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from tfod.convert.dataset import Classes, Converted, Dataset, Images
-from tfod.convert.writers.writer import NO_FOLDER, NO_PLACE, Writer
+from tfod.convert.writers.writer import NO_FOLDER, Writer
 from tfod.errors import TfodError
 from tfod.shards.convert.formats import (
     FORMATS,
@@ -120,7 +120,6 @@ def _write(
         notes = dataset.finish()
         if is_file:
             staged.replace(target, _only(writer.documents, target))
-            writer.losses[NO_PLACE].update(writer.beside)
         if leave_out_images:
             writer.losses.pop(NO_FOLDER, None)
         staged.publish()

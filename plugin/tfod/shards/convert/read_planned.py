@@ -22,7 +22,6 @@ from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _BATCH = 16  # images, whose bytes are held
 _PREFIXES = ("instances_", "person_keypoints_")
-_CAPTIONS = "captions_"
 _ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
 _DEFAULT = "default"
 _ROOT = re.compile(rb"<annotation[\s>]")  # not CVAT's <annotations>
@@ -111,13 +110,11 @@ def _coco_set(file: str, images: str | None) -> CocoSet:
     ]
     found = [images] if images else [one for one in places if os.path.isdir(one)] or [folder]
     name = os.path.basename(file).removeprefix(_prefix_of(file))
-    captions, points = (
-        beside if os.path.isfile(beside) else None
-        for beside in (os.path.join(folder, kind + name) for kind in (_CAPTIONS, _PREFIXES[1]))
-    )
+    beside = os.path.join(folder, _PREFIXES[1] + name)
+    points = beside if os.path.isfile(beside) else None
     if any(one.get("keypoints") for one in read_coco(file, ()).categories):
         points = file
-    return CocoSet(subset, found[:1], file, points, captions)
+    return CocoSet(subset, found[0], file, points)
 
 
 def _options(options: ReadOptions) -> Options:

@@ -33,8 +33,6 @@ def create_from_csv(
     image_dir: str,
     output_path: str,
     options: Options | None = None,
-    *,
-    include_unlisted_images: bool = False,
 ) -> Created:
     """Write the images that a CSV names; others of the folder are counted.
 
@@ -44,8 +42,6 @@ def create_from_csv(
         output_path: of the shard; of several the numbered names start with it.
         options: as for all formats. Without a label map the one beside the shards is taken; else
             one is made of the classes in the CSV, in the order of their names.
-        include_unlisted_images: write images of the folder that no row names, without objects: a
-            CSV of the recipe has no rows for them.
 
     Raises:
         TfodError: something is missing, odd or there already.
@@ -61,28 +57,27 @@ def create_from_csv(
         output_path,
         lambda: made_label_map(sorted(names), f"made from {csv_input}"),
     )
-    unlisted = list(_unlisted_images(image_dir, found))
-    more = unlisted if include_unlisted_images else []
-    images = sorted((*found.images, *more), key=attrgetter("filename"))
+    images = sorted(found.images, key=attrgetter("filename"))
     make = functools.partial(_make, csv_input, image_dir, chosen)
     planned = PlannedSet(output_path, options.num_shards or 1, csv_input, images, make)
     plan = Plan([planned], chosen, Problems(options.policy), options)
     created = write_sets(plan, sources=[csv_input])
     notes = (*found.liberties, *_unread(found, csv_input), *created.notes)
-    if unlisted and not more:
+    unlisted = list(_unlisted_images(image_dir, found))
+    if unlisted:
         notes += (
             f"{len(unlisted)} images of {image_dir} that no row names, left out (the first: "
-            f"{unlisted[0].filename}); --include_unlisted_images writes them without objects",
+            f"{unlisted[0]}); a row of the name alone writes one without objects",
         )
     return replace(created, notes=notes)
 
 
-def _unlisted_images(folder: str, found: DetectionCsv) -> Iterator[CsvImage]:
+def _unlisted_images(folder: str, found: DetectionCsv) -> Iterator[str]:
     listed = {safe_relative_path(one.filename) for one in found.images}
     for path in files_below(folder):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
         if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION and name not in listed:
-            yield CsvImage(name, None, None)
+            yield name
 
 
 def _unread(found: DetectionCsv, csv_input: str) -> Iterator[str]:

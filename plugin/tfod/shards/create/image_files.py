@@ -22,7 +22,7 @@ from tfod.shards.create.problems import ExifOrientation, Problems, Refusal
 MISSING = Refusal(
     "images that are missing",
     "put them there, take them out of the annotations, or leave them out with "
-    "--skip_missing_images",
+    "--skip-missing-images",
 )
 _TURNED_BACK = (
     "images annotated as their EXIF orientation shows them, their annotations turned back to the "
@@ -31,14 +31,14 @@ _TURNED_BACK = (
 _AMBIGUOUS = Refusal(
     "images with an EXIF orientation, and their sizes do not tell whether they were annotated "
     "as it shows them",
-    "look at one in the tool that made the annotations, then say --exif_orientation=applied if it "
-    "is shown upright there, else --exif_orientation=ignored",
+    "look at one in the tool that made the annotations, then say --exif-orientation=applied if it "
+    "is shown upright there, else --exif-orientation=ignored",
 )
 _EXCHANGED = Refusal(
     "images whose annotation exchanges their height and width, and no EXIF orientation says how "
     "they were turned",
     "export images and annotations together again, or, if only the sizes are wrong, say "
-    "--exif_orientation=ignored",
+    "--exif-orientation=ignored",
 )
 _CONTRADICTORY = Refusal(
     "images whose boxes fit them only as their EXIF orientation shows them, though their "

@@ -19,7 +19,7 @@ _DECIMALS = 0.011  # pixels: x and width of two decimals, as COCO has them, add 
 _NORMALIZED = (1, 1)
 _ORDER = "where many are, look whether xmin, ymin, xmax and ymax are mixed up; "
 _FIX = "correct them"
-_CHOICE = ", or choose --odd_boxes=clip or --odd_boxes=drop"
+_CHOICE = ", or choose --odd-boxes=clip or --odd-boxes=drop"
 _NOT_FINITE = "boxes with a number that is not finite"
 _INVERTED = "boxes whose maximum is below their minimum"
 _FLAT = "boxes without width or height"

@@ -10,8 +10,8 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
@@ -21,7 +21,7 @@ from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.problems import STRICT, Policy, Problems
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
-from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
+from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_sets.names import numbered_file_names
 from tfod.tfrecord.writer import ShardLayout
 
@@ -52,10 +52,7 @@ class PlannedSet:
         num_shards: how many files; never more than it has images.
         source: the annotations that its records are made from, for messages.
         items: what its records are made from, one for each.
-        make: makes a record, or None where an item is left out; adds to the problems. With a runner
-            both are sent to other processes.
-        shard_of: which file the record of an item goes into; None deals them in turn.
-        extension: stands behind the number of each file, also of a single one.
+        make: makes a record, or None where an item is left out; adds to the problems.
         source_ids: those that the items have of their own.
     """
 
@@ -64,8 +61,6 @@ class PlannedSet:
     source: str
     items: Iterable[Any]
     make: Make
-    shard_of: Callable[[Any], int] | None = None
-    extension: str = ""
     source_ids: Sequence[str] = ()
 
     @property
@@ -75,12 +70,11 @@ class PlannedSet:
 
     def file_names(self, count: int) -> list[str]:
         """Names for so many files."""
-        return numbered_file_names(self.name, count, self.extension)
+        return numbered_file_names(self.name, count, "")
 
     def is_there(self, folder: str) -> list[str]:
         """Those of its files, of any number, that a folder has."""
-        numbers = r"-\d{5}-of-\d{5}" if self.extension else r"(-\d{5}-of-\d{5})?"
-        ours = re.compile(re.escape(self.name) + numbers + re.escape(self.extension))
+        ours = re.compile(re.escape(self.name) + r"(-\d{5}-of-\d{5})?")
         try:
             entries = sorted(os.listdir(folder))
         except OSError:
@@ -95,15 +89,6 @@ class CreatedSet:
     shards: tuple[str, ...]
     images: int
     objects: int
-
-
-class Runner(Protocol):
-    """Makes the shards of sets elsewhere than in this process: :class:`tfod.beam.Runner`."""
-
-    def make_sets(
-        self, planned: Sequence[PlannedSet], problems: Problems, work: str, largest: int | None
-    ) -> Sequence[CreatedSet]:
-        """Make the shards in the work folder, and count the problems with their records."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +117,6 @@ class Options:
         num_shards: how many files; None is what the format's script writes. Never more than images.
         overwrite: replace sets of the same names.
         policy: what to do with boxes and images that do not fit.
-        runner: lets workers of Apache Beam make the records, each of them whole files; they need
-            the folder and the images under the same paths.
         verify: is given the complete files before they have their names.
         largest_source_id: source ids that are no number up to this one are replaced by numbers;
             None to number only images that have none.
@@ -143,7 +126,6 @@ class Options:
     num_shards: int | None = None
     overwrite: bool = False
     policy: Policy = STRICT
-    runner: Runner | None = None
     verify: Verify | None = None
     largest_source_id: int | None = None
 
@@ -199,27 +181,12 @@ def write_sets(plan: Plan, *, sources: Sequence[str] = ()) -> Created:
     def shards_there(name: str) -> list[str]:
         return by_name[name].is_there(folder)
 
-    with (
-        contextlib.ExitStack() as stack,
-        OutputFolder(folder, sources, options.overwrite, shards_there=shards_there) as output,
-    ):
+    with OutputFolder(folder, sources, options.overwrite, shards_there=shards_there) as output:
         text = chosen.label_map.to_text()
         if new_map:
             with _sound_texts(chosen.name):
                 output.add_text(LABEL_MAP_FILE, text.encode())
-        if options.runner is None:
-            written = _write(planned, output, problems, options.largest_source_id)
-        else:
-            for one in planned:
-                output.require_free(one.name)
-            work = stack.enter_context(WorkFolder(folder))
-            made = options.runner.make_sets(planned, problems, work.path, options.largest_source_id)
-            written = [
-                replace(
-                    one, shards=tuple(output.add_finished(plan.name, one.shards, plan.file_names))
-                )
-                for plan, one in zip(planned, made, strict=True)
-            ]
+        written = _write(planned, output, problems, options.largest_source_id)
         problems.raise_refusals()
         problems.require_records(
             sum(one.images for one in written), sum(one.objects for one in written)
@@ -253,11 +220,11 @@ def _must_write_label_map(chosen: ChosenLabelMap, beside: str, overwrite: bool) 
 
 def _require_shard_path(planned: PlannedSet) -> None:
     path, name = planned.path, planned.name
-    if not name or (os.path.isdir(path) and not planned.extension):
+    if not name or os.path.isdir(path):
         raise TfodError(f"{path} is a folder; name a file in it")
     if name == LABEL_MAP_FILE:
         raise TfodError(f"{path} is the name of the label map; name the shard otherwise")
-    if os.path.exists(path) and not (os.path.isfile(path) or planned.extension):
+    if os.path.exists(path) and not os.path.isfile(path):
         raise TfodError(f"{path} is not a regular file; name another one")
 
 
@@ -276,7 +243,7 @@ def _write(
             made = make_record(one.make, item, problems, next(images), largest)
             if made is not None:
                 payload, count = made
-                writer.write(payload, None if one.shard_of is None else one.shard_of(item))
+                writer.write(payload)
                 objects += count
         writer.complete()
         written.append(CreatedSet(tuple(writer.paths()), writer.count, objects))

@@ -225,8 +225,8 @@ def _annotations_folder(root: str, named: str | None) -> str:
     if not named and os.path.isdir(root) and not os.path.isdir(os.path.join(root, _LISTS)):
         return root
     raise TfodError(
-        f"{folders[0]}: no such folder of annotations; name it with --annotations_dir, and the "
-        "folder above it with --data_dir"
+        f"{folders[0]}: no such folder of annotations; name it with --annotations-dir, and the "
+        "folder above it with --data-dir"
     )
 
 
@@ -237,7 +237,7 @@ def _annotation_files(year: _Year, wanted: str | None) -> list[str]:
     if wanted is None and not os.path.isdir(lists):
         files = sorted(xml_files(folder))
         if not files:
-            raise TfodError(f"{folder} holds no XML file; name the folder with --annotations_dir")
+            raise TfodError(f"{folder} holds no XML file; name the folder with --annotations-dir")
         return files
     name = wanted or _FIRST_SET
     # Each of VOC's lists of one class names every image of the set; the script reads this one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from tfod.errors import TfodError
 
@@ -76,10 +76,6 @@ class Refusal(NamedTuple):
     fix: str
 
 
-# Which record, whether it is made by then or only read, and which problem of it.
-_When: TypeAlias = "tuple[int, bool, int]"
-
-
 class Problems:
     """What does not fit, counted by sentence; nothing is left out without one.
 
@@ -95,15 +91,7 @@ class Problems:
         self.furthest = 0.0
         self._end = "not compared" if policy.odd_boxes is OddBoxes.KEEP else "nothing is written"
         self._counts: Counter[str | Refusal] = Counter()
-        self._places: dict[str | Refusal, list[tuple[_When, str]]] = {}
-        self._now: _When = (-1, False, 0)
-
-    def begin(self, item: int, is_made: bool = False) -> None:
-        """Set which record, from 0, the following is of, where several processes count at once.
-
-        Another process may have read it before it ``is_made``.
-        """
-        self._now = (item, is_made, 0)
+        self._places: dict[str | Refusal, list[str]] = {}
 
     def add(self, what: str | Refusal, where: str) -> None:
         """Count one more of something, at a file and, where there is one, a line.
@@ -111,23 +99,14 @@ class Problems:
         ``what`` is a plural without its number, such as "objects without <bndbox>, left out"; with
         a refusal nothing may be written.
         """
-        self._now = (*self._now[:2], self._now[2] + 1)
         self._counts[what] += 1
         places = self._places.setdefault(what, [])
         if len(places) < _MOST_PLACES:
-            places.append((self._now, where))
+            places.append(where)
 
     def add_missing(self, why: Refusal, where: str) -> None:
         """Count something that belongs to a missing image."""
         self.add(f"{why.what}, left out" if self.policy.skip_missing_images else why, where)
-
-    def merge(self, other: Problems) -> None:
-        """Add what another process has counted."""
-        self.annotated += other.annotated
-        self.furthest = max(self.furthest, other.furthest)
-        for what, places in other._places.items():
-            self._counts[what] += other._counts[what]
-            self._places[what] = sorted([*self._places.get(what, ()), *places])[:_MOST_PLACES]
 
     def raise_refusals(self) -> None:
         """End here if anything was refused, or no box in pixels reaches beyond 1.
@@ -141,10 +120,10 @@ class Problems:
                 "multiply them by the image's size"
             )
         refused = []
-        for why, places in self._in_order():
+        for why, places in self._places.items():
             if isinstance(why, Refusal):
                 left = self._counts[why] - len(places)
-                listed = "; ".join(where for _, where in places) + (f"; {left} more" * bool(left))
+                listed = "; ".join(places) + (f"; {left} more" * bool(left))
                 refused.append(f"{why.what}: {self._counts[why]} ({listed}); {why.fix}")
         if refused:
             raise TfodError(f"{self._end}: " + ". ".join(refused))
@@ -166,10 +145,7 @@ class Problems:
     def sentences(self) -> list[str]:
         """What was counted, in the order in which it was met."""
         return [
-            f"{self._counts[what]} {what} (the first: {places[0][1]})"
-            for what, places in self._in_order()
+            f"{self._counts[what]} {what} (the first: {places[0]})"
+            for what, places in self._places.items()
             if isinstance(what, str)
         ]
-
-    def _in_order(self) -> list[tuple[str | Refusal, list[tuple[_When, str]]]]:
-        return sorted(self._places.items(), key=lambda one: one[1][0])

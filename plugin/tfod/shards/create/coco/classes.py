@@ -52,11 +52,6 @@ def read_categories(file: CocoFile, keypoints: KeypointFile | None) -> Categorie
     for members in file.annotations.values():
         for one in members:
             where = f"{file.path}, annotation {one.get('id')}"
-            if "category_id" not in one and any("isthing" in each for each in file.categories):
-                raise TfodError(
-                    f"{file.path} holds panoptic segments, not objects; give it to tfod create "
-                    "coco as --panoptic_annotations_file, and COCO's instances beside it"
-                )
             with sound_coco(where):
                 number = whole_number(one, "category_id")
             if number not in names:

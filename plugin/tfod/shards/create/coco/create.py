@@ -1,14 +1,10 @@
-"""COCO to shards, as create_coco_tf_record.py makes them: the OD API's, and Model Garden's.
+"""COCO to shards, as the OD API's create_coco_tf_record.py makes them.
 
-Boxes are x, y, width and height divided by the size that the JSON gives. Those that the scripts
-leave out without a word, of no area or past the right or the lower edge, are checked by the policy
-of all formats. Other than the scripts this takes size and format from the image's own header, and
-writes a label map with the categories' ids, gaps and all.
-
-Other than the OD API's (dataset_tools) this writes ``class/label``, captions (both as Model
-Garden's do), and the keypoints' names from the file. Other than Model Garden's
-(official/vision/data) it writes no empty shards, and refuses panoptic segments that eight bits
-cannot hold (:mod:`tfod.shards.create.coco.panoptic`).
+Boxes are x, y, width and height divided by the size that the JSON gives. Those that the script
+leaves out without a word, of no area or past the right or the lower edge, are checked by the policy
+of all formats. Other than the script this takes size and format from the image's own header, writes
+``class/label`` and the keypoints' names from the file, and a label map with the categories' ids,
+gaps and all.
 """
 
 from __future__ import annotations
@@ -25,13 +21,11 @@ from tfod.detection.images.image import keypoints_turned_back, mask_turned_back
 from tfod.detection.images.masks import encode_mask_png, fill_box
 from tfod.errors import TfodError
 from tfod.shards.create.coco.classes import choose_classes
-from tfod.shards.create.coco.panoptic import draw_segments
 from tfod.shards.create.coco.reader import (
     CocoImage,
     CocoObject,
     CocoReader,
     CocoSet,
-    image_path,
     place_of,
 )
 from tfod.shards.create.image_files import Frame, by, frame_of, read_image
@@ -46,8 +40,6 @@ def plan_coco(
     options: Options | None = None,
     *,
     include_masks: bool | None = False,
-    remove_non_person_annotations: bool = False,
-    remove_non_person_images: bool = False,
 ) -> Plan:
     """Read the JSONs of sets, which are to be written into a folder, with one label map.
 
@@ -61,21 +53,20 @@ def plan_coco(
     options = options or Options()
     problems = Problems(options.policy)
     outlines = include_masks is not False
-    readers = [CocoReader(one, outlines, remove_non_person_annotations, problems) for one in sets]
+    readers = [CocoReader(one, outlines, problems) for one in sets]
     if include_masks is None:
         include_masks = any(one.has_outlines for one in readers)
     chosen = choose_classes([one.categories for one in readers], options.label_map, problems)
     # Annotations are checked before the first image is read, which takes the time.
-    items = [list(one.items(chosen, remove_non_person_images)) for one in readers]
+    items = [list(one.items(chosen)) for one in readers]
     problems.raise_refusals()
     planned = [
         PlannedSet(
             os.path.join(output_dir, one.file_name),
             options.num_shards or one.num_shards,
-            one.source,
+            one.annotations_file,
             some,
             functools.partial(_make, one, include_masks),
-            extension=one.extension,
             source_ids=[item.image_id for item in some],
         )
         for one, some in zip(sets, items, strict=True)
@@ -85,25 +76,22 @@ def plan_coco(
 
 create_coco = creates(plan_coco)
 """Write what it plans."""
-_NOWHERE = (0.0, 0.0, 0.0, 0.0)
 
 
 def _make(
     source: CocoSet, include_masks: bool, item: CocoImage, problems: Problems
 ) -> Detection | None:
     found = item.objects
-    path = image_path(source, item.filename)
+    path = os.path.join(source.image_dir, item.filename)
     image = read_image(path, path, problems)
     if image is None:
         return None
     corners = [one.corners for one in found]
     where = f"{path}: {item.filename}"
-    # Segments lie in the annotated frame as boxes do, and fit whichever it is.
-    boxes = corners or [_NOWHERE] * bool(item.segments)
-    frame = frame_of(image, item.annotated, boxes, where, problems)
+    frame = frame_of(image, item.annotated, corners, where, problems)
     if frame.size != frame.own:
         where = f"{where} is {by(frame.size)}, the file {by(frame.own)}"
-        if include_masks or item.segments:
+        if include_masks:
             raise TfodError(f"{where}; masks would not fit it, correct the size")
         problems.add(
             "images of another size than the JSON says; their boxes are divided by the JSON's",
@@ -124,12 +112,10 @@ def _make(
             "is_crowd": [one.is_crowd for one in found],
             "area": [one.area for one in found],
         },
-        captions=item.captions,
-        image_masks=draw_segments(item.segments, frame, problems) if item.segments else {},
     )
 
 
-def _mask(path: str | None, one: CocoObject, frame: Frame, problems: Problems) -> PngMask:
+def _mask(path: str, one: CocoObject, frame: Frame, problems: Problems) -> PngMask:
     where = place_of(path, one.id)
     mask = draw_segmentation(one.segmentation, frame.size, where)
     if mask is None:
