@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import ChosenProfile, Counts, DatasetReport, Report, SourceFile
-from tfod.check.records.figures.statistics import Statistics
+from tfod.check.records.statistics import Statistics
 from tfod.check.rules.registry import Rule
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -102,13 +101,9 @@ def make_report(
 
 
 def some_statistics() -> Statistics:
-    """Figures of two images with three boxes, one of them not finite."""
-    statistics = Statistics()
-    boxes = np.array([[0.1, 0.1, 0.3, 0.5], [0.5, 0.5, 0.9, 0.9], [np.nan, 0, 1, 1]], np.float32)
-    statistics.add_boxes(boxes, np.array([1, 2]))
-    statistics.classes.update({"person": 2, "автомобиль": 1})
-    statistics.image_sizes[(1080, 1920)] = 2
-    return statistics
+    """Figures of two images with three boxes."""
+    classes = Counter({"person": 2, "автомобиль": 1})
+    return Statistics(classes, Counter({(1080, 1920): 2}))
 
 
 HOSTILE = (

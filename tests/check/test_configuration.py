@@ -130,16 +130,6 @@ class TestWhatItSays:
         assert (found["receiver"], found["fail_on"]) == ("any", "error")
         assert set(severities_of(found).values()) == {"error"}
 
-    def test_selected_hints_are_given(self, check: Run, data: Path) -> None:
-        def codes(*arguments: str) -> set[str]:
-            return {one[:3] for one in report_of(check, *arguments)["counts"]["by_code"]}
-
-        other = encode({**image(), **objects([(0.1, 0.1, 0.2, 0.9)] * 20, ["dog"] * 20, [2] * 20)})
-        write_shard(data / "data" / "train", "train", BAD, other)
-        assert "DAT" not in codes() and codes("--select", "DAT") == {"DAT"}
-        write_file(data / "tfod.toml", "hints = true")
-        assert "DAT" in codes() and "DAT" not in codes("--no-hints")
-
     def test_by_path(self, check: Run, data: Path) -> None:
         text = """
             for = "od-api"

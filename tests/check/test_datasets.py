@@ -6,17 +6,13 @@ import csv
 import io
 import json
 import random
-import re
 import zipfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from tfod.check.records.figures.statistics import Statistics
-from tfod.check.rules.hints.subsets import Subsets, classes_apart
 from tfod.cli.main import main
 
 from tests.commands import Run
@@ -412,14 +408,3 @@ def test_a_part_of_a_numbered_set(tmp_path: Path, report_of: Check) -> None:
     shards[3].unlink()
     (finding,) = report_of(*shards[:2])[1]["findings"]
     assert finding["message"] == "1 shard is missing: x-00003-of-00004.record"
-
-
-def test_equal_differences_of_subsets_are_in_one_order() -> None:
-    """Whatever the hash seed of the process is."""
-    often, seldom = dict.fromkeys("abcd", 900), dict.fromkeys("efgh", 100)
-    training = Statistics(classes=Counter({**often, **seldom}))
-    other = Statistics(classes=Counter({**dict.fromkeys(often, 100), **dict.fromkeys(seldom, 900)}))
-    for one in (training, other):
-        one.boxes_in_image[1] = 4000
-    ((_, problem),) = classes_apart(Subsets({"train": training, "val": other}))
-    assert re.findall(r"'(\w)'", problem.message) == list("abcde")

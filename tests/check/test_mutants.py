@@ -7,7 +7,6 @@ import json
 import os
 import struct
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,6 @@ _VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
 def skip_without_its_needs(mutant: Mutant) -> None:
     if mutant.options.get("engine") == "tensorflow":
         pytest.importorskip("tensorflow")
-    if mutant.code in ("DAT058", "DAT059"):
-        pytest.importorskip("imagehash")
     if mutant.code == "TFR013" and not os.path.exists("/proc/self/mem"):
         pytest.skip("no file here that opens and cannot be read")
 
@@ -75,13 +72,6 @@ def test_says_what_its_name_says(
         assert (output[0]["record"], output[0]["offset"]) == (mutant.record, offset)
 
 
-def test_hints_are_given_only_when_they_are_asked_for(mutants: Path) -> None:
-    for one in MUTANTS:
-        if one.code.startswith("DAT"):
-            silent = replace(one, options={**one.options, "hints": False})
-            assert set(check_mutant(silent, mutants).counts.by_code) == one.expected - {one.code}
-
-
 def _is_there(shard: str, path: str, mutant: Mutant) -> None:
     """The file is named, and the entry in it."""
     if not mutant.at:
@@ -112,7 +102,7 @@ def _offset(path: Path, mutant: Mutant) -> int:
 HANDFUL = ("TFR003-one-bit-of-the-checksum-fail-a", "BOX006-both-fail-c", "IMG011-train-and-val-",
            "SET003-one-lacks", "SET004-ids", "LAB008-dog", "ZIP012-of-a-image", "TSK006-another",
            "FID005-one-of-two", "CFG006-two-of", "CFG011-another", "NAM002-same-name",
-           "TFR011-one-byte-short", "DAT059-train-and-val", "DAT056-an-icon")  # fmt: skip
+           "TFR011-one-byte-short")  # fmt: skip
 
 
 @pytest.mark.parametrize("start", HANDFUL)

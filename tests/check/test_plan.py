@@ -134,7 +134,7 @@ def test_a_shard_that_goes_while_its_parts_are_read(
 def test_too_many_classes_are_the_same_ones_however_they_are_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfod.check.records.figures.statistics.MOST_KINDS", 50)
+    monkeypatch.setattr("tfod.check.records.statistics.MOST_KINDS", 50)
     box = (0.1, 0.1, 0.9, 0.9)
     records = []
     for number in range(400):

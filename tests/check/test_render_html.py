@@ -17,8 +17,6 @@ import pytest
 from PIL import Image
 from tfod.check.findings.finding import Place
 from tfod.check.findings.report import Report
-from tfod.check.records.figures.details import AREAS
-from tfod.check.reporters.html import charts
 from tfod.check.reporters.html.page import render_html
 from tfod.check.reporters.html.samples import Sample
 from tfod.check.reporters.html.thumbnails import thumbnail
@@ -213,11 +211,6 @@ def test_damaged_records_are_counted_alike_everywhere() -> None:
     assert "1 shard, 1,204 of 1,205 records" in text
 
 
-def test_areas_on_an_axis_differ() -> None:
-    labels = [charts._area(number) for number in range(AREAS)]
-    assert len(set(labels)) == AREAS and labels[-3:] == ["50 %", "71 %", "100 %"]
-
-
 def test_a_valid_report_shows_images_with_the_classes_on_their_boxes() -> None:
     boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
     made = page(make_report(), sample(IMAGE, boxes, codes=(), classes=("a", "b")))
@@ -387,11 +380,3 @@ def test_thousands_of_files_do_not_make_a_page_of_files() -> None:
     made = page(make_report(sources=[f"{number}.record" for number in range(3000)]))
     assert "0.record and 2,999 more files" in made.text
     assert "990 more files" in made.text and "and 2,000 more files, not shown here" in made.text
-
-
-def test_a_few_outliers_do_not_squeeze_the_columns() -> None:
-    statistics = some_statistics()
-    statistics.boxes_in_image[:4] = 1000
-    statistics.boxes_in_image[[90, 128]] = 3
-    made = page(make_report(statistics=statistics))
-    assert "4+ boxes: 6" in made.text and "3 boxes: 1,000" in made.text

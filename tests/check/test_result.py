@@ -21,7 +21,6 @@ from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.records import result as result_module
 from tfod.check.records.examiner import Examiner
-from tfod.check.records.figures.statistics import MOST_SUBSETS, Statistics
 from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result, ShardSummary
 from tfod.check.rules.labels import LabelMapFile
@@ -58,12 +57,7 @@ def findings_of(draw: st.DrawFn, shard: str, most: int) -> Findings:
 
 def add_figures(draw: st.DrawFn, result: Result, label_map: str | None) -> None:
     """Figures of some records."""
-    counts = np.array(draw(st.lists(st.integers(0, 3), max_size=3)), np.int64)
-    corners = np.random.default_rng(int(counts.sum())).random((int(counts.sum()), 4))
-    result.statistics = Statistics(image_sizes=Counter({(480, draw(st.integers(1, 3))): 1}))
-    result.statistics.add_boxes(corners, counts)
-    result.statistics.classes.update(draw(st.lists(st.sampled_from(["cat", "dog"]))))
-    result.subsets = {draw(st.sampled_from(["train", "val"])): result.statistics}
+    result.image_sizes = Counter({(480, draw(st.integers(1, 3))): 1})
     uses = draw(st.lists(st.tuples(st.sampled_from(["cat", None]), st.integers(1, 2))))
     result.uses = {label_map: Counter(uses)} if uses else {}
     result.seen = draw(st.sets(st.integers(0, 9), max_size=3))
@@ -121,8 +115,7 @@ def contents(result: Result) -> object:
         list(findings.by_shard().items()),
         result.shard_parts(),
         result.all_shards(),
-        result.statistics.to_json(),
-        {name: one.to_json() for name, one in result.subsets.items()},
+        result.image_sizes,
         result.uses,
         result.seen,
         result.label_maps,
@@ -204,20 +197,6 @@ def test_inputs_whose_findings_are_forgotten_are_not_looked_at_again(
         total += Result(2, {work: found})
     assert copies["made"] < 3 * 300
     assert [one.shard for one in total.all_findings().listed["BOX902"]] == ["0", "1"]
-
-
-def test_of_very_many_subsets_the_same_are_kept_in_any_order() -> None:
-    kept = []
-    for order in (1, -1):
-        total = Result(10)
-        for number in range(1000)[::order]:
-            one = Statistics(classes=Counter({f"{number % 7}": number}))
-            total += Result(10, statistics=one, subsets={f"part-{number}": one})
-            assert len(total.subsets) <= 2 * MOST_SUBSETS
-        total.close()
-        kept.append({name: one.classes for name, one in total.subsets.items()})
-        assert total.statistics.classes.total() == sum(range(1000))
-    assert kept[0] == kept[1] and len(kept[0]) == MOST_SUBSETS
 
 
 def test_the_features_of_many_shards_are_held_once() -> None:

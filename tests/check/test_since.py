@@ -249,7 +249,6 @@ def settings(folder: Path) -> Iterator[tuple[list[str], str]]:
     yield ["--for", "od-api"], "receiver"
     yield ["--profile", "tf_vision"], "profile"
     yield ["--decode", "all"], "limits"
-    yield ["--hints"], "hints"
     (folder.parent / "known.json").write_text('{"version": 1, "findings": []}')
     yield ["--baseline", str(folder.parent / "known.json")], "needed for a baseline"
 

@@ -17,7 +17,6 @@ from typing import Any
 from tests.mutants import (  # noqa: F401  # they declare their mutants
     archive,
     boxes,
-    data,
     example,
     fidelity,
     framing,
@@ -25,7 +24,6 @@ from tests.mutants import (  # noqa: F401  # they declare their mutants
     labels,
     names,
     pipeline,
-    pixels,
     predictions,
     sets,
     task,

@@ -77,7 +77,6 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
         found["task"] = load_task(*described)
     if "pipeline_config" in given:
         found["training_config"] = load_training_config(given["pipeline_config"])
-    found["hints"] = bool(given.get("hints"))
     found["with_tensorflow"] = given.get("engine") == "tensorflow"
     found["archive_limits"] = ArchiveLimits(
         total_bytes=given.get("max_archive_bytes", ArchiveLimits.total_bytes),

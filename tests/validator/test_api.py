@@ -14,8 +14,6 @@ import requests
 from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import all_rules
 
-from tests.mutants.make import all_mutants
-from tests.mutants.run import zipped
 from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
@@ -64,16 +62,6 @@ def test_exit_status_for_ci(
         status, out = curl("--fail-with-body", "-F", f"file=@{path}", url)
     assert status == (0 if kind == "good" else 22)
     assert out.startswith(b"VALID" if kind == "good" else b"INVALID")
-
-
-@pytest.mark.parametrize("hints", ["true", "false"])
-def test_hints(service: Service, hints: str) -> None:
-    """Images are measured and compared in the sandbox, which has no network and writes no files."""
-    pytest.importorskip("imagehash")
-    one = next(one for one in all_mutants() if one.code == "DAT059" and one.fires)
-    files = {"file": ("a.zip", zipped(one)), "hints": (None, hints)}
-    found = service.end_of(service.upload({**files, "profile": (None, "tf_detection_api")}))
-    assert found.json()["report"]["counts"]["by_code"] == ({"DAT059": 1} if hints == "true" else {})
 
 
 def test_fail_looks_at_its_own_level(service: Service, tmp_path: Path) -> None:

@@ -62,11 +62,6 @@ class Options(Parameters):
         description="Which images are decoded wholly: `all`, `none`, or an even sample of so many "
         "at most.",
     )
-    hints: Annotated[str, Field(pattern="^(true|false|)$")] = Field(
-        "",
-        description="Whether the report also says what the data are like (rules DAT); without it "
-        "as `config` says, or `false`.",
-    )
     fail_on: Level = Field(
         "",
         description="The least severity that makes the report invalid; without it that of "

@@ -140,7 +140,6 @@ def _read(
         receiver=given.receiver or None,
         profile=given.profile or None,
         decode=given.decode,
-        hints={"true": True, "false": False}.get(given.hints),
         fail_on=given.fail_on or parameters.fail or (None if roles["config"] else "error"),
     )
 

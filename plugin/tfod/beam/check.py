@@ -18,9 +18,7 @@ import numpy as np
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
 from tfod.check.duplicates.compare import Wanted, duplicates_in, look_up, wanted_rows
-from tfod.check.duplicates.near import near_duplicates
-from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, LOOK_ROWS, Key, RowBlock, RowStore
-from tfod.check.engine.dataset_checks import odd_sizes
+from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowStore
 from tfod.check.engine.inputs import (
     ArchiveInput,
     Input,
@@ -32,7 +30,6 @@ from tfod.check.engine.inputs import (
 )
 from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
-from tfod.check.rules.hints.images import UsualSizes
 from tfod.check.sources.inventory import Location
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
@@ -120,18 +117,6 @@ def _build(
         | "group" >> beam.GroupByKey()
         | "compare" >> beam.Map(_duplicates_in, buckets, instructions.most_duplicates)
     )
-    if instructions.hints:
-        usual = total | "sizes" >> beam.Map(lambda one: UsualSizes(one.statistics.image_sizes))
-        odd = blocks | "unusual" >> beam.Map(
-            lambda block, sizes, most: Result(most, duplicates=odd_sizes(block, sizes, most)),
-            beam.pvalue.AsSingleton(usual),
-            instructions.most_duplicates,
-        )
-        # Not fused with what its side input is made from: the runner of tests cannot order that.
-        compared = (
-            compared,
-            odd | "spread unusual" >> beam.Reshuffle(),
-        ) | "compared" >> beam.Flatten()
     combine = partial(_total, instructions.most_duplicates)
     duplicates = compared | "combine duplicates" >> beam.CombineGlobally(combine)
     wanted = duplicates | "name" >> beam.Map(lambda one: wanted_rows(one.duplicates.places()))
@@ -222,16 +207,10 @@ def _keyed_rows(block: RowBlock, buckets: int) -> Iterator[tuple[int, bytes]]:
             rows = block.keyed_rows(key, bucket * step, (bucket + 1) * step)
             if len(rows):
                 yield key * buckets + bucket, rows.tobytes()
-    looks = block.look_rows()
-    if len(looks):
-        yield len(Key) * buckets, looks.tobytes()
 
 
 def _duplicates_in(group: tuple[int, Iterable[bytes]], buckets: int, most: int) -> Result:
     number, parts = group
-    if number == len(Key) * buckets:
-        looks = np.concatenate([np.frombuffer(part, LOOK_ROWS) for part in parts])
-        return Result(most, duplicates=near_duplicates(looks, most))
     rows = np.concatenate([np.frombuffer(part, KEYED_ROWS) for part in parts])
     return Result(most, duplicates=duplicates_in(Key(number // buckets), rows, most))
 

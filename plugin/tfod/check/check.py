@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.duplicates.row_blocks import scratch_folder
-from tfod.check.engine.dataset_checks import check_together
+from tfod.check.engine.dataset_checks import check_together, class_names
 from tfod.check.engine.earlier_report import CarriedOver, EarlierReport, settings_of
 from tfod.check.engine.inputs import Input, Progress, inputs_of
 from tfod.check.engine.run import examine_here
@@ -29,10 +29,10 @@ from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
-from tfod.check.records.figures.image_look import missing_hash
 from tfod.check.records.images.decoding import MOST_DECODED, Decoding, can_decode, choose_decoding
 from tfod.check.records.instructions import Instructions, RecordOptions
 from tfod.check.records.result import Result
+from tfod.check.records.statistics import Statistics
 from tfod.check.rules.example import no_profile
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.shards import empty_source
@@ -223,7 +223,7 @@ def _settings(
             ],
             "severities": (options.severities, options.by_path),
             "limits": (
-                *(options.decode, options.with_tensorflow, options.hints, can_decode()),
+                *(options.decode, options.with_tensorflow, can_decode()),
                 *(options.max_record_bytes, options.archive_limits),
             ),
         }
@@ -236,7 +236,6 @@ def _carried_over(inventory: Inventory, options: Options, receiver: Receiver) ->
         return CarriedOver()
     together = {
         "a baseline": options.baseline,
-        "hints": options.hints,
         "a CVAT task": options.task,
         "annotations": options.annotations,
         "predictions": options.predictions,
@@ -311,7 +310,7 @@ def _check_dataset(
     collector = Collector(policy, options.max_findings, known)
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
-    decoding = replace(decoding, with_looks=options.hints).under(policy)
+    decoding = decoding.under(policy)
     inputs = inputs_of(inventory, options.hash_sources, carried.names)
     config = options.training_config
     instructions = Instructions(
@@ -347,10 +346,11 @@ def _check_dataset(
             features, layout, shard = unknown
             title = receiver.title if receiver is not ANY else ""
             collector.add_all(no_profile(features, title, layout), Place(shard))
-        check_together(result, label_maps, collector, instructions, options.task, inventory.name)
+        check_together(result, label_maps, collector, instructions, options.task)
+        statistics = Statistics(class_names(result.uses, label_maps), result.image_sizes)
     if options.since is not None:
         maps = {one.label_map for one in result.all_shards() if one.is_carried and one.label_map}
-        used, most = result.statistics.classes, options.max_findings
+        used, most = statistics.classes, options.max_findings
         earlier = options.since.findings_of(carried.names, maps, used, most)
         collector.findings.merge(earlier)
     collector.findings.close()
@@ -359,11 +359,9 @@ def _check_dataset(
         profile=chosen,
         findings=collector.findings,
         shards=result.all_shards(),
-        statistics=result.statistics,
-        subsets=result.subsets,
+        statistics=statistics,
         undecoded=decoding.under(replace(policy, by_path=None)).limit
         or (_OFF_BY_PATH if policy.by_path else _NO_IMAGES),
-        uncompared=missing_hash() if options.hints else "",
         sources=[
             replace(options.since.sources[one.name], modified=modified[one.name])
             if options.since is not None and one.name in carried.names

@@ -1,4 +1,4 @@
-"""``tfod check`` and ``tfod stats``: their options, the progress bar, and what is printed."""
+"""``tfod check``: its options, the progress bar, and what is printed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EXIT_FINDINGS = 1
 
 
 def add_parser(commands: Commands) -> None:
-    """Add ``check`` and ``stats`` to the commands."""
+    """Add ``check`` to the commands."""
     parser = commands.add_parser(
         "check",
         help="find every defect of shards and annotation zips",
@@ -107,25 +107,9 @@ def add_parser(commands: Commands) -> None:
     add_connection_options(parser)
     parser.set_defaults(run=_check)
 
-    parser = commands.add_parser(
-        "stats",
-        help="say what the data are like: classes, box and image sizes by subset",
-        description="Count classes, sizes, positions and shapes of boxes, sizes and formats of "
-        "images, and objects in an image, by subset; and give hints on what is odd about them "
-        "(the rules DAT). JSON and HTML are the report of tfod check --hints. Exit status 0 "
-        "unless it could not run: 2.",
-    )
-    text = "a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -"
-    parser.add_argument("sources", metavar="SOURCE", nargs="+", help=text)
-    _add_reading_options(parser)
-    group = parser.add_argument_group("what comes out")
-    add_output_options(group, ("text", "json", "html"))
-    _add_samples(group)
-    parser.set_defaults(run=_stats, data_first=True)
-
 
 def _add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Add what both share: what is expected of shards, and how they are read."""
+    """Add what is expected of shards, and how they are read."""
     add_configured_options(parser)
     group = parser.add_argument_group("how the shards are read")
     add = group.add_argument
@@ -171,14 +155,6 @@ def _check(arguments: argparse.Namespace) -> int:
 
     report = _report(arguments, _options(arguments), text, quiet=arguments.quiet)
     return EXIT_VALID if report.valid else EXIT_FINDINGS
-
-
-def _stats(arguments: argparse.Namespace) -> int:
-    from tfod.check.reporters.data import render_data
-
-    options = replace(_reading_options(arguments), hints=True)
-    _report(arguments, options, lambda report, output: render_data(report, color=output.color))
-    return 0
 
 
 def _report(
@@ -249,7 +225,6 @@ def _reading_options(arguments: argparse.Namespace) -> Options:
     return Options(
         profile=named_profile(arguments.profile),
         receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
-        hints=bool(arguments.hints),
         severities=selections.severities(),
         by_path=selections if selections.by_path else None,
         configuration=configuration.file,
@@ -337,8 +312,7 @@ def _rendered(
         from tfod.check.reporters.html.samples import choose_samples
 
         samples = choose_samples(report, inventory, options.profile, arguments.samples)
-        is_stats = getattr(arguments, "data_first", False)
-        return render_html(report, samples, data_first=is_stats)
+        return render_html(report, samples)
     return text(report, output) if output.format == "text" else render_report(output.format, report)
 
 

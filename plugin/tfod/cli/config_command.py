@@ -85,8 +85,6 @@ def add_configured_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="report only what is not in this baseline",
     )
-    text = "say what the data are like, too: classes, sizes and subsets apart (the rules DAT)"
-    add("--hints", action=argparse.BooleanOptionalAction, help=text)
     _add_choice(group)
 
 
@@ -133,8 +131,6 @@ def configure(arguments: argparse.Namespace) -> tuple[Configuration, Selections]
     selections = Selections(
         configuration.selection(), by_path, typed, folder, os.getcwd() if by_path else ""
     )
-    if arguments.hints is None:  # they are run where they are wanted
-        arguments.hints = selections.names("DAT")
     return configuration, selections
 
 

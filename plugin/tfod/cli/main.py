@@ -34,7 +34,6 @@ _MODULES = {
     "serve": "tfod_validator.serve.command",
     "show": "tfod.cli.show_command",
     "split": "tfod.cli.shards_command",
-    "stats": "tfod.cli.check_command",
 }
 EXIT_OK = 0
 EXIT_FAILED = 2

@@ -115,7 +115,6 @@ def _options(folder: Path, request: Request, limits: Limits) -> Options:
         if task.without_frames is not None:
             task = replace(task, without_frames=_with_names(task.without_frames, folder, request))
     selections = Selections(configuration.selection(), configuration.selections_by_path())
-    hints = configured.get("hints", selections.names("DAT"))
     return Options(
         profile=load_profile(profile) if profile else None,
         receiver=RECEIVERS[receiver] if receiver else None,
@@ -123,7 +122,6 @@ def _options(folder: Path, request: Request, limits: Limits) -> Options:
         severities=selections.severities(),
         by_path=selections if selections.by_path else None,
         configuration=configuration.file,
-        hints=hints if request.hints is None else request.hints,
         task=task,
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,

@@ -47,16 +47,14 @@ class Request:
         receiver: name of who reads the shards next; None where it is not said.
         profile: name of a profile; None for the receiver's or the one that fits best, or for an
             uploaded one.
-        hints: whether to say what the data are like, too; None for what the uploaded
+        fail_on: the least severity that makes a report invalid; None for what the uploaded
             configuration says.
-        fail_on: the least severity that makes a report invalid; None likewise.
     """
 
     files: Sequence[UploadedFile]
     decode: str
     receiver: str | None = None
     profile: str | None = None
-    hints: bool | None = None
     fail_on: str | None = "error"
 
     @property

@@ -32,11 +32,6 @@ class Duplicate(str, enum.Enum):
     SHARED = "IMG011"
     ELSEWHERE = ""
     """Counted only: one for each image and subset, whichever subset comes first."""
-    NEAR = "DAT058"
-    NEAR_SHARED = "DAT059"
-    ODD_SIZE = "DAT056"
-    ODD_RATIO = "DAT057"
-    """What only shows beside all others: listed as duplicates of themselves."""
 
 
 @dataclass
@@ -74,9 +69,7 @@ class Duplicates:
         order = np.lexsort((laters["row"], laters["shard"], laters["work"]))
         first = order[:most]
         places = (_places(rows[first]) for rows in (laters, firsts))
-        hashes = [laters[name] for name in ("key", "image") if name in (laters.dtype.names or ())]
-        shared = hashes[0][first].tolist() if hashes else [0] * len(first)
-        pairs = list(zip(*places, shared, strict=True))
+        pairs = list(zip(*places, laters["key"][first].tolist(), strict=True))
         self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[:most]
         self.count(kind, laters)
 

@@ -44,8 +44,6 @@ KEYED_ROWS = np.dtype(
     [("key", "<u8"), ("subset", "<u4"), ("work", "<u8"), ("shard", "<u4"), ("row", "<u4")]
 )
 """A row by one of its hashes; ``subset`` is a hash of the subset's name, the rest its place."""
-LOOK_ROWS = np.dtype([("look", "<u8", (4,)), ("image", "<u8"), *KEYED_ROWS.descr[1:]])
-"""A row by its image's fingerprint; ``image`` is the hash of the image's bytes."""
 
 
 class Key(enum.IntEnum):
@@ -100,8 +98,7 @@ class RowBlock:
         first: the row that comes first.
         count: how many there are.
         lengths: of the sections that make up the data: for each key the sorted hashes and their
-            rows, then the facts, then the file names and the source ids, compressed, then the
-            fingerprints.
+            rows, then the facts, then the file names and the source ids, compressed.
         edges: for each key where the ranges of hashes begin; empty in a small block.
         data: the sections, one behind the other.
     """
@@ -143,7 +140,7 @@ class RowBlock:
 
     def facts(self, rows: Collection[int] | None = None) -> Iterator[tuple[RowPlace, RowFacts]]:
         """What is known of these rows, in their order; of all of them without a choice."""
-        numbers = self.numbers()
+        numbers = np.frombuffer(self._section(6), FACTS)
         filenames, source_ids = _unpacked(self._section(7)), _unpacked(self._section(8))
         chosen = range(self.count) if rows is None else sorted(row - self.first for row in rows)
         for one in chosen:
@@ -151,21 +148,6 @@ class RowBlock:
             size = None if height < 0 else height, None if width < 0 else width
             facts = RowFacts(record, offset, filenames[one], source_ids[one], *size, boxes)
             yield RowPlace(self.work, self.shard, self.first + one), facts
-
-    def numbers(self) -> np.ndarray:
-        """What is known of all rows but for their names; dtype :data:`FACTS`."""
-        return np.frombuffer(self._section(6), FACTS)
-
-    def rows(self, chosen: np.ndarray) -> np.ndarray:
-        """Some rows, by their place in the block, without a key; dtype :data:`KEYED_ROWS`."""
-        found = np.zeros(len(chosen), KEYED_ROWS)
-        found["row"] = chosen + self.first
-        found["subset"], found["work"], found["shard"] = self.subset, self.work, self.shard
-        return found
-
-    def look_rows(self) -> np.ndarray:
-        """The rows whose images have a fingerprint; dtype :data:`LOOK_ROWS`."""
-        return np.frombuffer(self._section(9), LOOK_ROWS)
 
     def _section(self, number: int) -> bytes:
         return self._bytes(sum(self.lengths[:number]), self.lengths[number])
@@ -189,14 +171,12 @@ class Rows:
         filenames, source_ids: as the records have them.
         hashes: for each :class:`Key` a hash, 0 for nothing; uint64 of shape (n,).
         facts: of dtype ``FACTS`` and shape (n,); a size that is not known is -1.
-        looks: fingerprints of the images, 0 for none; uint64 of shape (n, 4), or None.
     """
 
     filenames: Sequence[str | None]
     source_ids: Sequence[str | None]
     hashes: Sequence[np.ndarray]
     facts: np.ndarray
-    looks: np.ndarray | None = None
 
 
 class RowCollector:
@@ -221,7 +201,6 @@ class RowCollector:
         self._names: tuple[list[str], ...] = ([], [])
         self._hashes: tuple[list[np.ndarray], ...] = tuple([] for _ in Key)
         self._facts: list[np.ndarray] = []
-        self._looks: list[np.ndarray] = []
 
     def add(self, rows: Rows) -> None:
         """Remember records."""
@@ -233,19 +212,9 @@ class RowCollector:
             names.append(_joined(texts))
             self._letters += len(names[-1])
         self._facts.append(rows.facts)
-        if rows.looks is not None:
-            self._looks.append(self._look_rows(rows.looks, rows.hashes[Key.IMAGE]))
         self._count += len(rows.facts)
         if self._count >= _ROWS or self._letters >= _LETTERS:
             self.flush()
-
-    def _look_rows(self, looks: np.ndarray, images: np.ndarray) -> np.ndarray:
-        rows = np.flatnonzero(looks.any(axis=1))
-        found = np.empty(len(rows), LOOK_ROWS)
-        found["look"], found["image"] = looks[rows], images[rows]
-        found["row"] = rows + self._first + self._count
-        found["subset"], found["work"], found["shard"] = self._subset, self._work, self._shard
-        return found
 
     def flush(self) -> None:
         """Make a block of what there is."""
@@ -261,7 +230,6 @@ class RowCollector:
                 edges.append(_edges_of(keys).astype("<u4").tobytes())
         sections.append(np.concatenate(self._facts).tobytes())
         sections += map(_packed, self._names)
-        sections.append(b"".join(one.tobytes() for one in self._looks))
         place = self._work, self._shard, self._subset, self._first
         lengths, data = tuple(map(len, sections)), b"".join(sections)
         self._keep(RowBlock(*place, count, lengths, tuple(edges), data))

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tfod.check.duplicates.compare import (
     Duplicate,
     Duplicates,
@@ -15,26 +13,16 @@ from tfod.check.duplicates.compare import (
     look_up,
     wanted_rows,
 )
-from tfod.check.duplicates.near import near_duplicates
-from tfod.check.duplicates.row_blocks import RowBlock, RowPlace
+from tfod.check.duplicates.row_blocks import RowPlace
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.expectation import renamed_keys, with_own_keys
-from tfod.check.records.figures.statistics import named_classes
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
 from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result, ShardSummary, Use
+from tfod.check.records.statistics import named_classes
 from tfod.check.rules.boxes import mostly_flat
-from tfod.check.rules.hints import boxes
-from tfod.check.rules.hints.images import (
-    UsualSizes,
-    near_image,
-    near_shared_image,
-    odd_ratio,
-    odd_size,
-)
-from tfod.check.rules.hints.subsets import Subsets, few_images, one_image, unbalanced
 from tfod.check.rules.images import check_same_image, check_shared_image, check_some_images
 from tfod.check.rules.labels import (
     LabelMapFile,
@@ -59,29 +47,11 @@ _TRAINING, _UNION = "train", "trainval"
 Shards = Mapping[tuple[int, int], ShardSummary]
 
 
-def find_all_duplicates(result: Result, with_sizes: bool = False) -> None:
+def find_all_duplicates(result: Result) -> None:
     """Find what the records of a result share, and keep what is known of those it lists."""
     most = result.most_duplicates or result.most
     result.duplicates = find_duplicates(result.blocks, most)
-    looks = [block.look_rows() for block in result.blocks]
-    if any(map(len, looks)):
-        result.duplicates.merge(near_duplicates(np.concatenate(looks), most), most)
-    if with_sizes:
-        usual = UsualSizes(result.statistics.image_sizes)
-        for block in result.blocks:
-            result.duplicates.merge(odd_sizes(block, usual, most), most)
     result.facts = look_up(result.blocks, wanted_rows(result.duplicates.places()))
-
-
-def odd_sizes(block: RowBlock, usual: UsualSizes, most: int) -> Duplicates:
-    """The images of a block whose size or ratio is unusual."""
-    facts = block.numbers()
-    found = Duplicates()
-    kinds = (Duplicate.ODD_SIZE, Duplicate.ODD_RATIO)
-    for kind, is_odd in zip(kinds, usual.odd(facts["height"], facts["width"]), strict=True):
-        rows = block.rows(np.flatnonzero(is_odd))
-        found.add(kind, rows, rows, most)
-    return found
 
 
 def check_together(
@@ -90,7 +60,6 @@ def check_together(
     collector: Collector,
     instructions: Instructions,
     task: Task | None,
-    dataset: str,
 ) -> None:
     """Compare the records of all shards with each other, and with the task and the references."""
     result.close()
@@ -116,21 +85,6 @@ def check_together(
         collector.add_all(missing, Place(instructions.annotations.source))
     if instructions.predictions is not None and result.suspects is not None:
         result.suspects.report(instructions.predictions, collector)
-    if instructions.hints:
-        _check_data(result, collector, Place(dataset))
-
-
-def _check_data(result: Result, collector: Collector, place: Place) -> None:
-    """What the data as a whole are like: hints."""
-    collector.check(Subsets(result.subsets), place)
-    statistics = result.statistics
-    if statistics.details is not None:
-        collector.add_all(few_images(statistics.details, len(result.subsets)), place)
-        collector.add_all(one_image(statistics.details), place)
-        collector.add_all(unbalanced(statistics.classes), place)
-    for name, shape in sorted(result.shapes.items()):
-        collector.add_all(boxes.odd_size(name, shape), place)
-        collector.add_all(boxes.odd_ratio(name, shape), place)
 
 
 def _check_shards(
@@ -203,7 +157,6 @@ def _check_duplicates(
     """Report what several records share: the first ones are listed, all are counted."""
     duplicates, facts = result.duplicates, result.facts
     leaked = _leaked_subsets(duplicates, shards)
-    usual = UsualSizes(result.statistics.image_sizes)
     filename, source_id = field_mapping.filename, field_mapping.source_id
 
     def place_of(at: RowPlace) -> Place:
@@ -227,15 +180,8 @@ def _check_duplicates(
                 found = duplicate_source_id(own.source_id, source_id or "", place)
             elif kind is Duplicate.IMAGE:
                 found = check_same_image(place, key)
-            elif kind is Duplicate.SHARED:
-                found = check_shared_image(subsets, place, leaked, key)
-            elif kind is Duplicate.NEAR:
-                found = near_image(place)
-            elif kind is Duplicate.NEAR_SHARED:
-                found = near_shared_image(subsets, place)
             else:
-                odd = odd_size if kind is Duplicate.ODD_SIZE else odd_ratio
-                found = odd(own.height or 0, own.width or 0, usual.most_common)
+                found = check_shared_image(subsets, place, leaked, key)
             collector.add_all(found, place_of(later))
             uncounted[later.work, later.shard] -= 1
         for at, count in sorted(uncounted.items()):
@@ -282,7 +228,7 @@ def _check_task(
                 place = Place(shard, row.record, row.offset, row.filename or None)
                 yield ImageRow(place, row.filename, row.height, row.width, row.boxes)
 
-    classes = _class_names(result.uses, label_maps)
+    classes = class_names(result.uses, label_maps)
     if task.labels is not None:
         classes = _as_labelled(classes, label_maps, task.labels)
     check_task(task, rows(), classes, collector)
@@ -300,7 +246,7 @@ def _as_labelled(
     return found
 
 
-def _class_names(
+def class_names(
     uses: Mapping[str | None, Counter[Use]], label_maps: Mapping[str, LabelMapFile]
 ) -> Counter[str]:
     """Boxes of each class: by text, or by id through the label map, or as ``#id``."""

@@ -61,7 +61,7 @@ def examine_here(
 
                 for result in examine_in_processes(others, instructions, jobs, progress, folder):
                     total += result
-            find_all_duplicates(total, instructions.hints)
+            find_all_duplicates(total)
             known = digests.result().items()
             total.digests.update({name: digest for name, digest in known if digest})
         finally:

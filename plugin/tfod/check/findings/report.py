@@ -17,8 +17,8 @@ from tfod.check.findings.baseline import BaselineComparison
 from tfod.check.findings.collector import Findings
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.receivers import ReceiverVerdict, worst_of
-from tfod.check.records.figures.statistics import Statistics
 from tfod.check.records.result import ShardSummary
+from tfod.check.records.statistics import Statistics
 from tfod.check.rules.labels import LabelMapFile
 from tfod.version import __version__
 
@@ -80,7 +80,6 @@ class DatasetReport:
         valid: nothing was found in it at or above the level that fails.
         label_maps: names of those that its shards are checked by.
         sources: names of its files.
-        subsets: figures of each subset, by name; of very many subsets, of some.
         settings: what has decided the findings beside the files, or a hash of it.
     """
 
@@ -90,7 +89,6 @@ class DatasetReport:
     label_maps: Sequence[str]
     sources: Sequence[str]
     counts: Counts
-    subsets: Mapping[str, Statistics] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -248,7 +246,6 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
             **_figures(counts),
             "by_severity": {one.value: counts.by_severity[one] for one in Severity},
         },
-        "subsets": {name: one.to_json() for name, one in dataset.subsets.items()},
     }
 
 
@@ -262,9 +259,7 @@ class CheckedDataset:
         findings: all of them.
         shards: in order.
         statistics: of all records.
-        subsets: of the records of each subset.
         undecoded: why not all images were decoded, if they were not.
-        uncompared: why those that were are not compared with each other, if they should be.
         sources: the files that were checked.
         label_maps: by the names that the shards have for them.
         verdicts: of each receiver, where it was checked for any.
@@ -276,9 +271,7 @@ class CheckedDataset:
     findings: Findings
     shards: Sequence[ShardSummary]
     statistics: Statistics
-    subsets: Mapping[str, Statistics]
     undecoded: str
-    uncompared: str = ""
     sources: Sequence[SourceFile] = ()
     label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
     verdicts: Sequence[ReceiverVerdict] = ()
@@ -323,7 +316,6 @@ def make_report(
     shards = [shard for dataset in datasets for shard in dataset.shards]
     counts = _counts(findings, shards, {level: by_severity[level] for level in Severity})
     undecoded = dict.fromkeys(one.undecoded for one in datasets if _decoded_less(one.shards))
-    undecoded |= dict.fromkeys(one.uncompared for one in datasets if one.uncompared)
     return Report(
         valid=not _failures(counts.by_severity, fail_on),
         fail_on=fail_on,
@@ -358,7 +350,6 @@ def _report_of(dataset: CheckedDataset, fail_on: Severity) -> DatasetReport:
         label_maps=tuple(label_maps),
         sources=tuple(one.name for one in dataset.sources),
         counts=counts,
-        subsets=dataset.subsets,
         settings=dataset.settings,
     )
 

@@ -182,9 +182,7 @@ class Batch:
         names: list[Sequence[str | None]] = [self.detections.filenames, self.detections.source_ids]
         if len(live) < len(self):
             names = [[texts[row] for row in live.tolist()] for texts in names]
-        looks = self.images.fingerprints()
-        looks = None if looks is None else looks[live]
-        return Rows(names[0], names[1], [one[live] for one in hashes], facts, looks)
+        return Rows(names[0], names[1], [one[live] for one in hashes], facts)
 
     # Objects
 

@@ -20,18 +20,15 @@ from tfod.check.findings.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
 from tfod.check.records.expectation import renamed_keys, with_own_keys
-from tfod.check.records.figures.details import DetailCounter
-from tfod.check.records.figures.image_look import ImageLook
-from tfod.check.records.figures.objects import ObjectFigures
-from tfod.check.records.figures.statistics import bound, named_classes
 from tfod.check.records.images.encoded_images import EncodedImages
 from tfod.check.records.images.tensorflow_images import obstacle_to_decoding
 from tfod.check.records.instructions import Instructions
+from tfod.check.records.objects import ObjectFigures
 from tfod.check.records.result import Result, ShardSummary, Use
+from tfod.check.records.statistics import bound, count_sizes
 from tfod.check.rules import masks
 from tfod.check.rules.boxes import different_lengths
 from tfod.check.rules.example import Features, not_utf8, refused
-from tfod.check.rules.hints.boxes import NearBoxes
 from tfod.check.rules.images import (
     ImageFacts,
     check_decodes,
@@ -110,7 +107,6 @@ class Examiner:
             shard.objects = ObjectFigures()
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
-        self._details = DetailCounter() if instructions.hints else None
         self._known = instructions.known_problems(label_map)
         self._mapping = instructions.profile.field_mapping
         self._renamed = renamed_keys(self._mapping)
@@ -183,8 +179,6 @@ class Examiner:
         self._look_at_names(batch)
         self._look_at_boxes(batch)
         self._look_at_classes(batch)
-        if self._details is not None:
-            self._look_at_data(batch, self._details)
         self._rows.add(batch.rows)
         if self.instructions.annotations is not None:
             from tfod.check.references.annotations.comparison import compare_batch  # few need it
@@ -202,16 +196,10 @@ class Examiner:
         self._look_at_pending()
         self._rows.flush()
         shard, result = self.shard, self.result
-        statistics = result.statistics
-        statistics.classes = named_classes(self._uses, self._label_map)
-        if self._details is not None:
-            result.shapes = self._details.finish()
-            statistics.details = self._details.details
         if shard.objects is not None:
             shard.objects = replace(shard.objects, classes=frozenset(self._uses))
         shard.has_defects = self._collector.findings.has_defects
         result.uses = {shard.label_map: self._uses}
-        result.subsets = {shard.subset: statistics}
         return result
 
     # What rules say
@@ -273,14 +261,13 @@ class Examiner:
                 turn = header.orientation >= 5 and needs_a_turn(batch.boxes.of(row), header)
                 facts = ImageFacts(-1, header, "", *said, boxes_need_a_turn=turn)
             self._report(batch, row, self._problems_of(facts))
-            checksum, shown = found.sha256s[row], image.shown
+            checksum = found.sha256s[row]
             if checksum and checksum != image.sha256:
                 self._add(batch, row, check_sha256(checksum, image.sha256))
-            if isinstance(shown, ImageLook):
-                self._check(batch, row, shown)
             # Of one that is cut short, or that TensorFlow does not know, another rule tells.
-            elif shown and header and header.complete and not obstacle_to_decoding(header):
-                self._add(batch, row, check_decodes(shown.reason))
+            failure = image.failure
+            if failure and header and header.complete and not obstacle_to_decoding(header):
+                self._add(batch, row, check_decodes(failure))
 
     # Names
 
@@ -329,7 +316,7 @@ class Examiner:
     # Objects
 
     def _look_at_boxes(self, batch: Batch) -> None:
-        shard, statistics = self.shard, self.result.statistics
+        shard = self.shard
         shard.boxes += int(batch.stated_box_counts.sum())
         for row, lengths in batch.lengths:
             self._add(batch, row, different_lengths(lengths))
@@ -356,9 +343,9 @@ class Examiner:
             shard.columns = shard.columns.with_boxes(boxes)
         if shard.objects is not None:
             shard.objects += ObjectFigures.of(batch, self.instructions.image_ids)
-        live = batch.live
-        statistics.add_boxes(boxes.corners, boxes.counts[live])
-        statistics.add_images(boxes.height[live], boxes.width[live])
+        sizes = self.result.image_sizes
+        sizes.update(count_sizes(boxes.height[batch.live], boxes.width[batch.live]))
+        self.result.image_sizes = bound(sizes, slack=2)
 
     def _look_at_classes(self, batch: Batch) -> None:
         """Check what names a class once for all objects that have it."""
@@ -373,14 +360,6 @@ class Examiner:
             for box in np.flatnonzero(np.isin(codes, bad)).tolist():
                 place = batch.place(int(rows[box]))
                 self._collector.add_all(problems[int(codes[box])], place)
-
-    def _look_at_data(self, batch: Batch, details: DetailCounter) -> None:
-        """Count what hints are about, and check what they say of single boxes."""
-        codes, uses = batch.uses
-        names = [next(iter(named_classes({use: 1}, self._label_map))) for use in uses]
-        classes = details.codes_of(names)[codes]
-        details.add(batch, classes)
-        self._keep(batch, NearBoxes(batch.boxes, classes, details.names))
 
 
 def _missing(stated: _Stated) -> ImageFacts:

@@ -34,7 +34,6 @@ class RecordOptions:
         annotations: what the shards were made from.
         predictions: what a detector finds on the images.
         with_tensorflow: whether TensorFlow itself is to parse every record.
-        hints: whether to say what the data are like, too: the rules of the family DAT.
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
         part_bytes: large shards are shared among workers in parts of about so many bytes.
@@ -46,7 +45,6 @@ class RecordOptions:
     annotations: Annotations | None = None
     predictions: Predictions | None = None
     with_tensorflow: bool = False
-    hints: bool = False
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
     part_bytes: int = 32 << 20

@@ -11,17 +11,8 @@ from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.findings.collector import Findings
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.figures.details import ClassShape
-from tfod.check.records.figures.objects import ObjectFigures
-from tfod.check.records.figures.statistics import (
-    MOST_KINDS,
-    MOST_KINDS_OF_SUBSET,
-    Statistics,
-    bound,
-    bound_subsets,
-    merge_shapes,
-    merge_subsets,
-)
+from tfod.check.records.objects import ObjectFigures
+from tfod.check.records.statistics import bound
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.boxes import BoxCounts
 
@@ -101,9 +92,7 @@ class Result:
         most_duplicates: how many duplicates of each kind; None for as many.
         findings: by number of the input, in their order.
         shards: by number of the input, in order; of a part of a shard, that shard.
-        statistics: what is in the data.
-        subsets: the same of each subset, by name; of very many subsets, of some.
-        shapes: the boxes of each class by size and ratio, with hints.
+        image_sizes: images of each ``(height, width)``, pixels.
         uses: how often each pair of class text and id is used, by the name of the label map.
         seen: places of the annotations' images that a record has the name of.
         label_maps: label maps of archives, by name.
@@ -118,9 +107,7 @@ class Result:
     most: int
     findings: dict[int, Findings] = field(default_factory=dict)
     shards: dict[int, list[ShardSummary]] = field(default_factory=dict)
-    statistics: Statistics = field(default_factory=Statistics)
-    subsets: dict[str, Statistics] = field(default_factory=dict)
-    shapes: dict[str, ClassShape] = field(default_factory=dict)
+    image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
@@ -153,9 +140,8 @@ class Result:
                 )
                 for one in shards
             )
-        self.statistics.merge(other.statistics)
-        merge_subsets(self.subsets, other.subsets)
-        merge_shapes(self.shapes, other.shapes)
+        self.image_sizes.update(other.image_sizes)
+        self.image_sizes = bound(self.image_sizes, slack=2)
         for name, uses in other.uses.items():
             mine = self.uses.setdefault(name, Counter())
             mine.update(uses)
@@ -196,17 +182,9 @@ class Result:
         return self.most - left
 
     def close(self) -> None:
-        """Keep no more subsets, classes and image sizes than may be, in a fixed order.
-
-        Call when all is added.
-        """
+        """Keep no more classes and image sizes than may be; call when all is added."""
         self.uses = {name: bound(uses) for name, uses in self.uses.items()}
-        self.statistics.bound(MOST_KINDS)
-        bound_subsets(self.subsets)
-        self.subsets = dict(sorted(self.subsets.items()))  # parts may have come in any order
-        merge_shapes(self.shapes, {}, slack=1)
-        for one in self.subsets.values():
-            one.bound(MOST_KINDS_OF_SUBSET)
+        self.image_sizes = bound(self.image_sizes)
 
     def all_findings(self) -> Findings:
         """All findings, in the order of the inputs."""

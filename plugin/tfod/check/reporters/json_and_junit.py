@@ -19,8 +19,6 @@ from tfod.check.reporters.escaping import escape_json, visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.wording import decoded, place_parts
 
-_NUMBERS = re.compile(r"\[\n\s*(\d+(?:,\n\s*\d+)*)\n\s*\]")
-"""A list of counts over many lines. A line break is never part of a JSON string."""
 _EVERYTHING = "the data set"
 """Name of the suite of findings that are about no single file."""
 
@@ -31,9 +29,7 @@ def render_json(report: Report) -> str:
     Characters that steer a terminal or turn the direction of text are JSON escapes. Numbers that
     JSON has no word for are the strings ``NaN``, ``Infinity`` and ``-Infinity``.
     """
-    document = dump_json(report.to_json())
-    # Rows of the heat maps stay rows.
-    return _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", document)
+    return dump_json(report.to_json())
 
 
 def dump_json(document: object) -> str:

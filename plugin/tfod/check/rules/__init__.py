@@ -8,7 +8,6 @@ a module for each family.
 from tfod.check.rules import archive as archive
 from tfod.check.rules import boxes as boxes
 from tfod.check.rules import example as example
-from tfod.check.rules import hints as hints
 from tfod.check.rules import images as images
 from tfod.check.rules import labels as labels
 from tfod.check.rules import masks as masks

@@ -38,7 +38,6 @@ FAMILIES = {
     "FID": "fidelity to the annotations it was made from",
     "PRD": "what a detector predicts: likely label errors",
     "CFG": "the trainer's configuration",
-    "DAT": "what the data are like: hints, with --hints alone",
 }
 """The first three letters of a code, and what the rules of that family look at."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.figures.statistics import MOST_KINDS
+from tfod.check.records.statistics import MOST_KINDS
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem

@@ -45,7 +45,6 @@ class Decoding:
         bounded: whether images are passed over that have many more pixels than bytes. To decode
             such an image may take a second for each kilobyte.
         limit: why not all of them are decoded; empty where all are.
-        with_looks: whether their pixels are measured, for hints.
         first: how many shards of other datasets come before those that it is asked of.
     """
 
@@ -54,7 +53,6 @@ class Decoding:
     bounded: bool = True
     limit: str = ""
     first: int = 0
-    with_looks: bool = False
 
     def has(self, place: int, record: int) -> bool:
         """Whether a record is among them.
@@ -77,7 +75,7 @@ class Decoding:
 
     def under(self, policy: Policy) -> Decoding:
         """The same, or none where the rule that checks decoding is off, and on for no path."""
-        if self.with_looks or (policy.by_path is not None and policy.patterns is None):
+        if policy.by_path is not None and policy.patterns is None:
             return self
         if policy.severity(all_rules()[_RULE]) is None:
             return Decoding(limit=f"{_RULE} is off")

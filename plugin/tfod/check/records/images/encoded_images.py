@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.check.records.figures.image_look import ImageLook
 from tfod.check.records.images.decoding import Decoding
-from tfod.check.records.images.image_bytes import DecodeFailure, decode, looks_like
+from tfod.check.records.images.image_bytes import looks_like, why_not_decoded
 from tfod.detection.detections import Detections
 from tfod.detection.images.image_header import ImageHeader
 from tfod.kernel import hash_spans
@@ -26,7 +25,7 @@ class EncodedImage(NamedTuple):
         looks: what bytes without a header look like; may be empty.
         sha256: its digest, where the record has one to be compared with.
         decoded: whether it was decoded.
-        shown: why that failed, or what its pixels look like, where hints are wanted.
+        failure: why that failed; empty where it did not.
     """
 
     length: int
@@ -34,7 +33,7 @@ class EncodedImage(NamedTuple):
     looks: str
     sha256: str
     decoded: bool
-    shown: DecodeFailure | ImageLook | None
+    failure: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +76,6 @@ class EncodedImages:
         }
         return cls(by_row, found.headers, hashes)
 
-    def fingerprints(self) -> np.ndarray | None:
-        """Those of every record, 0 where there is none, uint64 of shape (records, 4); or None."""
-        having = {
-            row: one.shown.fingerprint
-            for row, one in self.by_row.items()
-            if isinstance(one.shown, ImageLook) and one.shown.fingerprint
-        }
-        if not having:
-            return None
-        found = np.zeros((len(self.headers), 4), "<u8")
-        found[list(having)] = np.frombuffer(b"".join(having.values()), "<u8").reshape(-1, 4)
-        return found
-
     @classmethod
     def joined(cls, parts: Sequence[EncodedImages]) -> EncodedImages:
         """Those of batches that follow each other."""
@@ -110,9 +96,8 @@ def _encoded_image(
     if found.sha256s[row]:
         sha256 = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
     # One of many pixels for its bytes costs much more to decode than they are worth.
-    shown: DecodeFailure | ImageLook | None = None
-    decoded = False
+    failure, decoded = "", False
     if decoding and header and decoding.is_cheap(header.height, header.width, end - start):
         decoded = True
-        shown = decode(memoryview(buffer)[start:end], decoding.with_looks)
-    return EncodedImage(end - start, header, looks, sha256, decoded, shown)
+        failure = why_not_decoded(memoryview(buffer)[start:end])
+    return EncodedImage(end - start, header, looks, sha256, decoded, failure)

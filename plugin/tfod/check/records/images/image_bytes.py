@@ -6,10 +6,8 @@ import io
 import re
 import warnings
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
-from tfod.check.records.figures.image_look import ImageLook, look_of
 from tfod.check.records.images.tensorflow_images import FORMAT_TITLES
 from tfod.detection.images.image import sniff_format
 from tfod.detection.images.image_header import Bytes
@@ -76,45 +74,34 @@ def looks_like(buffer: Bytes, start: int, end: int) -> str:
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 
 
-@dataclass(frozen=True)
-class DecodeFailure:
-    """An image that does not decode wholly, and why."""
-
-    reason: str
-
-
-def decode(
-    data: bytes | bytearray | memoryview, with_look: bool = False
-) -> DecodeFailure | ImageLook | None:
-    """Decode a whole image with Pillow: why that fails, or what it looks like, if that is asked.
+def why_not_decoded(data: bytes | bytearray | memoryview) -> str:
+    """Decode a whole image with Pillow: why that fails; empty where it does not.
 
     Raises:
         TfodError: Pillow is not installed.
     """
     pil_image, image_file = _pillow()
     if _is_png_damaged(data):
-        return DecodeFailure("the checksum of a chunk of the PNG is wrong")
+        return "the checksum of a chunk of the PNG is wrong"
     truncated_is_fine = image_file.LOAD_TRUNCATED_IMAGES
     image_file.LOAD_TRUNCATED_IMAGES = False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with pil_image.open(io.BytesIO(data), formats=_FORMATS) as image:
-                if with_look:
-                    return look_of(image)
                 image.load()
     except MemoryError:
         raise  # that says nothing of the image
     except pil_image.DecompressionBombError:
         limit = f"{2 * pil_image.MAX_IMAGE_PIXELS:,}"
-        return DecodeFailure(f"its header announces more than {limit} pixels, a decompression bomb")
+        return f"its header announces more than {limit} pixels, a decompression bomb"
     except pil_image.UnidentifiedImageError:
-        return DecodeFailure("Pillow finds no image in it")
+        return "Pillow finds no image in it"
     except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
-        return DecodeFailure(" ".join(str(error).split())[:200] or type(error).__name__)
+        return " ".join(str(error).split())[:200] or type(error).__name__
     finally:
         image_file.LOAD_TRUNCATED_IMAGES = truncated_is_fine
-    return None
+    return ""
 
 
 def _is_png_damaged(data: bytes | bytearray | memoryview) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Place
 from tfod.check.findings.report import CheckedDataset
-from tfod.check.records.figures.objects import ObjectFigures
+from tfod.check.records.objects import ObjectFigures
 from tfod.check.records.result import ShardSummary
 from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
 from tfod.check.rules.labels import LabelMapFile

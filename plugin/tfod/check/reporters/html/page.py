@@ -7,7 +7,7 @@ body has no inline styles, so that another page can show it under a strict polic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import REPORT_VERSION, Report
-from tfod.check.reporters import data
+from tfod.check.records.statistics import most_first
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import Group, group_findings
-from tfod.check.reporters.html import charts
 from tfod.check.reporters.html.drawing import Card, make_card
 from tfod.check.reporters.html.samples import Sample
 from tfod.check.reporters.next_steps import next_steps
@@ -26,13 +25,11 @@ from tfod.check.reporters.wording import (
     about_dataset,
     besides,
     decoded,
-    extent,
     headline,
     notes,
     page_advice,
     records_read,
     size,
-    totals,
     unnamed_key,
 )
 from tfod.check.rules.repairs import REPAIRS
@@ -73,31 +70,25 @@ def render_html(
     links: Sequence[str] = (),
     is_body: bool = False,
     on_page: bool = False,
-    data_first: bool = False,
 ) -> str:
     """Write a report as an HTML page, to be saved as UTF-8; or as a part of another page.
 
     As such it brings the ``<h1>``, and that page needs :func:`report_css`, and from its policy only
     ``img-src data:`` besides. ``links`` are where larger images of the samples are. ``on_page``
-    says that the service made it, whose users have no options of a command line; with
-    ``data_first`` what the data are like comes first, then the hints, without a verdict.
+    says that the service made it, whose users have no options of a command line.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
     """
     cards = list(map(make_card, samples, links or [""] * len(samples)))
     groups = group_findings(report)
-    if data_first:
-        groups.sort(key=lambda one: not one.code.startswith("DAT"))
     in_files, images, sound = _entries(report.findings, groups, cards)
-    statistics = report.statistics
-    subsets = data.subsets_of(report)
+    sizes = {f"{width} × {high}": n for (high, width), n in report.statistics.image_sizes.items()}
     return render_template(
         "body.html" if is_body else "report.html",
         report=report,
-        data_first=data_first,
-        headline=extent(report) if data_first else headline(report),
-        besides=totals(report) if data_first else besides(report),
+        headline=headline(report),
+        besides=besides(report),
         records_read=records_read(report),
         legend=_legend(cards),
         about_dataset=about_dataset,
@@ -109,13 +100,9 @@ def render_html(
         images=_folded(images, _OPEN_CARDS, _MOST_IMAGES),
         sound=sound,
         advice=page_advice if on_page else str,
-        charts=charts,
-        classes=_folded(charts.class_bars(statistics), _OPEN_BARS, _MOST_BARS),
-        image_sizes=_folded(charts.size_bars(statistics), _OPEN_ROWS * 2, _MOST_BARS),
+        classes=_folded(_bars(report.statistics.classes), _OPEN_BARS, _MOST_BARS),
+        image_sizes=_folded(_bars(sizes), _OPEN_ROWS * 2, _MOST_BARS),
         sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
-        tables=[one for one in data.tables(report) if one.rows],
-        subsets=subsets,
-        lines=charts.by_subset(subsets) if len(subsets) > 1 else (),
         report_version=REPORT_VERSION,
         most_lines=_MOST_LINES,
         after_head=AFTER_HEAD,
@@ -244,6 +231,12 @@ def _sections(groups: Sequence[Group]) -> list[dict[str, object]]:
             }
         )
     return sections
+
+
+def _bars(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
+    """The most frequent first: name, count, percent of the longest bar."""
+    most = max(counts.values(), default=0) or 1
+    return [(name, count, count / most * 100) for name, count in most_first(counts)]
 
 
 def _folded(things: Sequence[object], first: int, most: int) -> dict[str, object]:

@@ -16,7 +16,7 @@ from tfod.detection import keys
 from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
-    from tfod.check.records.figures.objects import ObjectFigures
+    from tfod.check.records.objects import ObjectFigures
     from tfod.check.references.pipeline.training_config import Input, Reader, TrainingConfig
 
 _INPUTS = "tensorflow/models: research/object_detection/inputs.py"
