@@ -18,7 +18,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     [
         ("shapes_voc", "voc", 34),
         ("shapes_coco", "coco", 35),  # and a crowd
-        ("shapes_csv", "tf_detection_csv", 34),
         ("shapes_roboflow.zip", "roboflow_tfrecord", 34),
     ],
 )

@@ -26,7 +26,6 @@ IMAGE = saved("RGB", "PNG", (40, 20))
 WAYS = {
     "flat": ("tf_detection_api", {"num_shards": 2}),
     "roboflow": ("tf_detection_api", {"layout": "roboflow"}),
-    "csv": ("tf_detection_csv", {}),
 }
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tfod
 from datumaro.components.dataset import Dataset
@@ -19,18 +20,44 @@ from tfod.detection.labels.label_map import EMPTY_SUBSETS
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 
-from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
+from tests.datumaro.conftest import content, ids_of, import_dataset, jpeg, labels_of
 from tests.datumaro.test_commands import run_datum
-from tests.datumaro.test_csv import EXAMPLES, IMAGE, _chain, _ones, annotated, box
 
 load = partial(import_dataset, name="roboflow_tfrecord")
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+IMAGE = jpeg(20, 30)
 ZIP = EXAMPLES / "shapes_roboflow.zip"
 KEYS = [
     *("image/encoded", "image/filename", "image/format", "image/height"),
     *(f"image/object/bbox/{side}" for side in ("xmax", "xmin", "ymax", "ymin")),
     *("image/object/class/label", "image/object/class/text", "image/width"),
 ]
+
+
+def annotated(*items: tuple[str, str, list[Any]], labels: tuple[str, ...] = ("cat", "dog")) -> Any:
+    made = [
+        compat.DatasetItem(
+            id=name,
+            subset=subset,
+            media=compat.image_from_bytes(lambda *_: IMAGE, f"{name}.jpg", (20, 30)),
+            annotations=annotations,
+        )
+        for name, subset, annotations in items
+    ]
+    return Dataset.from_iterable(made, categories=list(labels))
+
+
+def box(label: int | None = 0, **attributes: Any) -> Any:
+    return compat.annotation.Bbox(1, 2, 12.5, 12, label=label, attributes=attributes)
+
+
+def _chain(error: BaseException | None) -> str:
+    output = []
+    while error is not None:
+        output.append(str(error))
+        error = error.__cause__ or error.__context__
+    return " | ".join(output)
 
 
 def export_roboflow(dataset: Any, folder: Path, **options: Any) -> Path:
@@ -188,7 +215,7 @@ class TestLayout:
                     annotation.Label(1),
                     annotation.Caption("a cat"),
                     annotation.Bbox(0, 0, 30, 20, label=0, group=1),
-                    annotation.Mask(_ones(), label=0, group=1),
+                    annotation.Mask(np.ones((20, 30), bool), label=0, group=1),
                 ],
             )
         )

@@ -2,7 +2,7 @@
 the Keras recipe makes of it, one an annotation, the image in each of them.
 
 Sources: cocodataset.org/#format-data; keras.io/examples/keras_recipes/creating_tfrecords (Dimitre
-Oliveira): the features of ``create_example``, and ``n_samples``.
+Oliveira): the features of ``create_example``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from tfod.convert.documents import read_json
 from tfod.errors import TfodError
 from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
 
-KERAS_RECORDS_A_FILE = 4096
-"""``n_samples`` of the recipe."""
 _LONGEST_REASON = 200
 _LONGEST_QUOTE = 60
 

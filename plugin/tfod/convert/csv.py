@@ -12,12 +12,11 @@ import io
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfod.detection.boxes import PixelBox
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.publishing import AtomicFile
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
 _SIZE = ("width", "height")
@@ -26,7 +25,6 @@ _NEEDED = frozenset(COLUMNS) - frozenset(_SIZE)
 _DELIMITERS = ",;\t"
 _LONGEST_FIRST_LINE = 1 << 16
 _LARGEST_SIDE = 2**31 - 1
-_LARGEST = (2 - 2**-23) * 2.0**127  # of a float32, which shards and Datumaro keep
 _NAMES = {";": "semicolons", "\t": "tabs"}
 
 
@@ -71,28 +69,16 @@ class DetectionCsv:
     liberties: tuple[str, ...] = ()
 
 
-BadRowHandler = Callable[[CsvError, int], None]
-"""Called with what is wrong with a row, and the row's number, counted from 1 with the header."""
-
-
-def read_detection_csv(
-    path: str | os.PathLike[str],
-    on_bad_row: BadRowHandler | None = None,
-    *,
-    odd_boxes: bool = False,
-) -> DetectionCsv:
+def read_detection_csv(path: str | os.PathLike[str]) -> DetectionCsv:
     """Read a detection CSV.
 
     Columns may be in any order, with others among them, and without width and height; fields may
     be separated by commas, semicolons or tabs; without a header there must be the eight columns
-    in their usual order. Rows of one image need not follow one another.
+    in their usual order. Rows of one image need not follow one another. Boxes that are inverted or
+    not finite are taken as they are, to be checked later.
 
     Args:
         path: the file, UTF-8 (with or without a mark) or UTF-16.
-        on_bad_row: is given each row that makes no sense, and the rows behind it are read; without
-            it the first one is raised.
-        odd_boxes: take boxes that are inverted or not finite as they are, to be checked later;
-            else such a row makes no sense.
 
     Raises:
         CsvError: it is no such CSV, or a row makes no sense.
@@ -102,57 +88,9 @@ def read_detection_csv(
     with open(name, "rb") as file:
         text = io.TextIOWrapper(file, _encoding(file), newline="")
         try:
-            return _read(text, name, on_bad_row, odd_boxes)
+            return _read(text, name)
         except UnicodeDecodeError:
             raise CsvError(f"{name}: is not UTF-8; save it as UTF-8") from None
-
-
-def is_detection_csv(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins with a header that has all eight columns."""
-    try:
-        with open(path, "rb") as file:
-            text = io.TextIOWrapper(file, _encoding(file), newline="")
-            dialect = _find_dialect(text.readline(_LONGEST_FIRST_LINE), os.fspath(path))
-    except (CsvError, OSError, UnicodeDecodeError):
-        return False
-    return dialect.has_header and set(COLUMNS) <= dialect.places.keys()
-
-
-class DetectionCsvWriter(AtomicFile):
-    """Writes a detection CSV aside; it takes its name when it is complete.
-
-    As RFC 4180 has it: UTF-8, commas, CRLF, quotes where they are needed. Whole numbers are
-    written without a point, others so that they are read back as they were.
-
-    Raises:
-        WriteError: the file cannot be written.
-    """
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.write(_encode_rows([COLUMNS]))
-
-
-def encode_image(image: CsvImage) -> bytes:
-    """The rows of an image; without boxes it has none, which generate_tfrecord.py would refuse."""
-    size = ["" if one is None else one for one in (image.width, image.height)]
-    return _encode_rows(
-        [image.filename, *size, box.class_name, *map(_number, box.corners)] for box in image.boxes
-    )
-
-
-def write_detection_csv(path: str | os.PathLike[str], images: Iterable[CsvImage]) -> None:
-    """Write a detection CSV; it appears complete or not at all.
-
-    Images without boxes leave no row: pandas would read its empty class as a number, and
-    generate_tfrecord.py end in an error.
-
-    Raises:
-        WriteError: it cannot be written.
-    """
-    with DetectionCsvWriter(os.fspath(path)) as writer:
-        for image in images:
-            writer.write(encode_image(image))
 
 
 @dataclass(frozen=True)
@@ -171,9 +109,7 @@ def _encoding(file: io.BufferedReader) -> str:
     return "utf-16" if head in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
-def _read(
-    text: io.TextIOWrapper, name: str, on_bad_row: BadRowHandler | None, odd_boxes: bool
-) -> DetectionCsv:
+def _read(text: io.TextIOWrapper, name: str) -> DetectionCsv:
     first = text.readline(_LONGEST_FIRST_LINE)
     dialect = _find_dialect(first, name)
     images: dict[str, tuple[int, CsvImage]] = {}  # with the row that each was first in
@@ -186,7 +122,7 @@ def _read(
             if not row or (number == 1 and dialect.has_header):
                 continue
             try:
-                filename, size, box = _parse(row, dialect, number, odd_boxes)
+                filename, size, box = _parse(row, dialect, number)
                 first_row, image = images.setdefault(filename, (number, CsvImage(filename, *size)))
                 known = image.width, image.height
                 if known != size:
@@ -195,11 +131,7 @@ def _read(
                         f"{_by(known)}"
                     )
             except ValueError as error:
-                bad = CsvError(f"{name}, row {number}: {error}")
-                if on_bad_row is None:
-                    raise bad from None
-                on_bad_row(bad, number)
-                continue
+                raise CsvError(f"{name}, row {number}: {error}") from None
             if box is not None:
                 boxes.setdefault(filename, []).append(box)
                 largest = max([largest, *filter(math.isfinite, box.corners)])
@@ -248,7 +180,7 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 
 def _parse(
-    row: Sequence[str], dialect: _Dialect, number: int = 0, odd_boxes: bool = False
+    row: Sequence[str], dialect: _Dialect, number: int = 0
 ) -> tuple[str, tuple[int | None, int | None], CsvBox | None]:
     """A row's file name, width and height, and box.
 
@@ -266,22 +198,16 @@ def _parse(
         return filename, size, None
     if not field["class"]:
         raise ValueError("has no class")
-    left, top, right, bottom = (_coordinate(side, field, odd_boxes) for side in _SIDES)
-    for low, high, names in ((left, right, "x"), (top, bottom, "y")):
-        if low > high and not odd_boxes:
-            raise ValueError(f"{names}min {low:g} is greater than {names}max {high:g}")
+    left, top, right, bottom = (_coordinate(side, field) for side in _SIDES)
     class_name = row[dialect.places["class"]]
     return filename, size, CsvBox(class_name, (left, top, right, bottom), number)
 
 
-def _coordinate(side: str, field: dict[str, str], odd_boxes: bool) -> float:
+def _coordinate(side: str, field: dict[str, str]) -> float:
     try:
-        value = float(field[side])
-        if odd_boxes or abs(value) <= _LARGEST:
-            return value
+        return float(field[side])
     except ValueError:
-        pass
-    raise ValueError(f"{side} is {field[side]!r}, and should be a number of pixels")
+        raise ValueError(f"{side} is {field[side]!r}, and should be a number of pixels") from None
 
 
 def _pixels(name: str, field: dict[str, str]) -> int | None:
@@ -308,13 +234,3 @@ def _liberties(name: str, dialect: _Dialect, looks_normalized: bool) -> Iterator
 
 def _by(size: tuple[int | None, int | None]) -> str:
     return " x ".join("?" if one is None else str(one) for one in size)
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
-
-
-def _encode_rows(rows: Iterable[Sequence[object]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerows(rows)  # CRLF, and quotes where needed: RFC 4180
-    return text.getvalue().encode()

@@ -1,4 +1,4 @@
-"""TFRecord formats for Datumaro without TensorFlow: its own two, and others of the field.
+"""TFRecord formats for Datumaro without TensorFlow: its own two, and those of two recipes.
 
 Shards become Datumaro's datasets, and datasets become shards. May import ``convert``,
 ``detection``, ``example`` and ``tfrecord``; from ``check`` come the profile of an import and
@@ -23,15 +23,12 @@ PLUGINS = {
     "TfDetectionApiExporter": "formats.tf_detection_api",
     "RoboflowTfrecordBase": "reader",
     "RoboflowTfrecordImporter": "importer",
-    "TfDetectionCsvBase": "formats.csv",
-    "TfDetectionCsvImporter": "formats.csv",
-    "TfDetectionCsvExporter": "formats.csv",
-    "KerasCocoBase": "formats.keras_coco",
-    "KerasCocoImporter": "formats.keras_coco",
-    "KerasCocoExporter": "formats.keras_coco",
-    "ImageClassificationBase": "formats.classification",
-    "ImageClassificationImporter": "formats.classification",
-    "ImageClassificationExporter": "formats.classification",
+    "KerasCocoBase": "formats.recipes",
+    "KerasCocoImporter": "formats.recipes",
+    "KerasCocoExporter": "formats.recipe_writer",
+    "ImageClassificationBase": "formats.recipes",
+    "ImageClassificationImporter": "formats.recipes",
+    "ImageClassificationExporter": "formats.recipe_writer",
 }
 """The classes that Datumaro registers, and the modules that they are in."""
 _FUNCTIONS = {"activate": "activation", "register": "activation"}

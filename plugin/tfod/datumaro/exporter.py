@@ -8,9 +8,8 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
-from tfod.convert.csv import DetectionCsvWriter
 from tfod.convert.losses import Losses
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
@@ -33,7 +32,6 @@ NO_CLASS = -1
 """What is written for no class, where there is no text to say so: 0 may be a class."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that are not reported where a format has no attributes."""
-SubsetWriter: TypeAlias = ShardSetWriter | DetectionCsvWriter
 
 
 class ShardExporter(compat.Exporter):
@@ -95,7 +93,7 @@ class ShardExporter(compat.Exporter):
         # Of subsets that are written again: how many shards there were, and how compressed.
         self._layouts: dict[str, tuple[int, Compression]] = {}
         self._stale: set[str] = set()
-        self._writers: dict[str, SubsetWriter] = {}
+        self._writers: dict[str, ShardSetWriter] = {}
         self._files: dict[str, AtomicFile] = {}
         self._images = ImageEncoder(self._save_media, self._image_ext, self._default_image_ext)
 
@@ -113,7 +111,7 @@ class ShardExporter(compat.Exporter):
         """Called when all items are written: texts by path in the folder, the classes' first."""
         return {LABEL_MAP_FILE: self._classes.label_map.to_text()}
 
-    def _make_writer(self, subset: str) -> SubsetWriter:
+    def _make_writer(self, subset: str) -> ShardSetWriter:
         options = self._options
         layout = self._layouts.get(subset, (options.num_shards, options.compression))
         folder, name = self._place(subset)
@@ -180,18 +178,11 @@ class ShardExporter(compat.Exporter):
                 _log.warning(liberty)
         return export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
 
-    def _writer(self, subset: str) -> SubsetWriter:
+    def _writer(self, subset: str) -> ShardSetWriter:
         """The writer of a subset, made when it is first asked for."""
         if subset not in self._writers:
             self._writers[subset] = self._make_writer(subset)
         return self._writers[subset]
-
-    def _add_file(self, path: str, content: bytes) -> None:
-        """A file in or below the folder that appears with the shards."""
-        path = os.path.join(self._save_dir, path)
-        file = self._files[path] = AtomicFile(path)
-        file.write(content)
-        file.complete()
 
     def _write_items(self) -> None:
         for item in self._ctx.progress_reporter.iter(self._extractor, desc="Writing TFRecords"):
@@ -211,7 +202,10 @@ class ShardExporter(compat.Exporter):
         """Complete all files, then give them their names; drop stale shards."""
         texts = self._texts()
         for name, text in texts.items():
-            self._add_file(name, text.encode())
+            path = os.path.join(self._save_dir, name)
+            file = self._files[path] = AtomicFile(path)
+            file.write(text.encode())
+            file.complete()
         files: dict[str, str] = {}
         for writer in self._writers.values():
             writer.complete()

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from tfod.datumaro import compat
-from tfod.datumaro.categories import Origin, make_categories
 from tfod.detection import keys
-from tfod.detection.features.field_mapping import field_mapping_by_boxes
-from tfod.detection.labels.classes import ClassTable
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
@@ -29,17 +26,11 @@ from tfod.tfrecord.storage.zip_files import is_zip
 class ShardImporter(compat.Importer):
     """What our importers share: sources are a file, a folder, a glob."""
 
-    EXTENSIONS: ClassVar[tuple[str, ...]] = SHARD_EXTENSIONS
     OPTIONS: ClassVar[dict[str, str]] = {
         "--label-map": "label map file, or the name of one that tfod ships "
         "(default: the one beside the shards)"
     }
     """The options of the command line, with their help."""
-
-    @staticmethod
-    def _find(path: str) -> object:
-        """Look for the files that a path means; raises ShardsNotFoundError where there are none."""
-        return find_shards(path)
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
@@ -54,7 +45,7 @@ class ShardImporter(compat.Importer):
         if is_url(path):
             return []
         try:
-            cls._find(path)
+            find_shards(path)
         except ShardsNotFoundError:
             return []
         except ShardError:
@@ -74,7 +65,7 @@ class ShardImporter(compat.Importer):
             )
         options.pop("stream", None)
         try:
-            self._find(path)
+            find_shards(path)
         except (ShardsNotFoundError, ShardError) as error:
             raise compat.errors.DatasetImportError(str(error)) from error
         return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
@@ -82,7 +73,7 @@ class ShardImporter(compat.Importer):
     @classmethod
     def get_file_extensions(cls) -> list[str]:
         """The extensions for which Datumaro 1.x asks this importer at all."""
-        return list(cls.EXTENSIONS)
+        return list(SHARD_EXTENSIONS)
 
     @classmethod
     def get_plugin_cls(cls) -> type:
@@ -135,10 +126,9 @@ def _detect(path: str) -> str | None:
         return TfDetectionApiImporter.NAME  # damaged: the import says what is wrong
     if example is None:
         return TfDetectionApiImporter.NAME  # nothing in them: likewise
-    by_boxes = field_mapping_by_boxes(list(example))
-    if by_boxes is None and not any(key in keys.KNOWN_KEYS for key in example):
+    if keys.KNOWN_KEYS.isdisjoint(example):
         return None
-    if by_boxes is None and keys.SOURCE_ID not in example and _has_layout_of_roboflow(path, sets):
+    if keys.SOURCE_ID not in example and _has_layout_of_roboflow(path, sets):
         return RoboflowTfrecordImporter.NAME
     return TfDetectionApiImporter.NAME
 
@@ -174,45 +164,6 @@ def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:
     return (os.path.isdir(root) or is_zip(root)) and all(
         os.path.dirname(os.path.abspath(shard)) != root for one in sets for shard in one.paths
     )
-
-
-class ReadDataset(compat.DatasetBase):
-    """A dataset that is read as a whole when it is made."""
-
-    FIRST_ID: ClassVar[int] = 1
-    """The id that the format counts classes from."""
-    _items: list[Any]
-    _categories: Any
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._items
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def categories(self) -> Any:
-        return self._categories
-
-    def _set_categories(
-        self, classes: ClassTable, keypoint_names: Mapping[int, Sequence[str]], origin: Origin
-    ) -> None:
-        """Put the classes in order, now that all are known."""
-        label_map, names, place = classes.finish()
-        in_order = place == list(range(len(place)))
-        samples: dict[type, Any] = {}
-        for item in self._items:
-            for one in item.annotations:
-                samples[type(one)] = one
-                if not in_order and getattr(one, "label", None) is not None:  # captions have none
-                    one.label = place[one.label]
-        self._ann_types = {one.type for one in samples.values()}
-        points: dict[int, Sequence[str]] = {
-            number: [point.label for point in item.keypoints]
-            for number, item in enumerate(label_map.items)
-            if item.keypoints
-        }
-        points |= {place[label]: names for label, names in keypoint_names.items()}
-        self._categories = make_categories(label_map, names, points, origin, self.FIRST_ID)
 
 
 def load_classes_of(

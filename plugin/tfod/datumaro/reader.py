@@ -13,14 +13,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tfod.datumaro import compat
-from tfod.datumaro.categories import Origin
+from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.images import raw_channels, record_media, record_size
 from tfod.datumaro.import_annotations import AnnotationBuilder, ImportReport
-from tfod.datumaro.importer import ReadDataset, import_errors, load_classes_of
+from tfod.datumaro.importer import import_errors, load_classes_of
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.features.field_mapping import FieldMapping, field_mapping_by_boxes
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.labels.label_map import LabelMap, read_label_map
@@ -37,14 +37,13 @@ from tfod.tfrecord.image_names import (
 from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
-from tfod.tfrecord.shard_sets.names import EXTENSION, parse_file_name
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, require_content
 from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")
 
 
-class TfDetectionApiBase(ReadDataset):
+class TfDetectionApiBase(compat.DatasetBase):
     """All the shards that a path means, as one dataset of one or more subsets.
 
     Args:
@@ -62,6 +61,8 @@ class TfDetectionApiBase(ReadDataset):
     """
 
     NAME = "tf_detection_api"
+    FIRST_ID: ClassVar[int] = 1
+    """The id that the format counts classes from."""
     FIELD_MAPPING: ClassVar[FieldMapping | None] = None
     """Which key holds what, where the format's keys are not those of the OD API."""
 
@@ -81,6 +82,15 @@ class TfDetectionApiBase(ReadDataset):
             super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
             with _paused_garbage_collection():
                 self._read(path, sets, label_map)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def categories(self) -> Any:
+        return self._categories
 
     def _find_sets(self, path: str) -> list[ShardSet]:
         sets = find_shards(path)
@@ -196,9 +206,7 @@ class TfDetectionApiBase(ReadDataset):
         """See whether a shard has as many records as it should, where its name tells."""
 
     def _detections(self, examples: ExampleBatch) -> Detections:
-        """What records say, by the field mapping, or that of TFDS and TAO where they are theirs."""
-        if self._field_mapping is None:
-            self._field_mapping = field_mapping_by_boxes(examples.columns)
+        """What records say, by the field mapping."""
         return Detections(examples, self._field_mapping or FieldMapping())
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
@@ -282,10 +290,29 @@ class TfDetectionApiBase(ReadDataset):
 
     def _finish(self) -> None:
         """Put the classes in order, now that all are known, and say what was noticed."""
-        self._set_categories(self._classes, self._builder.keypoint_names, self._origin)
+        self._set_categories()
         for sentence in self._report.sentences(self._classes):
             _log.warning(sentence)
         del self._builder, self._images  # the last batch, and what is looked up while reading
+
+    def _set_categories(self) -> None:
+        label_map, names, place = self._classes.finish()
+        in_order = place == list(range(len(place)))
+        samples: dict[type, Any] = {}
+        for item in self._items:
+            for one in item.annotations:
+                samples[type(one)] = one
+                if not in_order and getattr(one, "label", None) is not None:  # captions have none
+                    one.label = place[one.label]
+        self._ann_types = {one.type for one in samples.values()}
+        points: dict[int, Sequence[str]] = {
+            number: [point.label for point in item.keypoints]
+            for number, item in enumerate(label_map.items)
+            if item.keypoints
+        }
+        points |= {place[label]: own for label, own in self._builder.keypoint_names.items()}
+        origin = self._origin
+        self._categories = make_categories(label_map, names, points, origin, self.FIRST_ID)
 
 
 class _Shard(NamedTuple):
@@ -358,32 +385,6 @@ def _paused_garbage_collection() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
-
-
-class CountedShardsBase(TfDetectionApiBase):
-    """Takes subsets from such names, and sees whether a shard has as many records as it says."""
-
-    def _find_sets(self, path: str) -> list[ShardSet]:
-        found: dict[str, list[str]] = {}
-        missing: dict[str, list[str]] = {}
-        for one in super()._find_sets(path):
-            # The folder of a split names a subset too, and so does the caller.
-            is_own = parse_file_name(one.subset + EXTENSION) is not None
-            for shard in one.paths:
-                name = parse_file_name(shard) if is_own else None
-                found.setdefault(name.subset if name else one.subset, []).append(shard)
-            missing.setdefault(one.subset, []).extend(one.missing)
-        return [
-            ShardSet(subset, tuple(paths), tuple(missing.get(subset, ())))
-            for subset, paths in found.items()
-        ]
-
-    def _note_length(self, shard: str, records: int) -> None:
-        name = parse_file_name(shard)
-        if name is not None and name.records != records:
-            self._report.odd_lengths.append(
-                f"{shard} has {records} records where its name says {name.records}"
-            )
 
 
 class RoboflowTfrecordBase(TfDetectionApiBase):

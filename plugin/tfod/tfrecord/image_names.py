@@ -89,18 +89,11 @@ class ImageFolders:
         shard: path of the shard.
         subset: its subset, which a folder in ``images`` may be named for.
         names_in: lists a folder; a cached one spares a set of shards thousands of listings.
-        further: folders in which to look first.
     """
 
-    def __init__(
-        self,
-        shard: str,
-        subset: str,
-        names_in: Callable[[str], frozenset[str]],
-        further: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, shard: str, subset: str, names_in: Callable[[str], frozenset[str]]) -> None:
         beside = os.path.dirname(os.path.abspath(shard))
-        folders = [*further, beside]
+        folders = [beside]
         for where in (beside, os.path.dirname(beside)):
             images = os.path.join(where, "images")
             folders += [images, os.path.join(images, subset)]

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 import tfod
-from tfod.convert.csv import CsvBox, CsvImage, write_detection_csv
-
-from tests.datumaro.conftest import jpeg
+from tfod.shards.create.csv import create_from_csv
 
 pytest.importorskip("datumaro")
 
@@ -38,11 +36,6 @@ def features(path: Path) -> dict[str, dict[str, list[Any]]]:
     return found
 
 
-def convert(source: Path, out: Path) -> None:
-    dataset = Dataset.import_from(str(source), "tf_detection_csv")
-    dataset.export(str(out), "tf_detection_api", save_media=True)
-
-
 def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> None:
     """The corpus has a CSV with the very shards that the script made of it: 251 records.
 
@@ -56,11 +49,15 @@ def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> 
         for detection in tfod.read_detections(source / f"{subset}.record"):
             path = tmp_path / "data" / "images" / subset / str(detection.filename)
             path.write_bytes(bytes(detection.encoded or b""))
-    convert(tmp_path / "data", tmp_path / "out")
+        create_from_csv(
+            str(tmp_path / "data" / f"{subset}_labels.csv"),
+            str(tmp_path / "data" / "images" / subset),
+            str(tmp_path / "out" / f"{subset}.record"),
+        )
     compared = 0
     for subset in ("train", "test"):
         theirs = features(source / f"{subset}.record")
-        ours = features(tmp_path / "out" / f"{subset}.tfrecord")
+        ours = features(tmp_path / "out" / f"{subset}.record")
         assert list(ours) == list(theirs)
         for name, expected in theirs.items():
             assert expected.pop("image/format") == [b"jpg"]
@@ -71,33 +68,6 @@ def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> 
             assert ours[name].keys() - expected.keys() == OURS_ALONE
             compared += 1
     assert compared == 251
-
-
-def test_several_classes_and_a_wrong_size(tmp_path: Path) -> None:
-    """As the script's arithmetic has it: pixels by the real image's size, not by the CSV's."""
-    boxes = (CsvBox("dog", (1, 2, 11, 12)), CsvBox("étoile", (0, 0, 30, 20)))
-    write_detection_csv(tmp_path / "train_labels.csv", [CsvImage("a.jpg", 20, 30, boxes)])
-    (tmp_path / "a.jpg").write_bytes(jpeg(20, 30))
-    convert(tmp_path, tmp_path / "out")
-    (found,) = features(tmp_path / "out" / "train.tfrecord").values()
-    del found["image/key/sha256"]
-    float32 = [[float(tf.constant(v, tf.float32)) for v in pair] for pair in (
-        (1 / 30, 0 / 30), (11 / 30, 30 / 30), (2 / 20, 0 / 20), (12 / 20, 20 / 20)
-    )]  # fmt: skip
-    assert found == {
-        "image/height": [20],
-        "image/width": [30],
-        "image/filename": [b"a.jpg"],
-        "image/source_id": [b"1"],
-        "image/encoded": [jpeg(20, 30)],
-        "image/format": [b"jpeg"],
-        "image/object/bbox/xmin": float32[0],
-        "image/object/bbox/xmax": float32[1],
-        "image/object/bbox/ymin": float32[2],
-        "image/object/bbox/ymax": float32[3],
-        "image/object/class/text": [b"dog", "étoile".encode()],
-        "image/object/class/label": [1, 2],
-    }
 
 
 THEIRS = """

@@ -48,7 +48,7 @@ def create_from_csv(
     """
     options = options or Options()
     try:
-        found = read_detection_csv(csv_input, odd_boxes=True)
+        found = read_detection_csv(csv_input)
     except OSError as error:
         raise TfodError(f"{csv_input} cannot be read: {error.strerror}") from None
     names = {box.class_name for image in found.images for box in image.boxes}

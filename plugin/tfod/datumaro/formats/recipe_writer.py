@@ -1,0 +1,157 @@
+"""``tf_keras_coco`` and ``tf_image_classification``, written: each record with its image."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+from tfod.convert.coco import KerasAnnotation, encode_keras_annotations, is_number
+from tfod.convert.losses import Losses
+from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.export_annotations import (
+    ATTRIBUTES,
+    ENCLOSED,
+    NOT_CARRIED,
+    OUTLINES,
+    OUTSIDE,
+    ExportedObject,
+    ObjectBuilder,
+)
+from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
+from tfod.datumaro.images import media_size
+from tfod.detection.encoder import encode_labelled_image
+from tfod.detection.labels.labels_file import labels_text
+from tfod.errors import TfodError
+from tfod.tfrecord.label_files import LABELS_FILE
+from tfod.tfrecord.shard_sets.names import file_names, find_files
+from tfod.tfrecord.writer import ShardSetWriter
+
+_MOST = 4096  # records a file: n_samples of the recipe
+_WITHOUT_OBJECTS = "images without an object, for which there is no record"
+_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
+_WITHOUT_CLASS = f"without a class, written as category {NO_CLASS}"
+_WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
+# Of images: carried by the record, or made anew.
+_KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
+
+
+class KerasCocoExporter(ShardExporter):
+    """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map."""
+
+    NAME = "tf_keras_coco"
+    DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
+    ALWAYS_IMAGES = True
+    LOSSES = (NOT_CARRIED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
+              ATTRIBUTES, _WITHOUT_CLASS)  # fmt: skip
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        """See whether images, and objects, have ids, each once in its subset; else count them."""
+        super()._prepare(classes)
+        builder = ObjectBuilder(classes, False, lambda reason: None, Losses())
+        images, objects = [], []
+        for item in self._extractor:
+            images.append((item.subset, _image_id(item)))
+            with contextlib.suppress(TfodError):  # stated when the item is written
+                found, _ = builder.objects(item.annotations)
+                objects += [(item.subset, _object_id(one)) for one in found]
+        self._keeps_images = _are_ids(images)
+        # Datumaro has 0 for an object without an id, so one 0 is an id where others have some.
+        self._keeps_objects = _are_ids(objects) and any(number for _, number in objects)
+        self._images_done = self._objects_done = 0
+
+    def _make_writer(self, subset: str) -> ShardSetWriter:
+        def name_files(count: int) -> list[str]:
+            full = [_MOST] * (count - 1)
+            done = self._writers[subset].count if subset in self._writers else 0
+            return file_names(subset, [*full, done - sum(full)])
+
+        return ShardSetWriter(self._save_dir, subset, shard_records=_MOST, name_files=name_files)
+
+    def _own_shards(self, folder: str) -> dict[str, list[str]]:
+        return find_files(folder)
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        found, image_labels = self._objects.objects(item.annotations)
+        annotations = [self._annotation(one) for one in found]
+        self._losses[_WITHOUT_OBJECTS][""] += not found
+        self._losses[_NOT_WRITTEN]["class of the whole image"] += len(image_labels)
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
+        self._images_done += 1
+        if not found:
+            return ()
+        media, encoded = self._images.required(item)
+        if (size := media_size(media, encoded)) is not None:
+            self._objects.count_outside([one.corners for one in found], size)
+        image_id = _image_id(item) if self._keeps_images else self._images_done
+        path = self._images.filename(item, media, encoded)
+        return encode_keras_annotations(encoded, path, image_id, annotations)
+
+    def _annotation(self, one: ExportedObject) -> KerasAnnotation:
+        self._objects_done += 1
+        self._losses[_WITHOUT_CLASS][""] += one.label is None
+        self._losses[_NOT_WRITTEN]["points"] += one.points is not None
+        for name, value in one.attributes.items():
+            carried = value in EMPTY_VALUES or (name == "area" and is_number(value))
+            self._losses[ATTRIBUTES][name] += not carried
+        left, top, right, bottom = one.corners
+        # Rounded as Datumaro rounds corners: 1.x has them as float32, whose difference is not.
+        x, y, width, height = (round(float(v), 2) for v in (left, top, right - left, bottom - top))
+        label = NO_CLASS if one.label is None else self._classes.of(one.label).label
+        number = _object_id(one) if self._keeps_objects else self._objects_done
+        return KerasAnnotation(number, label, (x, y, width, height), _area(one, width * height))
+
+
+def _are_ids(found: list[tuple[str, int]]) -> bool:
+    return len(set(found)) == len(found) and all(number >= 0 for _, number in found)
+
+
+def _image_id(item: Any) -> int:
+    number = item.attributes.get("id")
+    return number if isinstance(number, int) else -1
+
+
+def _object_id(one: ExportedObject) -> int:
+    parts = [one.shape, *one.outlines, one.points]
+    return next((int(part.id) for part in parts if part is not None and part.id), 0)
+
+
+def _area(one: ExportedObject, of_box: float) -> float:
+    """COCO's: what an attribute says, or of the outline where there is one."""
+    if is_number(one.attributes.get("area")):
+        return float(one.attributes["area"])
+    if one.outlines:
+        return float(sum(part.get_area() for part in one.outlines))
+    is_box = one.shape is None or one.shape.type.name == "bbox"
+    return of_box if is_box else float(one.shape.get_area())
+
+
+class ImageClassificationExporter(ShardExporter):
+    """Writes ``<subset>.tfrecord`` files and ``labels.txt``; ``profile`` says with which keys."""
+
+    NAME = "tf_image_classification"
+    DESCRIPTION = "Shards of images with one label each."
+    OPTIONS = ("profile", "num_shards", "shard_size", "compression", "label_map")
+    FIRST_ID = 0
+    ALWAYS_IMAGES = True
+    LOSSES = (_ONE_LABEL, ATTRIBUTES, _WITHOUT_LABEL)
+
+    can_stream = True  # the dataset is walked through once, one image at a time
+
+    def _texts(self) -> dict[str, str]:
+        return {LABELS_FILE: labels_text(self._classes.label_map.items)}
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        media, encoded = self._images.required(item)
+        size = media_size(media, encoded)
+        if size is None:
+            raise TfodError(f"item {item.id!r} has an image of unknown size")
+        labels = [one for one in item.annotations if one.type.name == "label"]
+        others = [one.type.name for one in item.annotations if one.type.name != "label"]
+        self._losses[_ONE_LABEL].update([*others, *["further label"] * (len(labels) - 1)])
+        self._losses[ATTRIBUTES].update(name for one in labels[:1] for name in one.attributes)
+        self._losses[_WITHOUT_LABEL][""] += not labels
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
+        label = self._classes.of(labels[0].label).label if labels else NO_CLASS
+        name = self._images.filename(item, media, encoded)
+        return (encode_labelled_image(self._options.profile, encoded, name, size, label),)
