@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.references.annotations.annotations import load_annotations
 from tfod.check.references.cvat_task.task import load_task
 from tfod.cli.main import main
 from tfod.detection.features.describe import describe
@@ -47,12 +46,6 @@ def as_task(path: Path) -> None:
         load_task(cvat_xml=str(path))
 
 
-def as_annotations(path: Path) -> None:
-    found = load_annotations(str(path))
-    for image in found.images:
-        assert found.find(image.name)
-
-
 def test_as_many_keys_as_records_are_read_in_linear_time(tmp_path: Path) -> None:
     first, second = growths(read_it, tmp_path, FAMILIES["keys_of_records"], _SIZE)
     assert second <= _MOST * first
@@ -73,7 +66,7 @@ def convert_it(path: Path) -> None:
     assert main(["convert", str(path), str(path.parent / "out"), *arguments]) == 0
 
 
-@pytest.mark.parametrize("do", [as_task, as_annotations, convert_it])
+@pytest.mark.parametrize("do", [as_task, convert_it])
 @pytest.mark.parametrize("family", sorted(XML_FAMILIES))
 def test_twice_the_xml_is_twice_the_work(
     tmp_path: Path, family: str, do: Callable[[Path], None]

@@ -60,7 +60,6 @@ def add_figures(draw: st.DrawFn, result: Result, label_map: str | None) -> None:
     result.image_sizes = Counter({(480, draw(st.integers(1, 3))): 1})
     uses = draw(st.lists(st.tuples(st.sampled_from(["cat", None]), st.integers(1, 2))))
     result.uses = {label_map: Counter(uses)} if uses else {}
-    result.seen = draw(st.sets(st.integers(0, 9), max_size=3))
 
 
 @st.composite
@@ -117,7 +116,6 @@ def contents(result: Result) -> object:
         result.all_shards(),
         result.image_sizes,
         result.uses,
-        result.seen,
         result.label_maps,
         result.digests,
     )

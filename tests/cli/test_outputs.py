@@ -74,16 +74,7 @@ def test_unknown_formats(run: Run, wanted: str) -> None:
         run("check", "a.record", "--format", wanted)
 
 
-def test_only_json_takes_the_place_of_the_earlier_report(run: Run) -> None:
-    run("check", "a.record", "--format=json=r.json")
-    before = Path("r.json").read_text()
-    text = run("check", "a.record", "--format=text=r.json", "--since=r.json")
-    assert "r.json: this is one of the sources" in text.refused()
-    assert Path("r.json").read_text() == before
-    assert run("check", "a.record", "--format=json=r.json", "--since=r.json").code == 1
-
-
-@pytest.mark.parametrize("option", ["--since=", "--baseline=", "--config=", "--select=,"])
+@pytest.mark.parametrize("option", ["--baseline=", "--config=", "--select=,"])
 def test_nothing_is_no_name(run: Run, capsys: pytest.CaptureFixture[str], option: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run("check", "a.record", option)

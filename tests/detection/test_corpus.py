@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tfod.detection import keys
 from tfod.detection.encoder import encode_detection
 from tfod.detection.features.describe import describe
-from tfod.detection.stream import decode_detection
+from tfod.detection.stream import decode_detection, read_detections
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.record_index import RecordIndex
@@ -28,6 +30,7 @@ SHARDS = sorted(
 # Tables and label files of other kinds: a reader must say so, and the import tests show it does.
 OTHER = ("titanic-table/test.tfrecord", "viewer-sample/sample_record.record")
 DETECTION = [name for name in SHARDS if name not in OTHER]
+SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 @pytest.mark.parametrize("name", SHARDS)
@@ -74,6 +77,22 @@ def test_detections(corpus: Path, figures: dict[str, Any], name: str) -> None:
             assert getattr(again, field) == getattr(detection, field)
     assert encoded == figures[name]["encoded_bytes"]
     assert texts == figures[name]["class_text"]
+
+
+@pytest.mark.parametrize("subset", ["train", "test"])
+def test_hyphal_tips_are_what_their_csv_says(corpus: Path, subset: str) -> None:
+    folder = corpus / "hyphal-tips"
+    with (folder / f"{subset}_labels.csv").open() as file:
+        lines = [
+            (one["filename"], one["class"], *(int(one[side]) for side in SIDES))
+            for one in csv.DictReader(file)
+        ]
+    found = []
+    for one in read_detections(folder / f"{subset}.record"):
+        pixels = one.boxes * np.array([one.width, one.height] * 2)
+        for text, box in zip(one.class_text or (), pixels.round().astype(int), strict=True):
+            found.append((one.filename, text, *box.tolist()))
+    assert Counter(found) == Counter(lines)
 
 
 @pytest.mark.parametrize("name", SHARDS)

@@ -134,18 +134,6 @@ def no_profile() -> Iterator[Mutant]:
     yield near("a-table-with-boxes", shard(boxes), "EXA003", "EXA008", "IMG015", "LAB013", "LAB020")
 
 
-@mutants_of("EXA011")
-def refused() -> Iterator[Mutant]:
-    asked = {**TF, "engine": "tensorflow"}
-    of_roboflow = {**ROBOFLOW, "engine": "tensorflow"}
-    yield fail("width-as-float", first(record(width=40.0)), "EXA004", record=0, options=asked)
-    bare = second(record(format=None))
-    yield fail("no-format", bare, "EXA003", record=1, options=of_roboflow)
-    yield near("width-not-packed", first(odd(width=b"\x1a\2\x08\x28")), options=asked)
-    nan = float_feature([float("nan"), 0.5])
-    yield near("not-a-number", first(odd(xmin=nan)), "BOX002", options=asked)
-
-
 @mutants_of("EXA012")
 def read_otherwise() -> Iterator[Mutant]:
     lists = float_feature([41.0]) + int64_feature([40])

@@ -18,13 +18,11 @@ from tests.mutants import (  # noqa: F401  # they declare their mutants
     archive,
     boxes,
     example,
-    fidelity,
     framing,
     images,
     labels,
     names,
     pipeline,
-    predictions,
     sets,
     task,
 )

@@ -13,10 +13,8 @@ from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
 from tfod.check.records.images.decoding import read_most_decoded
-from tfod.check.references.annotations.annotations import load_annotations
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.references.pipeline.training_config import load_training_config
-from tfod.check.references.predictions.predictions import load_predictions
 from tfod.check.sources.archive import ArchiveLimits
 
 from tests.mutants.registry import Content, Inside, Mutant
@@ -66,10 +64,6 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
     found: dict[str, Any] = {name: given[name] for name in _SIMPLE if name in given}
     if "profile" in given:
         found["profile"] = load_profile(given["profile"])
-    if "against" in given:
-        found["annotations"] = load_annotations(given["against"])
-    if "predictions" in given:
-        found["predictions"] = load_predictions(given["predictions"])
     if "decode" in given:
         found["decode"] = read_most_decoded(given["decode"])
     described = [given.get(name) for name in ("cvat_labels", "cvat_xml", "images")]
@@ -77,7 +71,6 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
         found["task"] = load_task(*described)
     if "pipeline_config" in given:
         found["training_config"] = load_training_config(given["pipeline_config"])
-    found["with_tensorflow"] = given.get("engine") == "tensorflow"
     found["archive_limits"] = ArchiveLimits(
         total_bytes=given.get("max_archive_bytes", ArchiveLimits.total_bytes),
         entries=given.get("max_archive_entries", ArchiveLimits.entries),

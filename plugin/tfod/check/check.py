@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.duplicates.row_blocks import scratch_folder
 from tfod.check.engine.dataset_checks import check_together, class_names
-from tfod.check.engine.earlier_report import CarriedOver, EarlierReport, settings_of
 from tfod.check.engine.inputs import Input, Progress, inputs_of
 from tfod.check.engine.run import examine_here
 from tfod.check.findings.baseline import Baseline, BaselineComparison
 from tfod.check.findings.collector import Collector, Findings
 from tfod.check.findings.finding import Place, Severity
 from tfod.check.findings.fingerprints import KnownFingerprints
-from tfod.check.findings.report import (
-    CheckedDataset,
-    ChosenProfile,
-    Report,
-    Since,
-    SourceFile,
-    make_report,
-)
+from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_report
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
-from tfod.check.records.images.decoding import MOST_DECODED, Decoding, can_decode, choose_decoding
+from tfod.check.records.images.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.instructions import Instructions, RecordOptions
 from tfod.check.records.result import Result
 from tfod.check.records.statistics import Statistics
 from tfod.check.rules.example import no_profile
-from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.shards import empty_source
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of, problems_of_sets
@@ -42,7 +33,6 @@ from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.check.sources.metadata import read_tfds_files
 from tfod.check.sources.search import take_inventory
-from tfod.version import __version__
 
 if TYPE_CHECKING:
     from tfod.check.profiles.policy import Selections
@@ -90,7 +80,6 @@ class Options(RecordOptions):
         spill: whether what is remembered of many records may go into a temporary file.
         fail_on: the least severity that makes the verdict.
         baseline: findings that are known, which are not reported.
-        since: an earlier report: what has not changed since is not read again.
     """
 
     profile: Profile | None = None
@@ -106,7 +95,6 @@ class Options(RecordOptions):
     spill: bool = True
     fail_on: Severity = Severity.ERROR
     baseline: Baseline | None = None
-    since: EarlierReport | None = None
 
 
 def check_sources(sources: Sequence[str], options: Options | None = None) -> Report:
@@ -151,17 +139,13 @@ def check(
     datasets = _datasets(inventory, options)
     needs_label_map = options.label_map is None
     with Archives(options.archive_limits, needs_label_map=needs_label_map) as archives:
-        carried = [_carried_over(one, options, receiver) for one in datasets]
-        names = {name for one in carried for name in one.names}
-        decoding = choose_decoding(
-            options.decode, inventory.without(names), archives, options.max_record_bytes
-        )
-        for dataset, one in zip(datasets, carried, strict=True):
+        decoding = choose_decoding(options.decode, inventory, archives, options.max_record_bytes)
+        for dataset in datasets:
             # Of several, a small one is done here before a pipeline begins.
             is_done_here = len(datasets) > 1 and _is_small(dataset, options)
             chosen = replace(options, runner=None) if is_done_here else options
             checked.append(
-                _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known, one)
+                _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known)
             )
             decoding = replace(decoding, first=decoding.first + len(dataset.locations))
     collector = Collector(_policy({}, receiver, options), options.max_findings, known)
@@ -192,7 +176,6 @@ def check(
         others=collector.findings,
         verdicts=of_others,
         baseline=comparison,
-        since=_since(options.since, carried, inventory) if options.since else None,
     )
 
 
@@ -201,81 +184,10 @@ def _policy(profile: Severities, receiver: Receiver, options: Options) -> Policy
     return Policy(profile, of_receiver, options.severities, options.by_path)
 
 
-def _settings(
-    options: Options, receiver: Receiver, profile: Profile, label_maps: Mapping[str, LabelMapFile]
-) -> dict[str, str]:
-    """What decides the findings of a dataset beside its files."""
-    return settings_of(
-        {
-            "version of tfod": __version__,
-            "receiver": receiver.name,
-            "profile": profile,
-            "label maps": sorted(
-                repr((name, file.label_map and file.label_map.items, file.error))
-                for name, file in label_maps.items()
-            ),
-            "a baseline, or what the shards were held against": [
-                one is None
-                for one in (
-                    *(options.baseline, options.task, options.annotations),
-                    *(options.predictions, options.training_config),
-                )
-            ],
-            "severities": (options.severities, options.by_path),
-            "limits": (
-                *(options.decode, options.with_tensorflow, can_decode()),
-                *(options.max_record_bytes, options.archive_limits),
-            ),
-        }
-    )
-
-
-def _carried_over(inventory: Inventory, options: Options, receiver: Receiver) -> CarriedOver:
-    """What of a dataset need not be read again."""
-    if options.since is None:
-        return CarriedOver()
-    together = {
-        "a baseline": options.baseline,
-        "a CVAT task": options.task,
-        "annotations": options.annotations,
-        "predictions": options.predictions,
-        "a trainer's configuration": options.training_config,
-    }
-    for name, one in together.items():
-        if one:
-            return CarriedOver(reason=f"all files are needed for {name}")
-    names = options.since.unchanged(inventory.locations)
-    if not names:
-        return CarriedOver(reason=options.since.reason)
-    chosen = options.since.profile_of(names[0])
-    if chosen is None and options.profile is None:
-        return CarriedOver(reason="no profile fits the files")
-    profile = options.profile or READY[chosen.name if chosen else ""]
-    if profile.name == TFDS.profile:  # whose features.json names keys that no report has
-        return CarriedOver(reason="all files are needed for those of TensorFlow Datasets")
-    beside = [one.label_map for one in inventory.shards if one.label_map]
-    label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
-    settings = _settings(options, receiver, profile, label_maps)
-    differences = options.since.differences(names, settings)
-    if differences:
-        return CarriedOver(reason=f"changed since: {', '.join(differences)}")
-    if options.since.may_be_outdated(names, len(inventory.locations)):
-        return CarriedOver(reason="something was found in several files together, one has changed")
-    chosen = chosen or ChosenProfile(profile.name, "asked for")
-    return CarriedOver(frozenset(names), chosen)
-
-
-def _since(earlier: EarlierReport, carried: Sequence[CarriedOver], inventory: Inventory) -> Since:
-    unchanged = sum(len(one.names) for one in carried)
-    reasons = dict.fromkeys(one.reason for one in carried if one.reason)
-    checked = len(inventory.locations) - unchanged
-    return Since(earlier.name, unchanged, checked, "; ".join(reasons))
-
-
 def _datasets(inventory: Inventory, options: Options) -> list[Inventory]:
-    """The datasets; one where a task or annotations are said to be of all that there is."""
+    """The datasets; one where a task is said to be of all that there is."""
     found = datasets_of(inventory)
-    if len(found) > 1 and (options.task or options.annotations or options.predictions):
+    if len(found) > 1 and options.task:
         return [replace(inventory, name=", ".join(one.name for one in found))]
     return found or [inventory]
 
@@ -295,23 +207,17 @@ def _check_dataset(
     progress: Progress,
     archives: Archives,
     known: KnownFingerprints | None,
-    carried: CarriedOver,
 ) -> CheckedDataset:
     implied = READY[receiver.profile] if receiver.profile else None
-    modified = {one.name: one.modified() for one in inventory.locations}  # before they are read
-    if carried.profile is not None:
-        chosen, unknown = carried.profile, None
-        profile = options.profile or READY[chosen.name]
-    else:
-        profile, chosen, unknown = profile_of(
-            options.profile, inventory, archives, options.max_record_bytes, implied
-        )
+    profile, chosen, unknown = profile_of(
+        options.profile, inventory, archives, options.max_record_bytes, implied
+    )
     policy = _policy(profile.severities, receiver, options)
     collector = Collector(policy, options.max_findings, known)
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
     decoding = decoding.under(policy)
-    inputs = inputs_of(inventory, options.hash_sources, carried.names)
+    inputs = inputs_of(inventory, options.hash_sources)
     config = options.training_config
     instructions = Instructions(
         **{one.name: getattr(options, one.name) for one in fields(RecordOptions)},
@@ -328,13 +234,10 @@ def _check_dataset(
             result = examine_here(inputs, instructions, options.jobs, progress, folder, archives)
         else:
             result = options.runner.examine(inputs, instructions, options.task is not None)
-        settings = _settings(options, receiver, profile, label_maps)
         label_maps.update(sorted(result.label_maps.items()))
         if profile.name == TFDS.profile:
             opened = read_tfds_files(one.location for one in inventory.shards)
             result.tfds_files.update(opened)
-        if options.since is not None:
-            result.shards.update(options.since.shards_of(inventory, carried.names))
         for name, file in label_maps.items():
             collector.check(file, Place(name))
         collector.findings.merge(result.all_findings())
@@ -348,11 +251,6 @@ def _check_dataset(
             collector.add_all(no_profile(features, title, layout), Place(shard))
         check_together(result, label_maps, collector, instructions, options.task)
         statistics = Statistics(class_names(result.uses, label_maps), result.image_sizes)
-    if options.since is not None:
-        maps = {one.label_map for one in result.all_shards() if one.is_carried and one.label_map}
-        used, most = statistics.classes, options.max_findings
-        earlier = options.since.findings_of(carried.names, maps, used, most)
-        collector.findings.merge(earlier)
     collector.findings.close()
     return CheckedDataset(
         name=inventory.name,
@@ -363,21 +261,14 @@ def _check_dataset(
         undecoded=decoding.under(replace(policy, by_path=None)).limit
         or (_OFF_BY_PATH if policy.by_path else _NO_IMAGES),
         sources=[
-            replace(options.since.sources[one.name], modified=modified[one.name])
-            if options.since is not None and one.name in carried.names
-            else _source_file(
-                one, result.digests.get(one.name), options.hash_sources, modified[one.name]
-            )
+            _source_file(one, result.digests.get(one.name), options.hash_sources)
             for one in inventory.locations
         ],
-        settings=settings,
         label_maps=label_maps,
         verdicts=verdicts(profile, collector) if receiver is ANY else (),
     )
 
 
-def _source_file(
-    location: Location, digest: str | None, is_hashed: bool, modified: str | None
-) -> SourceFile:
+def _source_file(location: Location, digest: str | None, is_hashed: bool) -> SourceFile:
     is_read = digest is not None or not is_hashed
-    return SourceFile(location.name, location.known_size() if is_read else None, digest, modified)
+    return SourceFile(location.name, location.known_size() if is_read else None, digest)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfod.check.check import Options, check
-from tfod.check.engine.earlier_report import read_earlier_report
 from tfod.check.findings.baseline import Baseline, baseline_to_json, read_baseline
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
@@ -24,7 +23,6 @@ from tfod.cli.command_line import (
     Commands,
     add_number,
     add_runner_options,
-    file_name,
     named_profile,
     print_note,
     runner_of,
@@ -78,17 +76,8 @@ def add_parser(commands: Commands) -> None:
         text = f"labels and frames of this {kind} as they are on the server now"
         add_number(group, f"--cvat-{kind}", text, metavar="ID")
     add("--images", metavar="DIR", help="the images that the shards are about")
-    text = "what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON"
-    add("--against", metavar="DIR|FILE", help=text)
-    text = "what a detector finds on the images, as COCO results: likely label errors, worst first"
-    add("--predictions", metavar="FILE", help=text)
-    text = "the trainer's configuration: a pipeline.config, or an experiment of TF-Vision in YAML"
+    text = "the trainer's configuration: pipeline.config of the TF Object Detection API"
     add("--pipeline-config", metavar="FILE", help=text)
-
-    group = parser.add_argument_group("how")
-    add = group.add_argument
-    text = "tensorflow: check every record with tf.io.parse_example, too"
-    add("--engine", choices=("tfod", "tensorflow"), default="tfod", help=text)
 
     group = parser.add_argument_group("what comes out")
     add = group.add_argument
@@ -99,8 +88,6 @@ def add_parser(commands: Commands) -> None:
     add("-q", "--quiet", action="store_true", help=text)
     text = "print how many findings there are of each rule, in place of the findings"
     add("--statistics", action="store_true", help=text)
-    text = "an earlier JSON report: check only the files that have changed since"
-    add("--since", type=file_name, metavar="REPORT", help=text)
     text = f"write all findings into the --baseline (default: {BASELINE})"
     add("--update-baseline", action="store_true", help=text)
     _add_samples(group)
@@ -173,7 +160,7 @@ def _report(
         outputs.append(Output("baseline", options.baseline.name))
     with (
         _inventory(arguments.sources, options) as inventory,
-        begin_outputs(outputs, _files_read(arguments, inventory, outputs)) as write,
+        begin_outputs(outputs, _files_read(arguments, inventory)) as write,
     ):
         has_bar = options.runner is None and sys.stderr.isatty() and not quiet
         with _progress_bar(inventory) if has_bar else nullcontext() as progress:
@@ -199,20 +186,9 @@ def _options(arguments: argparse.Namespace) -> Options:
     options = replace(
         _reading_options(arguments),
         task=_task(arguments),
-        with_tensorflow=arguments.engine == "tensorflow",
         max_findings=arguments.max_findings,
-        since=read_earlier_report(arguments.since) if arguments.since else None,
     )
-    # Few checks need these, and their modules.
-    if arguments.against is not None:
-        from tfod.check.references.annotations.annotations import load_annotations
-
-        options = replace(options, annotations=load_annotations(arguments.against))
-    if arguments.predictions is not None:
-        from tfod.check.references.predictions.predictions import load_predictions
-
-        options = replace(options, predictions=load_predictions(arguments.predictions))
-    if arguments.pipeline_config is not None:
+    if arguments.pipeline_config is not None:  # few checks need it
         from tfod.check.references.pipeline.training_config import load_training_config
 
         options = replace(options, training_config=load_training_config(arguments.pipeline_config))
@@ -269,13 +245,8 @@ def _task(arguments: argparse.Namespace) -> Task | None:
         return fetch_task(server, targets[0]).task
 
 
-def _files_read(
-    arguments: argparse.Namespace, inventory: Inventory, outputs: Sequence[Output]
-) -> Iterator[str]:
-    """Paths of what the check reads, none of which a report may replace.
-
-    But for the report that ``--since`` names: the next one, as JSON, may take its place.
-    """
+def _files_read(arguments: argparse.Namespace, inventory: Inventory) -> Iterator[str]:
+    """Paths of what the check reads, none of which a report may replace."""
     yield from (one.path for one in inventory.locations if not one.remote)
     label_maps = {one.label_map for one in inventory.shards} | {inventory.label_map}
     names = (
@@ -284,17 +255,12 @@ def _files_read(
         "profile",
         "cvat_labels",
         "cvat_xml",
-        "against",
-        "predictions",
         "pipeline_config",
     )
     paths = (getattr(arguments, name, None) for name in names)
     is_written = getattr(arguments, "update_baseline", False)
     baseline = None if is_written else getattr(arguments, "baseline", None)
-    since = getattr(arguments, "since", None)
-    others = [one.path for one in outputs if one.path and one.format != "json"]
-    replaced = [one for one in others if since and os.path.realpath(one) == os.path.realpath(since)]
-    yield from filter(None, (*label_maps, *paths, baseline, *replaced))
+    yield from filter(None, (*label_maps, *paths, baseline))
 
 
 def _rendered(

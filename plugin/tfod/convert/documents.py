@@ -47,19 +47,14 @@ _SAFE = {
 
 
 def is_zip(path: str | os.PathLike[str]) -> bool:
-    """Whether a file starts as a zip with an entry does."""
-    return read_head(path, len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
-
-
-def read_head(path: str | os.PathLike[str], size: int) -> bytes:
-    """The first bytes of a file.
+    """Whether a file starts as a zip with an entry does.
 
     Raises:
         TfodError: it cannot be read.
     """
     try:
         with Path(path).open("rb") as file:
-            return file.read(size)
+            return file.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
     except OSError as error:
         raise TfodError(f"{os.fspath(path)} cannot be read: {error.strerror}") from None
 

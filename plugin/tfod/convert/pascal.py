@@ -54,10 +54,10 @@ class VocImage:
     objects: tuple[VocObject, ...]
 
 
-def read_voc(file: str, *, odd_boxes: bool = False) -> VocImage | None:
+def read_voc(file: str) -> VocImage | None:
     """Read one file; None where it is XML of another kind.
 
-    With ``odd_boxes`` numbers of boxes that are not finite are taken, to be checked later.
+    Numbers of boxes that are not finite are taken, to be checked later.
 
     Raises:
         TfodError: it cannot be read, is not well-formed XML, or has no number where one must be.
@@ -68,20 +68,18 @@ def read_voc(file: str, *, odd_boxes: bool = False) -> VocImage | None:
     size = root.find("size")
     height, width = (None if size is None else _size(size, tag, file) for tag in _SIZE)
     filename = safe_relative_path((root.findtext("filename") or "").strip())
-    return VocImage(file, filename, height, width, tuple(_objects(root, file, odd_boxes)))
+    return VocImage(file, filename, height, width, tuple(_objects(root, file)))
 
 
 _SIZE = ("height", "width")
 
 
-def _objects(root: Any, file: str, odd_boxes: bool) -> Iterator[VocObject]:
+def _objects(root: Any, file: str) -> Iterator[VocObject]:
     for one in root.iterfind("object"):
         corners = one.find("bndbox")
         box = None
         if corners is not None:
-            xmin, ymin, xmax, ymax = (
-                _number(corners, side, file, not odd_boxes) for side in _SIDES
-            )
+            xmin, ymin, xmax, ymax = (_number(corners, side, file, finite=False) for side in _SIDES)
             box = (xmin, ymin, xmax, ymax)
         texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
         nested = tuple(child.tag for child in one if len(child) and child is not corners)
@@ -95,7 +93,7 @@ def _size(size: Any, tag: str, file: str) -> int | None:
     return value if value > 0 else None
 
 
-def _number(element: Any, tag: str, file: str, finite: bool = True) -> float:
+def _number(element: Any, tag: str, file: str, *, finite: bool = True) -> float:
     found = element.find(tag)
     text = "" if found is None else (found.text or "").strip()
     line = (element if found is None else found).sourceline

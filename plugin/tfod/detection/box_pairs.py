@@ -16,10 +16,7 @@ import numpy as np
 PIXEL = 1.02
 """Pixels that a side may be off: integers, float32, and the two digits of CVAT's XML and
 Datumaro's boxes are no movement."""
-NO_CLASS = -1
-"""The code of a class that is not known, which goes with any class of the first side."""
 _LEAST_OVERLAP, _LEAST_OF_OTHER_CLASS = 0.1, 0.5
-_MOSTLY = 0.8
 _CLOSEST = 64
 _MOST_PAIRS = 50_000_000
 _AT_ONCE = 250_000
@@ -49,25 +46,6 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.asarray(np.repeat(starts - before, counts) + np.arange(counts.sum()))
 
 
-def pair_best(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Pair boxes of many images at once, each with one other at most.
-
-    Takes the number of a box on either side in each candidate, the best candidate first; returns
-    the places of the candidates that are taken, as one after the other would be.
-    """
-    left = np.arange(len(first))
-    taken = [left[:0]]
-    while len(left):
-        one, other = first[left], second[left]
-        is_best = np.zeros((2, len(left)), bool)
-        is_best[0, np.unique(one, return_index=True)[1]] = True
-        is_best[1, np.unique(other, return_index=True)[1]] = True
-        both = is_best.all(axis=0)
-        taken.append(left[both])
-        left = left[~np.isin(one, one[both]) & ~np.isin(other, other[both])]
-    return np.concatenate(taken)
-
-
 @dataclass(frozen=True)
 class TwoSides:
     """The boxes of one image on both sides, and what it costs to pair them.
@@ -83,25 +61,17 @@ class TwoSides:
     tolerance: np.ndarray
     codes: tuple[np.ndarray, np.ndarray]
 
-    def is_clean_in_order(self) -> bool:
-        """Whether box for box is the same, which is the usual case and quickly seen."""
-        if len(self.first) != len(self.second):
-            return False
-        return bool(self.in_place_by_order(len(self.first)).all())
-
     def in_place_by_order(self, count: int) -> np.ndarray:
         """For each of the first boxes: whether it is the same on both sides."""
         off = self.off(self.first[:count], self.second[:count])
-        mine, others = self.codes[0][:count], self.codes[1][:count]
-        return np.asarray((off <= 1) & ((mine == others) | (others == NO_CLASS)))
+        return np.asarray((off <= 1) & (self.codes[0][:count] == self.codes[1][:count]))
 
     def off(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """How far the side that is furthest off is off; 1 is what is tolerated."""
         return np.asarray((np.abs(second - first) / self.tolerance).max(axis=-1, initial=0))
 
     def same_class(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        others = self.codes[1][columns]
-        return np.asarray((others == self.codes[0][rows, None]) | (others == NO_CLASS))
+        return np.asarray(self.codes[1][columns] == self.codes[0][rows, None])
 
     def in_place(self, rows: np.ndarray, columns: np.ndarray, is_same: bool = True) -> np.ndarray:
         """Cost of pairing boxes with those in their place, of their class or of others."""
@@ -152,15 +122,6 @@ class Unpaired:
             pairs += new
             self._take(new)
         return sorted(pairs)
-
-    def pair_if_most(self, cost: Cost) -> Pairs:
-        """Pair if most of what is left can be, else leave all as it is."""
-        rows, columns = self.rows, self._columns.copy()
-        pairs = self.pair(cost)
-        if len(pairs) < _MOSTLY * len(rows):
-            self.rows, self._columns = rows, columns
-            return []
-        return pairs
 
     def _take(self, pairs: Pairs) -> None:
         taken = {row for row, _ in pairs}

@@ -35,7 +35,7 @@ from tests.zip_forge import real_zip
 
 # A huge zip, which takes minutes; a folder that cannot be zipped.
 MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # no zip has such an entry
-OF_MORE_THAN_A_ZIP = ("TSK", "FID", "CFG", "DAT", "PRD")
+OF_MORE_THAN_A_ZIP = ("TSK", "CFG", "DAT")
 """Families about what is given beside it, or about infos and warnings: the zip alone is sound."""
 EXCEPTIONS = {
     "SET003-one-has-a-class-more-pass-a": "TSK001 is about classes of boxes, and CVAT also refuses "

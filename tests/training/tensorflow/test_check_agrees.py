@@ -22,7 +22,6 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
@@ -302,35 +301,3 @@ _SMALL = {
     name: encode_example({key: _right(spec) for key, spec in profile.features.items()})
     for name, profile in PROFILES.items()
 }
-
-
-# The engine
-
-
-def test_the_engine_says_what_tensorflow_says(tmp_path: Path) -> None:
-    """EXA011 fires exactly for the records that are refused one by one."""
-    payloads = [sound.record(f"{number}.jpg") for number in range(150)]
-    bad = {3, 64, 65, 149}
-    for number in bad:
-        payloads[number] = sound.record(f"{number}.jpg", width=[1, 2])
-    path = tmp_path / "s.tfrecord"
-    path.write_bytes(sound.shard(*payloads))
-    profile = READY["tf_detection_api"]
-    report = check_sources([str(path)], Options(profile=profile, with_tensorflow=True))
-    found = {one.record for one in report.findings if one.code == "EXA011"}
-    assert found == bad
-    assert found == {one.record for one in report.findings if one.code == "EXA005"}
-
-
-def test_the_engine_on_the_mutants(mutants: Path, tmp_path: Path) -> None:
-    """All their payloads in one shard: EXA011 fires where TensorFlow refuses, nowhere else."""
-    payloads = payloads_of_mutants(mutants)
-    path = tmp_path / "s.tfrecord"
-    path.write_bytes(sound.shard(*payloads))
-    profile = READY["tf_detection_api"]
-    report = check_sources(
-        [str(path)], Options(profile=profile, with_tensorflow=True, max_findings=100_000)
-    )
-    found = {one.record for one in report.findings if one.code == "EXA011"}
-    description = DESCRIPTIONS["tf_detection_api"]
-    assert found == {n for n, one in enumerate(payloads) if not parses([one], description)}

@@ -61,7 +61,7 @@ def check_together(
     instructions: Instructions,
     task: Task | None,
 ) -> None:
-    """Compare the records of all shards with each other, and with the task and the references."""
+    """Compare the records of all shards with each other, and with the task."""
     result.close()
     shards, field_mapping = result.all_shards(), instructions.profile.field_mapping
     settle_hanging_boxes(shards, collector)
@@ -78,13 +78,6 @@ def check_together(
     _check_duplicates(result, by_place, field_mapping, collector)
     if task is not None:
         _check_task(task, result, by_place, label_maps, collector)
-    if instructions.annotations is not None:
-        from tfod.check.references.annotations.comparison import missing_images
-
-        missing = missing_images(instructions.annotations, result.seen)
-        collector.add_all(missing, Place(instructions.annotations.source))
-    if instructions.predictions is not None and result.suspects is not None:
-        result.suspects.report(instructions.predictions, collector)
 
 
 def _check_shards(
@@ -97,8 +90,6 @@ def _check_shards(
     sets: dict[str, list[ShardSummary]] = {}
     for shard in shards:
         sets.setdefault(shard.subset, []).append(shard)
-        if shard.is_carried:
-            continue
         place = Place(shard.name)
         if not shard.records and not shard.has_defects and shard.is_whole:
             collector.add_all(empty_shard(), place)
@@ -125,18 +116,16 @@ def _check_classes(
     label_maps: Mapping[str, LabelMapFile],
     collector: Collector,
 ) -> None:
-    carried = {shard.label_map for shard in shards if shard.is_carried}
     first: dict[str | None, str] = {}
     for shard in shards:
-        if not shard.is_carried:
-            first.setdefault(shard.label_map, shard.name)
+        first.setdefault(shard.label_map, shard.name)
     for name, shard_name in first.items():
         file = label_maps.get(name or "")
         counts = uses.get(name, Counter())
         label_map = file.label_map if file else None
         place = Place(shard_name)
         collector.add_all(counts_from_zero(counts, label_map), place)
-        if label_map is not None and name not in carried:  # whose other shards use more
+        if label_map is not None:
             collector.add_all(unused_class(counts, label_map, name or ""), place)
         collector.add_all(nearly_equal_texts(counts, label_map or LabelMap()), place)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -92,13 +92,10 @@ def place_of(number: int) -> int:
     return number >> _PART_BITS
 
 
-def inputs_of(
-    inventory: Inventory, with_sha256: bool, unchanged: Collection[str] = ()
-) -> list[Input]:
+def inputs_of(inventory: Inventory, with_sha256: bool) -> list[Input]:
     """Everything that is to be read, in the order of the report; shards are whole.
 
-    Files that are unchanged are not read, and the numbers of the others stay as they are. Remote
-    ones are hashed while they are read.
+    Remote files are hashed while they are read.
     """
     shards, locations = inventory.shards, inventory.locations
     found: list[Input] = [ShardInput(number_of(at), one) for at, one in enumerate(shards)]
@@ -107,7 +104,7 @@ def inputs_of(
     for place, location in enumerate(locations if with_sha256 else (), len(locations)):
         if not location.remote:
             found.append(HashInput(number_of(place), location))
-    return [one for one in found if one.location.name not in unchanged]
+    return found
 
 
 def total_bytes(inputs: Iterable[Input]) -> int:

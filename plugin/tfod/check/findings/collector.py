@@ -146,16 +146,12 @@ class Findings:
         return {code: self.listed[code][: shares[code]] for code in codes}
 
     def in_order(self, shards: Sequence[str]) -> list[Finding]:
-        """The findings to list, in the order of the shards, their records and the codes.
-
-        Those that are ranked come last, the highest scores first.
-        """
+        """The findings to list, in the order of the shards, their records and the codes."""
         places = {name: place for place, name in enumerate(shards)}
 
-        def key(finding: Finding) -> tuple[float, int, int, str]:
+        def key(finding: Finding) -> tuple[int, int, str]:
             place = places.get(finding.shard, -1)
-            rank = -1.0 if finding.score is None else 1 - finding.score
-            return rank, place, -1 if finding.record is None else finding.record, finding.code
+            return place, -1 if finding.record is None else finding.record, finding.code
 
         chosen = [one for findings in self.choose().values() for one in findings]
         return sorted(chosen, key=key)

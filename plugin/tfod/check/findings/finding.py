@@ -126,12 +126,6 @@ class Finding:
         """The place as people read it."""
         return Place(self.shard, self.record, self.offset).where
 
-    @property
-    def score(self) -> float | None:
-        """How suspicious it is, where findings of a rule are ranked; from 0 to 1."""
-        score = self.value.get("score") if isinstance(self.value, dict) else None
-        return score if isinstance(score, float) else None
-
     def to_json(self) -> dict[str, JsonValue]:
         """The finding as the report's JSON has it."""
         found = {name: one for name, one in vars(self).items() if name not in _OF_BASELINE}

@@ -29,14 +29,12 @@ REPORT_VERSION = 2
 class SourceFile:
     """A file that was checked.
 
-    ``sha256`` is None where hashing was turned off; ``modified`` is another value when the file was
-    changed, None where there is no such value.
+    ``sha256`` is None where hashing was turned off.
     """
 
     name: str
     bytes: int | None
     sha256: str | None
-    modified: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,6 @@ class DatasetReport:
         valid: nothing was found in it at or above the level that fails.
         label_maps: names of those that its shards are checked by.
         sources: names of its files.
-        settings: what has decided the findings beside the files, or a hash of it.
     """
 
     name: str
@@ -89,23 +86,6 @@ class DatasetReport:
     label_maps: Sequence[str]
     sources: Sequence[str]
     counts: Counts
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Since:
-    """What a check has taken from an earlier report.
-
-    Attributes:
-        report: the earlier one's file.
-        unchanged, checked: how many files are as they were, and how many were checked again.
-        reason: why everything was checked again, if there was a reason.
-    """
-
-    report: str
-    unchanged: int
-    checked: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -126,7 +106,6 @@ class Report:
         datasets: each for itself, in order.
         verdicts: of each receiver, where the check is for any; on all findings, also known ones.
         baseline: with what is known, which is not among the findings.
-        since: what is from an earlier report.
         shards: what was read of each.
         configuration: the file that options were read from, if any.
         of_shards: severities by rule and shard, where shards have severities of their own.
@@ -147,7 +126,6 @@ class Report:
     datasets: Sequence[DatasetReport] = ()
     verdicts: Sequence[ReceiverVerdict] = ()
     baseline: BaselineComparison | None = None
-    since: Since | None = None
     shards: Sequence[ShardSummary] = ()
     configuration: str | None = None
     of_shards: Mapping[tuple[str, str], Severity] | None = None
@@ -221,7 +199,6 @@ class Report:
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
             "findings": [one.to_json() for one in self.findings],
             "statistics": self.statistics.to_json(),
-            "since": asdict(self.since) if self.since else None,
             "baseline": self.baseline.to_json() if self.baseline else None,
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
@@ -240,7 +217,6 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
         "profile": asdict(dataset.profile),
         "label_maps": list(dataset.label_maps),
         "sources": list(dataset.sources),
-        "settings": dict(dataset.settings),
         "counts": {
             "shards": counts.shards,
             **_figures(counts),
@@ -263,7 +239,6 @@ class CheckedDataset:
         sources: the files that were checked.
         label_maps: by the names that the shards have for them.
         verdicts: of each receiver, where it was checked for any.
-        settings: see :class:`DatasetReport`.
     """
 
     name: str
@@ -275,7 +250,6 @@ class CheckedDataset:
     sources: Sequence[SourceFile] = ()
     label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
     verdicts: Sequence[ReceiverVerdict] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_report(
@@ -288,7 +262,6 @@ def make_report(
     others: Findings | None = None,
     verdicts: Sequence[ReceiverVerdict] = (),
     baseline: BaselineComparison | None = None,
-    since: Since | None = None,
 ) -> Report:
     """The report.
 
@@ -301,7 +274,6 @@ def make_report(
         others: findings that are about no dataset.
         verdicts: of each receiver on these.
         baseline: after what is known has been removed.
-        since: what is from an earlier report.
     """
     findings = Findings(datasets[0].findings.most)
     statistics = Statistics()
@@ -334,7 +306,6 @@ def make_report(
         version=__version__,
         duration=time.monotonic() - began,
         baseline=baseline,
-        since=since,
         shards=shards,
     )
 
@@ -350,7 +321,6 @@ def _report_of(dataset: CheckedDataset, fail_on: Severity) -> DatasetReport:
         label_maps=tuple(label_maps),
         sources=tuple(one.name for one in dataset.sources),
         counts=counts,
-        settings=dataset.settings,
     )
 
 

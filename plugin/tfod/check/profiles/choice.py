@@ -41,7 +41,7 @@ _MOST_TRIED = 10_000
 """Records of a shard that are looked at for want of one that can be a sample."""
 _LARGEST_SAMPLE = 64 << 20
 _MOST_UNREACHABLE = 2  # remote shards: each of a dead server takes a whole timeout
-_NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "PRD", "SET003", "EXA008")
+_NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "SET003", "EXA008")
 _NO_PROFILE = Profile(
     "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
 )

@@ -47,7 +47,7 @@ class Profile:
 
 
 _NO_NAMES: Severities = {
-    **dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "FID", "PRD", "ZIP014"), OFF),
+    **dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "ZIP014"), OFF),
     "LAB019": Severity.ERROR,  # an import stops at such a record
 }
 

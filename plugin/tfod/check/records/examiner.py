@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from tfod.check.records.result import Result, ShardSummary, Use
 from tfod.check.records.statistics import bound, count_sizes
 from tfod.check.rules import masks
 from tfod.check.rules.boxes import different_lengths
-from tfod.check.rules.example import Features, not_utf8, refused
+from tfod.check.rules.example import Features, not_utf8
 from tfod.check.rules.images import (
     ImageFacts,
     check_decodes,
@@ -49,10 +49,6 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch
-
-if TYPE_CHECKING:
-    from tfod.check.records.predicted import PredictionComparison
-    from tfod.check.records.tensorflow_engine import TensorFlowParser
 
 _Stated: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
 """What an image's header says, and what its record says: format, height and width."""
@@ -110,20 +106,6 @@ class Examiner:
         self._known = instructions.known_problems(label_map)
         self._mapping = instructions.profile.field_mapping
         self._renamed = renamed_keys(self._mapping)
-        self._found: set[int] = set()
-        self._predicted: PredictionComparison | None = None
-        if instructions.predictions is not None:
-            from tfod.check.records.predicted import PredictionComparison  # few checks need it
-
-            self._predicted = PredictionComparison(
-                instructions.predictions, label_map, instructions.most_duplicates
-            )
-            result.suspects = self._predicted.suspects
-        self._parser: TensorFlowParser | None = None
-        if instructions.with_tensorflow:
-            from tfod.check.records.tensorflow_engine import TensorFlowParser
-
-            self._parser = TensorFlowParser(instructions.profile.features)
 
     def damaged(self, damage: Damage) -> None:
         """Take note of a damage of the framing."""
@@ -141,10 +123,6 @@ class Examiner:
     def look_at(self, records: RecordBatch) -> None:
         """Check a batch of records, or keep it until there are so many that it is worth while."""
         self.shard.records += len(records)
-        if self._parser is not None:
-            for record, reason in self._parser.refusals(records):
-                place = Place(self.shard.name, record.number, record.offset)
-                self._collector.add_all(refused(reason), place)
         examples = ExampleBatch.of(records)
         mapping = self._mapping
         found = Detections(examples, mapping)
@@ -180,16 +158,6 @@ class Examiner:
         self._look_at_boxes(batch)
         self._look_at_classes(batch)
         self._rows.add(batch.rows)
-        if self.instructions.annotations is not None:
-            from tfod.check.references.annotations.comparison import compare_batch  # few need it
-
-            annotations, seen = self.instructions.annotations, self.result.seen
-            for row, difference in compare_batch(
-                annotations, batch, self._label_map, seen, self._found
-            ):
-                self._add(batch, row, difference)
-        if self._predicted is not None:
-            self._predicted.add(batch)
 
     def finish(self) -> Result:
         """Return what is known."""

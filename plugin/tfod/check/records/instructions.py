@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfod.check.findings.collector import Collector
 from tfod.check.findings.fingerprints import KnownFingerprints
@@ -20,10 +20,6 @@ from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
-if TYPE_CHECKING:
-    from tfod.check.references.annotations.annotations import Annotations
-    from tfod.check.references.predictions.predictions import Predictions
-
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:
@@ -31,9 +27,6 @@ class RecordOptions:
 
     Attributes:
         label_map: file or name of a label map for all shards; None for those beside them.
-        annotations: what the shards were made from.
-        predictions: what a detector finds on the images.
-        with_tensorflow: whether TensorFlow itself is to parse every record.
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
         part_bytes: large shards are shared among workers in parts of about so many bytes.
@@ -42,9 +35,6 @@ class RecordOptions:
     """
 
     label_map: str | None = None
-    annotations: Annotations | None = None
-    predictions: Predictions | None = None
-    with_tensorflow: bool = False
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
     part_bytes: int = 32 << 20
@@ -81,7 +71,7 @@ class Instructions(RecordOptions):
 
     @property
     def most_duplicates(self) -> int:
-        """How many duplicates and suspects of a kind are kept: all where a baseline has some."""
+        """How many duplicates of a kind are kept: all where a baseline has some."""
         return self.max_findings if self.known is None else sys.maxsize
 
     def of(self, shard: str) -> Instructions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
@@ -15,10 +15,6 @@ from tfod.check.records.objects import ObjectFigures
 from tfod.check.records.statistics import bound
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.boxes import BoxCounts
-
-if TYPE_CHECKING:
-    from tfod.check.references.predictions.suspects import Suspects
-
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
@@ -44,7 +40,6 @@ class ShardSummary:
         columns: what its boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
         objects: figures of its objects, where they are wanted.
-        is_carried: whether all this is from an earlier report.
     """
 
     work: int
@@ -65,7 +60,6 @@ class ShardSummary:
     columns: BoxColumns = field(default_factory=BoxColumns)
     is_empty_file: bool = False
     objects: ObjectFigures | None = None
-    is_carried: bool = False
 
     def joined(self, following: ShardSummary) -> ShardSummary:
         """The same with the part of the shard that comes next."""
@@ -94,14 +88,12 @@ class Result:
         shards: by number of the input, in order; of a part of a shard, that shard.
         image_sizes: images of each ``(height, width)``, pixels.
         uses: how often each pair of class text and id is used, by the name of the label map.
-        seen: places of the annotations' images that a record has the name of.
         label_maps: label maps of archives, by name.
         tfds_files: TFDS's files of archives, by path.
         digests: SHA-256 of files, by name.
         blocks: the rows of all records, as far as they are kept.
         duplicates: names and images that come more than once.
         facts: of the records that the duplicates list.
-        suspects: boxes that the predictions contradict, where there are any.
     """
 
     most: int
@@ -109,14 +101,12 @@ class Result:
     shards: dict[int, list[ShardSummary]] = field(default_factory=dict)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
     label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
     tfds_files: dict[str, bytes] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     blocks: list[RowBlock] = field(default_factory=list)
     duplicates: Duplicates = field(default_factory=Duplicates)
     facts: dict[RowPlace, RowFacts] = field(default_factory=dict)
-    suspects: Suspects | None = None
     most_duplicates: int | None = None
     _listed: Counter[str] = field(default_factory=Counter, repr=False)
     _listing: dict[str, set[int]] = field(default_factory=dict, repr=False)
@@ -146,16 +136,12 @@ class Result:
             mine = self.uses.setdefault(name, Counter())
             mine.update(uses)
             self.uses[name] = bound(mine, slack=2)
-        self.seen |= other.seen
         self.label_maps.update(other.label_maps)
         self.tfds_files.update(other.tfds_files)
         self.digests.update(other.digests)
         self.blocks += other.blocks
         self.duplicates.merge(other.duplicates, self.most_duplicates or self.most)
         self.facts.update(other.facts)
-        if other.suspects is not None:
-            self.suspects = self.suspects or type(other.suspects)(other.suspects.most)
-            self.suspects.merge(other.suspects)
         return self
 
     def _add_findings(self, number: int, findings: Findings) -> None:

@@ -44,12 +44,7 @@ class Group:
         return f"{self.code} {self.severity.value}{title}{extent}"
 
     def examples(self, most: int) -> list[Finding]:
-        """Listed findings that differ most in what they say, in the report's order.
-
-        Of ranked ones it is the first.
-        """
-        if self.findings and self.findings[0].score is not None:
-            return list(self.findings[:most])
+        """Listed findings that differ most in what they say, in the report's order."""
         shapes: dict[tuple[str, str], int] = {}
         for number, finding in enumerate(self.findings):
             shapes.setdefault((finding.fix, _VARYING.sub("#", finding.message)), number)

@@ -24,9 +24,6 @@ _LOST = _LOST_WITH_OTHERS | {"TFR004", "TFR009", "EXA001"}
 _WITHOUT_OBJECTS = frozenset({"BOX002", "BOX007", "BOX009"})
 """Rules whose repair removes objects."""
 
-_SUSPECTS = ("PRD001", "PRD002", "PRD003")
-"""Rules that find likely label errors, ranked."""
-
 
 @dataclass(frozen=True)
 class Step:
@@ -51,13 +48,8 @@ def _after_valid(report: Report) -> Iterator[Step]:
         yield Step("It can be read. Who takes it, and who does not, is below.")
     else:
         yield Step("Train on it: point the trainer at the shards and at their label map.")
-    suspects = sum(report.counts.by_code.get(code, 0) for code in _SUSPECTS)
-    if suspects:
-        yield Step(f"Look at the {plural(suspects, 'likely label error')}, worst first.")
-    warnings = {one.code for one in report.findings if one.severity is Severity.WARNING}
-    if warnings.difference(_SUSPECTS):
-        which = "other warnings" if suspects else "warnings"
-        yield Step(f"Look at the {which}; they stop nothing, but may not be what you want.")
+    if any(one.severity is Severity.WARNING for one in report.findings):
+        yield Step("Look at the warnings; they stop nothing, but may not be what you want.")
 
 
 def _after_invalid(report: Report) -> Iterator[Step]:

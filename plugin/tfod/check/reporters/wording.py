@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfod.check.findings.finding import Finding, Severity, plural
-from tfod.check.findings.report import Counts, DatasetReport, Report, Since
+from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.reporters.escaping import visible
 
@@ -156,22 +156,8 @@ def decoded(report: Report) -> str:
     return f"{counts.decoded:,} of {plural(counts.images, 'image')}{reason}"
 
 
-def _about_since(since: Since) -> str:
-    if not since.unchanged:
-        why = f" ({since.reason})" if since.reason else ""
-        return f"{plural(since.checked, 'file')} checked, none is as in {since.report}{why}"
-    found = (
-        f"{plural(since.unchanged, 'file')} as in {since.report}, {since.checked:,} checked again"
-    )
-    if not since.checked:
-        return found
-    return f"{found}; duplicates and classes of several files were looked for among these alone"
-
-
 def notes(report: Report) -> Iterator[tuple[str, str]]:
     """What else the reader has to know of what the verdict is about: a title, and a sentence."""
-    if report.since is not None:
-        yield "Since", _about_since(report.since)
     if report.baseline is not None:
         known, stale = report.baseline.known, report.baseline.stale
         are = "is" if known == 1 else "are"

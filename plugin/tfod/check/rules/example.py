@@ -213,17 +213,6 @@ def no_profile(features: Sequence[str], receiver: str, layout: str) -> Iterator[
 
 
 @rule(
-    "EXA011 error: TensorFlow does not parse the record",
-    why="This is what tf.io.parse_example itself says under the profile's description.",
-    fix="Write the record again as the profile describes it.",
-    source="tf.io.parse_example of the installed TensorFlow",
-)
-def refused(reason: str) -> Iterator[Problem]:
-    """TensorFlow's own verdict, asked for with --engine tensorflow."""
-    yield Problem(f"TensorFlow says: {reason}")
-
-
-@rule(
     "EXA012 error: TensorFlow reads the record otherwise than protobuf",
     why="TensorFlow's own parser stops at such a record, or takes other values from it than every "
     "reader that uses protobuf, Datumaro and CVAT among them.",

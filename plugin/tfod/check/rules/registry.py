@@ -35,8 +35,6 @@ FAMILIES = {
     "ZIP": "the archive around the shards",
     "SET": "shards as a set",
     "TSK": "the CVAT task it is meant for",
-    "FID": "fidelity to the annotations it was made from",
-    "PRD": "what a detector predicts: likely label errors",
     "CFG": "the trainer's configuration",
 }
 """The first three letters of a code, and what the rules of that family look at."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.shard_sets.names import parse_shard_name
@@ -21,8 +21,6 @@ class Location:
     remote: bool = False
     listed_size: int | None = None
     """Of a remote file, from the listing; the server is not asked for it again."""
-    mark: str | None = None
-    """Of a remote file what its store changes whenever the file changes, if the listing has it."""
 
     def open(
         self, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
@@ -37,18 +35,6 @@ class Location:
             OSError: it is not there.
         """
         return self.listed_size if self.remote else os.path.getsize(self.path)
-
-    def modified(self) -> str | None:
-        """What is another value when the file is changed; None where nothing is to be trusted.
-
-        Of a copy the time says nothing, and a time in whole seconds may hide a change.
-        """
-        if self.remote or self.name != self.path:
-            return self.mark
-        with suppress(OSError):
-            time = os.stat(self.path).st_mtime_ns
-            return f"mtime {time}" if time % 10**9 else None
-        return None
 
     def known_size(self) -> int | None:
         """Its length in bytes; None where it is unknown, or the file is not there."""
@@ -110,15 +96,6 @@ class Inventory:
     empty: Sequence[tuple[str, str]] = ()
     unused_label_maps: Sequence[str] = ()
     name: str = ""
-
-    def without(self, names: Collection[str]) -> Inventory:
-        """The same without some files."""
-        groups = [
-            replace(group, shards=[one for one in group.shards if one.location.name not in names])
-            for group in self.groups
-        ]
-        archives = [one for one in self.archives if one.name not in names]
-        return replace(self, groups=[one for one in groups if one.shards], archives=archives)
 
     @property
     def shards(self) -> list[ShardSource]:

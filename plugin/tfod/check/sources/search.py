@@ -188,7 +188,7 @@ class _Search:
         self.groups.extend(
             self._groups_of(
                 sets,
-                lambda url: Location(url, url, True, found.files[url].size, found.files[url].mark),
+                lambda url: Location(url, url, True, found.files[url].size),
             )
         )
         for url in found.zips:

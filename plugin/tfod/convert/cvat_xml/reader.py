@@ -16,7 +16,6 @@ from typing import Any
 
 from tfod.convert.cvat_xml.shapes import (
     AREA_KINDS,
-    BOX,
     CvatShape,
     read_attributes,
     read_shape,
@@ -95,23 +94,10 @@ class CvatImage:
     tags: tuple[CvatTag, ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def boxes(self) -> tuple[CvatShape, ...]:
-        """The rectangles."""
-        return tuple(one for one in self.shapes if one.kind == BOX)
-
-    @property
-    def other_shapes(self) -> int:
-        """How many shapes are no rectangles."""
-        return len(self.shapes) - len(self.boxes) + sum(self.others.values())
-
 
 @dataclass(frozen=True)
 class CvatTrack:
-    """One ``<track>`` of "CVAT for video": its visible boxes by frame number."""
-
-    boxes: tuple[tuple[int, CvatShape], ...]
-    other_shapes: int
+    """One ``<track>`` of "CVAT for video", of which nothing is read."""
 
 
 def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
@@ -142,18 +128,18 @@ def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | 
             raise TfodError(f"{name} has no <meta> before <{element.tag}>; export it again")
         elif element.tag == "image":
             images += 1
-            require_fewer(images, _MOST_FRAMES, "images", name)
+            _require_fewer(images, "images", name)
             yield _read_image(element, name)
         else:
-            yield _read_track(element, name)
+            yield CvatTrack()
     if not seen_meta:
         raise TfodError(f"{name} has no <meta>; export the task as CVAT for images 1.1")
 
 
-def require_fewer(count: int, most: int, what: str, name: str) -> None:
-    """Raise TfodError for a document with more of something than is kept in memory."""
-    if count > most:
-        raise TfodError(f"{name} has more than {most:,} {what}; export the task in parts")
+def _require_fewer(count: int, what: str, name: str) -> None:
+    """Raise TfodError for a document with more frames than are kept in memory."""
+    if count > _MOST_FRAMES:
+        raise TfodError(f"{name} has more than {_MOST_FRAMES:,} {what}; export the task in parts")
 
 
 def _read_meta(meta: Any, name: str) -> CvatMeta:
@@ -209,7 +195,7 @@ def _read_numbers(task: Any, name: str) -> tuple[int, int, range]:
     if stop is None:
         stop = start + ((size or 0) - 1) * step
     numbers = range(start, stop + 1, step)
-    require_fewer(len(numbers), _MOST_FRAMES, "frames", name)
+    _require_fewer(len(numbers), "frames", name)
     # A job's frames start in the middle of its task.
     starts = [
         read_whole(one.text, one, name) or 0 for one in task.iterfind("segments/segment/start")
@@ -225,25 +211,12 @@ def _read_image(image: Any, name: str) -> CvatImage:
         subset=image.get("subset") or "",
         height=read_whole(image.get("height"), image, name),
         width=read_whole(image.get("width"), image, name),
-        shapes=tuple(
-            read_shape(one, one.get("label"), name) for one in image.iterchildren(*AREA_KINDS)
-        ),
+        shapes=tuple(read_shape(one, name) for one in image.iterchildren(*AREA_KINDS)),
         tags=tuple(
             CvatTag(tag.get("label") or "", read_attributes(tag)) for tag in image.iterfind("tag")
         ),
         others=others,
     )
-
-
-def _read_track(track: Any, name: str) -> CvatTrack:
-    label = track.get("label")
-    boxes = tuple(
-        (read_whole(box.get("frame"), box, name) or 0, read_shape(box, label, name))
-        for box in track.iterfind(BOX)
-        if box.get("outside") != "1"
-    )
-    others = sum(child.tag not in (BOX, *_NO_SHAPES) for child in track)
-    return CvatTrack(boxes, others)
 
 
 class ZipImages:

@@ -165,8 +165,8 @@ def pillow() -> Any:
     return Image
 
 
-def read_shape(element: Any, label: str | None, name: str) -> CvatShape:
-    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``; a track's name no class.
+def read_shape(element: Any, name: str) -> CvatShape:
+    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``.
 
     Raises:
         TfodError: a number is none, or a mask does not fill its extent; with the line.
@@ -189,7 +189,7 @@ def read_shape(element: Any, label: str | None, name: str) -> CvatShape:
         extent, runs = _mask(element, name)
     return CvatShape(
         kind=kind,
-        label=label or "",
+        label=element.get("label") or "",
         extent=extent,
         rotation=read_real(element, "rotation", name) if element.get("rotation") else 0.0,
         points=points,

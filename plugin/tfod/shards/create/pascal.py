@@ -131,7 +131,7 @@ def _make(
     problems: Problems,
 ) -> Detection | None:
     year, path = file
-    voc = read_voc(path, odd_boxes=True)
+    voc = read_voc(path)
     if voc is None:
         raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <annotation>")
     image_path, name = finder.find(year, voc, problems)
@@ -307,7 +307,7 @@ def xml_files(folder: str) -> Iterator[str]:
 
 def _class_names(folders: Sequence[str]) -> list[str]:
     paths = itertools.chain.from_iterable(sorted(xml_files(folder)) for folder in folders)
-    read = (read_voc(path, odd_boxes=True) for path in paths)
+    read = (read_voc(path) for path in paths)
     return sorted({one.name for voc in read if voc for one in voc.objects})
 
 

@@ -23,29 +23,12 @@ _MAX_DEPTH = 3  # as in local folders
 _GONE = (404, 410)
 
 
-MARKS = (
-    "ETag",
-    "etag",
-    "generation",
-    "md5Hash",
-    "LastModified",
-    "last_modified",
-    "mtime",
-    "created",
-)
-"""What tells an object from another one of the same name, as the stores call it."""
-
-
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a listing; its size in bytes is None where the listing does not say it.
-
-    ``mark`` is what the store gives another value when the file changes: ETag, generation, …
-    """
+    """A file of a listing; its size in bytes is None where the listing does not say it."""
 
     url: str
     size: int | None
-    mark: str | None = None
 
 
 def list_remote(url: str) -> list[RemoteFile]:
@@ -197,8 +180,7 @@ class _Store:
     def _file(self, info: dict[str, Any]) -> RemoteFile:
         name = info["name"]
         url = self._system.unstrip_protocol(name) if self._front is None else self._front + name
-        marks = (f"{name} {info[name]}" for name in MARKS if info.get(name))
-        return RemoteFile(url, info.get("size"), next(marks, None))
+        return RemoteFile(url, info.get("size"))
 
     def _listen_and_ask(self, question: Callable[[], T]) -> T:
         """Ask, and hear each answer of an S3 server: a long listing is of many."""

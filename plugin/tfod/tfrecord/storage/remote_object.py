@@ -11,12 +11,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from tfod.tfrecord.storage.remote_errors import status_of
-from tfod.tfrecord.storage.remote_files import MARKS, filesystem_of
+from tfod.tfrecord.storage.remote_files import filesystem_of
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 _STEP = 1 << 18
 _NO_SUCH_RANGE = 416
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_MARKS = (
+    "ETag",
+    "etag",
+    "generation",
+    "md5Hash",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "created",
+)
+"""What tells an object from another one of the same name, as the stores call it."""
 
 
 class ChangedError(Exception):
@@ -96,7 +107,7 @@ class _StoreObject(_Object):
         if info["type"] == "directory":
             raise IsADirectoryError(f"{self._path} is a folder")
         self._compare(
-            {mark: info[mark] for mark in ("size", *MARKS) if mark in info}, info.get("size")
+            {mark: info[mark] for mark in ("size", *_MARKS) if mark in info}, info.get("size")
         )
 
 

@@ -82,7 +82,7 @@ class Mark:
     """A box as an SVG path, with a tooltip, and a ring ``x, y`` if it is hard to see.
 
     ``tag`` is its class as it is written into the image, at ``tag_x`` and ``tag_y``, where the text
-    ends if ``tag_ends`` says so; empty for none. ``dashed`` is that of a prediction.
+    ends if ``tag_ends`` says so; empty for none.
     """
 
     path: str
@@ -90,7 +90,6 @@ class Mark:
     offending: bool
     colour: str
     ring: tuple[float, float] | None
-    dashed: bool
     tag: str = ""
     tag_x: float = 0
     tag_y: float = 0
@@ -138,46 +137,32 @@ def make_card(
     """Prepare a sample for a page, an image ``tallest`` rem at most.
 
     Without colours of the boxes the offending ones are red and the others blue. Where there are
-    more than ``most_named``, or predictions, only the classes of the offending ones are written.
+    more than ``most_named`` only the classes of the offending ones are written.
     """
     uri, aspect = thumbnail(sample)
     boxes, drawn = drawn_boxes(sample)
     height = UNIT / aspect
     scale = (UNIT, height, UNIT, height)
-    predicted = np.clip(
-        np.reshape([box for _, box in sample.predicted], (-1, 4)), -REACH, 1 + REACH
-    )
-    far = extent(np.concatenate((boxes[drawn], predicted)))
-    left, top, right, bottom = np.multiply(far, scale).tolist()
+    left, top, right, bottom = np.multiply(extent(boxes[drawn]), scale).tolist()
     wide = right - left
     width = tallest * wide / (bottom - top)
     letter = _LETTER * wide / min(_USUAL_WIDTH, width)
     marks = []
 
-    def add(
-        box: np.ndarray, title: str, name: str, *, bad: bool, colour: str = "", dashed: bool = False
-    ) -> None:
-        x1, y1, x2, y2 = (box * scale).tolist()
+    for number in drawn:
+        name, bad = _name(sample, number), number in sample.offending
+        x1, y1, x2, y2 = (boxes[number] * scale).tolist()
         is_tiny = bad and max(x2 - x1, y2 - y1) < _TINY * UNIT
         path = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
         ring = ((x1 + x2) / 2, (y1 + y2) / 2) if is_tiny else None
-        # The class above the box's corner, or within it where there is no room; of a prediction
-        # below.
+        # The class above the box's corner, or within it where there is no room.
         end = x1 > left + 0.7 * wide
         x = min(x2, right - letter / 2) if end else max(x1, left + letter / 2)
         y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
-        if dashed:
-            y = y2 - 0.35 * letter if y2 + 1.3 * letter > bottom else y2 + 1.1 * letter
-        tag = shortened_name(name)
-        marks.append(Mark(path, title, bad, colour, ring, dashed, tag, x, y, end))
-
-    for number in drawn:
-        name, bad = _name(sample, number), number in sample.offending
         title = f"object {number}" + (f": {name}" if name else "")
-        shown = name if bad or (len(drawn) <= most_named and not sample.predicted) else ""
-        add(boxes[number], title, shown, bad=bad, colour=colours[number] if colours else "")
-    for (name, _), box in zip(sample.predicted, predicted, strict=True):
-        add(box, f"predicted: {name}", name, bad=False, dashed=True)
+        tag = shortened_name(name) if bad or len(drawn) <= most_named else ""
+        colour = colours[number] if colours else ""
+        marks.append(Mark(path, title, bad, colour, ring, tag, x, y, end))
     return Card(
         sample=sample,
         uri=uri,

@@ -186,28 +186,21 @@ def _entries(
 
 
 def _rules_in_turn(images: Sequence[_Entry]) -> list[_Entry]:
-    """Images of each severity, those with cards first, an image of each rule before the second.
-
-    Of those whose finding is ranked the highest scores come first, whatever their rule.
-    """
+    """Images of each severity, those with cards first, an image of each rule before the second."""
     before = Counter[str]()
     turns = []
     for one in images:
         first = one.lines[0][0]
-        rank = -1.0 if first.score is None else -first.score
-        turns.append((-first.severity.rank, one.card is None, before[first.code], rank))
-        before[first.code] += first.score is None
+        turns.append((-first.severity.rank, one.card is None, before[first.code]))
+        before[first.code] += 1
     return [images[at] for at in sorted(range(len(images)), key=turns.__getitem__)]
 
 
 def _legend(cards: Sequence[Card]) -> list[tuple[str, str]]:
     """What the colours of the boxes say, where there are several: class and text."""
-    found = []
     if any(one.sample.offending for one in cards):
-        found.append(("bad", "box that a finding is about"))
-    if any(one.sample.predicted for one in cards):
-        found.append(("dashed", "prediction, with its score"))
-    return [*found, ("other", "other boxes of the record")] if found else []
+        return [("bad", "box that a finding is about"), ("other", "other boxes of the record")]
+    return []
 
 
 def _sections(groups: Sequence[Group]) -> list[dict[str, object]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -50,7 +50,6 @@ class Sample:
             or not finite.
         classes: of the boxes, as the report names them; may be fewer.
         offending: numbers of the boxes that the findings are about; empty if that is unknown.
-        predicted: class with score, and box, of the predictions that they are about.
     """
 
     place: Place
@@ -61,7 +60,6 @@ class Sample:
     boxes: np.ndarray
     classes: tuple[str, ...]
     offending: frozenset[int] = frozenset()
-    predicted: tuple[tuple[str, Sequence[float]], ...] = ()
 
 
 def choose_samples(
@@ -90,8 +88,7 @@ def choose_samples(
                 for example, findings in _wanted(batches, wanted):
                     sample = _sample(example, findings, field_mapping)
                     # Without image and boxes there is nothing to be seen.
-                    is_shown = sample.image or len(sample.boxes) or sample.predicted
-                    samples += [sample] if is_shown else []
+                    samples += [sample] if sample.image or len(sample.boxes) else []
         except (OSError, TfodError):
             continue
     if report.valid:
@@ -214,7 +211,6 @@ def _sample(example: Example, findings: Sequence[Finding], field_mapping: FieldM
     sample = read_sample(example, field_mapping)
     values = [one.value for one in findings if isinstance(one.value, dict)]
     objects = {one.get("object") for one in values}
-    predicted: list[Any] = [one["predicted"] for one in values if "predicted" in one]
     wrong = [one.value for one in findings if one.code[:3] in _ABOUT_CLASSES]
     objects |= {number for number, name in enumerate(sample.classes) if name in wrong}
     first = findings[0]
@@ -223,7 +219,6 @@ def _sample(example: Example, findings: Sequence[Finding], field_mapping: FieldM
         place=Place(first.shard, first.record, first.offset, first.item),
         codes=tuple(dict.fromkeys(one.code for one in findings)),
         offending=frozenset(number for number in objects if isinstance(number, int)),
-        predicted=tuple((f"{one['class']} {one['score']:.2f}", one["box"]) for one in predicted),
     )
 
 
