@@ -44,7 +44,7 @@ def copy_with_checksums(shard: str, records: int) -> Sample:
 def run_reshard(shard: str, records: int, num_shards: int) -> Sample:
     """A whole process: ``tfod reshard``."""
     with tempfile.TemporaryDirectory() as folder:
-        layout = ("-o", folder, "--num-shards", str(num_shards))
+        layout = (folder, "--num-shards", str(num_shards))
         return _run([*_TFOD, "reshard", shard, *layout], records)
 
 

@@ -27,8 +27,6 @@ from tfod.check.reporters.json_and_junit import render_json
 from tfod.check.reporters.text import render_text
 from tfod.cli.main import main
 from tfod.errors import TfodError
-from tfod.shards.index import write_indexes
-from tfod.tfrecord.shard_sets.parts import split_by_index
 from tfod.tfrecord.writer import write_records
 
 from tests.beam.clusters import children_of, command_of
@@ -202,38 +200,6 @@ def test_tasks_sources_and_sets(mutants: Path, start: str) -> None:
     assert without_time(check_mutant(mutant, mutants, runner=HERE, part_bytes=1)) == without_time(
         here
     )
-
-
-def _index_with_a_merged_line_that_goes_unnoticed(shard: Path, part_bytes: int) -> bool:
-    """Let the index of a shard take two records for one, where no part begins."""
-    index = Path(f"{shard}.idx")
-    sound = index.read_text().splitlines()
-    for at in range(len(sound) // 2, len(sound)):
-        (start, size), (_, more) = (map(int, line.split()) for line in sound[at : at + 2])
-        lines = [*sound[:at], f"{start} {size + more}", *sound[at + 2 :]]
-        index.write_text("\n".join(lines) + "\n")
-        if split_by_index(str(shard), part_bytes) is not None:
-            return True
-    return False
-
-
-@pytest.mark.parametrize("runner", [None, HERE], ids=["jobs", "beam"])
-@pytest.mark.usefixtures("in_this_process")
-def test_an_index_that_lies_changes_nothing(
-    repeating: Path, runner: Runner | None, tmp_path: Path
-) -> None:
-    for shard in repeating.iterdir():
-        (tmp_path / shard.name).write_bytes(shard.read_bytes())
-    shards = sorted(tmp_path.iterdir())
-    damaged = bytearray(shards[3].read_bytes())
-    damaged[len(damaged) // 3] ^= 1
-    shards[3].write_bytes(damaged)
-    here = check_sources([str(tmp_path)])
-    write_indexes(shards[0], tmp_path)
-    write_indexes(shards[1], tmp_path)
-    assert _index_with_a_merged_line_that_goes_unnoticed(shards[1], PART_BYTES)
-    options = Options(jobs=2, runner=runner, part_bytes=PART_BYTES)
-    assert without_time(check_sources([str(tmp_path)], options)) == without_time(here)
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -146,7 +146,7 @@ def test_records_that_have_moved_are_recognised(run: Run, train: Path, tmp_path:
     assert codes >= {"IMG010", "NAM008", "BOX003", "BOX006", "BOX007", "LAB006", "NAM010", "EXA008"}
     for number, how in enumerate((["--num-shards", 3], ["--shuffle", 7], ["--num-shards", 5])):
         moved = tmp_path / f"moved-{number}"
-        run("reshard", train, "-o", moved, *how).succeeded()
+        run("reshard", train, moved, *how).succeeded()
         shutil.copy(train / "label_map.pbtxt", moved)
         known, new = known_and_new(run, baseline, moved)
         assert new == {}

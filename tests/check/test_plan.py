@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
 from tfod.check.sources.inventory import Location, ShardSource
 from tfod.check.sources.search import take_inventory
-from tfod.shards.index import write_indexes
-from tfod.tfrecord.shard_sets.parts import split_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.check.test_check import training
@@ -53,40 +50,14 @@ def test_large_shards_are_cut_where_records_end(tmp_path: Path) -> None:
     assert len(parts_of(path, 1000)) == 1  # two parts would be no gain
 
 
-def test_the_index_says_where_without_a_walk(tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(frame(*(bytes(84) for _ in range(20))))
-    write_indexes(path, tmp_path)
-    damaged = bytearray(path.read_bytes())
-    damaged[100] ^= 1  # a header which a walk stops at, and no part starts with
-    path.write_bytes(damaged)
-    assert len(list(split_shard(path, 250))) == 1
-    assert len(spans(parts_of(path, 250))) == 7
-    Path(f"{path}.idx").unlink()
-    assert len(parts_of(path, 250)) == 1
-
-
 def test_what_stays_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(gzip.compress(frame(*(bytes([one]) * 84 for one in range(100))), 0))
     assert len(parts_of(path, 100)) == 1  # packed
     path.write_bytes(frame(*(bytes(84) for _ in range(20))))
-    write_indexes(path, tmp_path)
+    assert len(parts_of(path, 100)) > 1
     remote = ShardSource(Location("a", str(path), True, path.stat().st_size), "a")
-    for hash_sources, parts in ((True, 1), (False, 20)):  # hashed while it is read
-        options = replace(instructions(100), hash_sources=hash_sources)
-        assert len(list(in_parts(ShardInput(0, remote), options))) == parts
-
-
-def test_one_report_with_and_without_an_index(corpus: Path, tmp_path: Path) -> None:
-    shard = tmp_path / "train.record"
-    shard.write_bytes((corpus / "hyphal-tips" / "train.record").read_bytes())
-    reports = [check_sources([str(shard)], Options(jobs=2, part_bytes=100_000)).to_json()]
-    write_indexes(shard, tmp_path)
-    for jobs in (1, 2):
-        options = Options(jobs=jobs, part_bytes=100_000)
-        reports.append(check_sources([str(shard)], options).to_json())
-    assert all({**one, "duration": 0} == {**reports[0], "duration": 0} for one in reports)
+    assert len(list(in_parts(ShardInput(0, remote), instructions(100)))) == 1
 
 
 @pytest.mark.parametrize("profile", ["cvat", "tf_detection_api"])

@@ -317,7 +317,6 @@ Not run here:
 | receiver | why |
 |---|---|
 | `efficientdet` | google/automl is not on PyPI; by hand (6a54c87) it agreed on 278 records |
-| `dali` | 790 MB; by hand DALI 2.4.0 read 64 records, with the files of `tfod index`, on a CPU |
 | `cvat`, `datumaro`, `keras` | in `tests/cvat`, `tests/datumaro`, `tests/receivers/test_keras.py` |
 
 `tests/receivers/test_verdicts.py` holds what `tfod check --for` says of some 280 records, sound and

@@ -37,12 +37,12 @@ def fill(folder: Path, name: str = "cat", label: int = 1, count: int = 4) -> Pat
 def test_reshard_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(tmp_path / "in")
     out = tmp_path / "out"
-    assert main(["reshard", str(tmp_path / "in"), "-o", str(out), "--num-shards", "2"]) == 0
+    assert main(["reshard", str(tmp_path / "in"), str(out), "--num-shards", "2"]) == 0
     assert capsys.readouterr() == (
         f"train: 4 records\n2 shards in {out}\nlabel map copied: label_map.pbtxt\n",
         "",
     )
-    assert main(["reshard", str(tmp_path / "in"), "-o", str(out), "--shard-size", "1KB"]) == 2
+    assert main(["reshard", str(tmp_path / "in"), str(out), "--shard-size", "1KB"]) == 2
     assert capsys.readouterr().err == (
         f"tfod: {out}/train-00000-of-00002.tfrecord (and 1 more) is there already; write to "
         "another folder, or replace it with --overwrite\n"
@@ -55,14 +55,14 @@ def test_an_id_of_two_classes_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
     label_map.write_text("".join(f"item {{ id: {n // 2} name: 'c{n}' }}\n" for n in range(2, 8)))
     note = f"tfod: {label_map}: id 1 is given to 'c2' and 'c3', and so are 2 other ids to several; "
     for command in (["convert", "--to", "coco", str(folder), str(tmp_path / "coco")],
-                    ["merge", str(folder), "-o", str(tmp_path / "merged")]):  # fmt: skip
+                    ["merge", str(folder), str(tmp_path / "merged")]):  # fmt: skip
         main(command)
         assert note in capsys.readouterr().err
 
 
 def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
-    assert main(["merge", str(a), str(b), "-o", str(out), "--drop-equal-images"]) == 0
+    assert main(["merge", str(a), str(b), str(out), "--drop-equal-images"]) == 0
     output = capsys.readouterr()
     assert output.out == (
         f"train: 8 records\n1 shard in {out}, 2 classes\n4 records got other class ids\n"
@@ -73,20 +73,6 @@ def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_split_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    arguments = [str(fill(tmp_path / "in")), "train=0.75", "val=0.25", "-o", str(out)]
-    assert main(["split", *arguments]) == 0
-    assert capsys.readouterr().out == (
-        f"         train  val\nrecords      3    1\ncat          3    1\n2 shards in {out}\n"
-    )
-
-
-def test_index_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["index", str(fill(tmp_path))]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}/train.tfrecord.idx: 4 records\n"
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -94,12 +80,12 @@ def test_index_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ["reshard", "SOURCE", "--num-shards", "0"],
         ["reshard", "SOURCE", "--num-shards", "2", "--shard-size", "1MB"],
         ["reshard", "SOURCE", "--compression", "rar"],
-        ["split", "SOURCE", "a=1", "--seed", str(1 << 32)],
+        ["reshard", "SOURCE", "--shuffle", str(1 << 32)],
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        main([*arguments, "-o", str(tmp_path / "out")])
+        main([*arguments, str(tmp_path / "out")])
     assert stop.value.code == 2
 
 
@@ -130,7 +116,6 @@ COMMANDS = (
     ("reshard", ["IN", "--num-shards", "3"]),
     ("reshard", ["IN", "--shuffle", "1"]),
     ("merge", ["IN"]),
-    ("split", ["IN", "s=0.5", "t=0.5"]),
 )
 
 
@@ -147,7 +132,7 @@ def test_stopped_in_the_middle_it_leaves_what_was_there(
 ) -> None:
     write_records(tmp_path, "s", [b"\n\0"])
     before = files_in(tmp_path)
-    options = ["-o", str(tmp_path), "--overwrite", "--compression", "gzip"]
+    options = [str(tmp_path), "--overwrite", "--compression", "gzip"]
     arguments = [str(large) if one == "IN" else one for one in arguments]
     process = subprocess.Popen(
         command(name, *arguments, *options),
@@ -177,7 +162,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(
     before = files_in(tmp_path)
     arguments = [str(large) if one == "IN" else one for one in arguments]
     done = subprocess.run(
-        command(name, *arguments, "-o", str(tmp_path / "out"), "--overwrite"),
+        command(name, *arguments, str(tmp_path / "out"), "--overwrite"),
         capture_output=True,
         text=True,
         check=False,
@@ -195,7 +180,7 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
         "import resource, sys; from tfod.cli.main import main\n"
         "from tfod.shards.reshard import reshard\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"main(['reshard', {str(large)!r}, '-o', {str(tmp_path)!r}, *sys.argv[1:]])\n"
+        f"main(['reshard', {str(large)!r}, {str(tmp_path)!r}, *sys.argv[1:]])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     for options in (["--num-shards", "4"], ["--shuffle", "1"]):
@@ -214,7 +199,7 @@ def test_what_there_is_one_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     cat = encode(image("a.jpg") | objects([BOX], ["cat"]))
     first, *_ = write_records(tmp_path / "in", "a", [cat, cat], num_shards=2)
     os.unlink(first)
-    assert main(["merge", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 0
+    assert main(["merge", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
     output = capsys.readouterr()
     assert "1 shard in" in output.out and output.out.split("\n")[1].endswith(", 1 class")
     missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
@@ -227,7 +212,7 @@ def test_a_command_loads_what_it_needs_alone(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from tfod.cli.main import main\n"
-        f"main(['reshard', {str(tmp_path / 'in')!r}, '-o', {str(tmp_path / 'out')!r}])\n"
+        f"main(['reshard', {str(tmp_path / 'in')!r}, {str(tmp_path / 'out')!r}])\n"
         "heavy = ('tfod.check.reporters.text', 'tfod.check.rules', 'datumaro', 'PIL', 'lxml')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
     )

@@ -9,11 +9,9 @@ import pytest
 import tfod
 from tfod.cli.main import main
 from tfod.errors import ShardError
-from tfod.shards.index import write_indexes
 from tfod.shards.merge.merge import merge
 from tfod.shards.repair import repair
 from tfod.shards.reshard import reshard
-from tfod.shards.split.split import split
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.training.training_input import shards_to_read
 
@@ -47,9 +45,6 @@ def test_they_are_read_everywhere(folder: Path, tmp_path: Path) -> None:
     assert sorted(map(str, names(tmp_path / "shuffled"))) == wanted
     merge([folder], tmp_path / "merged")
     assert names(tmp_path / "merged") == wanted
-    split(folder, tmp_path / "split", {"train": 3, "val": 1})
-    assert sorted(map(str, names(tmp_path / "split"))) == wanted
-    assert sum(write_indexes(folder, tmp_path / "indexes").values()) == 4
     assert len(shards_to_read(folder)) == 10
     empty = folder / "train-00000-of-00010.tfrecord"
     assert list(tfod.read_records(empty)) == [] == list(tfod.RecordIndex(empty))
@@ -86,9 +81,7 @@ READERS: dict[str, Callable[[Path, Path], object]] = {
     "read": lambda source, _: list(tfod.read_detections(source)),
     "reshard": lambda source, out: reshard(source, out),
     "merge": lambda source, out: merge([source], out),
-    "split": lambda source, out: split(source, out, {"train": 3, "val": 1}),
     "repair": lambda source, out: repair(str(source), str(out)),
-    "index": write_indexes,
     "training": lambda source, _: shards_to_read(source),
 }
 
@@ -125,30 +118,22 @@ def test_files_of_a_set_may_be_named_one_by_one(
 ) -> None:
     """As a shell names them for an unquoted glob."""
     files = sorted(map(str, folder.glob("*.tfrecord")))
-    for command, more in (("merge", ()), ("reshard", ("--num-shards", "2")),
-                          ("split", ("train=3", "val=1"))):  # fmt: skip
+    for command, more in (("merge", ()), ("reshard", ("--num-shards", "2"))):
         out = tmp_path / command
-        where = files + list(more) if command == "split" else [*more, *files]
-        assert main([command, *where, "-o", str(out)]) == 0
+        assert main([command, *more, *files, str(out)]) == 0
         assert "missing" not in capsys.readouterr().err
         assert len(names(out)) == 4
-    assert main(["reshard", *files[1:], "-o", str(tmp_path / "less")]) == 0
+    assert main(["reshard", *files[1:], str(tmp_path / "less")]) == 0
     assert "train-00000-of-00010.tfrecord is missing" in capsys.readouterr().err
 
 
-def test_options_may_stand_anywhere_in_a_split(folder: Path, tmp_path: Path) -> None:
-    files, parts = sorted(map(str, folder.glob("*.tfrecord"))), ["train=3", "val=1"]
+def test_options_may_stand_anywhere(folder: Path, tmp_path: Path) -> None:
+    files, more = sorted(map(str, folder.glob("*.tfrecord"))), ["--num-shards", "2"]
     for number, typed in enumerate(
-        (
-            [*files, "-o", "OUT", *parts],
-            ["-o", "OUT", *files, *parts],
-            [*files, *parts, "-o", "OUT"],
-            [*files[:3], "-o", "OUT", *files[3:], *parts],
-            [str(folder), "--seed", "0", *parts, "-o", "OUT"],
-        )
+        ([*files, "OUT", *more], [*more, *files, "OUT"], [*files[:3], *more, *files[3:], "OUT"])
     ):
         out = str(tmp_path / f"out{number}")
-        assert main(["split", *(out if one == "OUT" else one for one in typed)]) == 0
+        assert main(["reshard", *(out if one == "OUT" else one for one in typed)]) == 0
         assert len(names(Path(out))) == 4
 
 
@@ -157,32 +142,22 @@ def test_a_shard_is_named_once(
 ) -> None:
     one = str(folder / "train-00001-of-00010.tfrecord")
     for command in (["merge"], ["reshard"]):
-        assert main([*command, one, str(folder), "-o", str(tmp_path / "out")]) == 2
+        assert main([*command, one, str(folder), str(tmp_path / "out")]) == 2
         assert "is given twice; name each shard once" in capsys.readouterr().err
     assert [one.subset for one in find_shards(folder)] == ["train"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "output"),
-    [
-        (["train=0.8", "val=0.2"], "name the shards to split, in front of the parts"),
-        (["in"], "name the parts behind the shards, for example: train=0.8 val=0.2"),
-        (["in", "train=0.8", "in"], "name the parts behind the shards"),
-    ],
-)
-def test_what_split_needs(
-    arguments: list[str],
-    output: str,
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("command", ["reshard", "merge"])
+def test_a_folder_to_write_is_needed(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder.parent)
-    assert main(["split", *arguments, "-o", "out"]) == 2
-    assert output in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(folder)])
+    assert ended.value.code == 2
+    assert "name what to read and, last, the folder to write" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["split", "reshard", "merge", "index"])
+@pytest.mark.parametrize("command", ["reshard", "merge"])
 def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

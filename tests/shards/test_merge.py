@@ -147,7 +147,7 @@ def test_display_names_join_in_any_order(
         record = boxed((item.class_name, item.id), name=f"{number}.jpg")
         sources.append(source(tmp_path / str(number), {}, record))
         (sources[-1] / "label_map.pbtxt").write_text(f"item {{ {text} }}")
-    run("merge", *sources, "-o", tmp_path / "out").succeeded()
+    run("merge", *sources, tmp_path / "out").succeeded()
     merged, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
     assert {item.id: item.name for item in merged.items} == classes
     for labels, detection in zip(

@@ -52,7 +52,7 @@ def test_reshard(
     run: Run, shards: Path, tmp_path: Path, receiver: str, more: tuple[str, ...]
 ) -> None:
     out = tmp_path / "out"
-    assert run("reshard", str(shards), "-o", str(out), "--for", receiver, *more)[0] == 0
+    assert run("reshard", str(shards), str(out), "--for", receiver, *more)[0] == 0
     found = source_ids(out)
     assert found["b.jpg"] == "7"
     assert sorted(found.values()) == ["10", "11", "7", "8", "9"]
@@ -60,7 +60,7 @@ def test_reshard(
     assert kept.pop("c.jpg") == {"former_source_id": "0f3c"} and not any(kept.values())
     # What has a number keeps it.
     again = tmp_path / "again"
-    assert run("reshard", str(out), "-o", str(again), "--for", receiver)[0] == 0
+    assert run("reshard", str(out), str(again), "--for", receiver)[0] == 0
     assert source_ids(again) == found
 
 
@@ -70,7 +70,8 @@ def test_the_largest_number_is_taken(run: Run, tmp_path: Path, command: str) -> 
     folder = tmp_path / "in"
     ids = ["16777216", "2", "4", "16777217", "x"]
     write_shard(folder, "train", *(record(f"{one}.jpg", one) for one in ids))
-    code, _, err = run(command, folder, "-o", tmp_path / "out", "--for", "efficientdet")
+    out = ["-o", tmp_path / "out"] if command == "repair" else [tmp_path / "out"]
+    code, _, err = run(command, folder, *out, "--for", "efficientdet")
     assert code in (0, 1) and "number them anew" not in err
     found = source_ids(tmp_path / "out")
     assert [found[f"{one}.jpg"] for one in ids] == ["16777216", "2", "4", "5", "6"]
@@ -95,7 +96,7 @@ def test_ids_of_coco_that_float32_does_not_hold(run: Run, tmp_path: Path) -> Non
 
 
 def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Path) -> None:
-    assert run("reshard", str(shards), "-o", str(tmp_path / "out"))[0] == 0
+    assert run("reshard", str(shards), str(tmp_path / "out"))[0] == 0
     for name in ("train.tfrecord", "val.tfrecord"):
         assert (tmp_path / "out" / name).read_bytes() == (shards / name).read_bytes()
 

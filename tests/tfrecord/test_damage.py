@@ -13,9 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.framing import HeaderFinder, find_headers, is_record_header, masked_crc32c
+from tfod.tfrecord.framing import (
+    HeaderFinder,
+    find_headers,
+    is_record_header,
+    masked_crc32c,
+    split_shard,
+)
 from tfod.tfrecord.reader import read_record_stream, read_records
-from tfod.tfrecord.shard_sets.parts import split_shard
 
 from tests.conftest import examples
 from tests.records import frame

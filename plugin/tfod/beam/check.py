@@ -8,10 +8,10 @@ range of hashes. Beam is not imported until a pipeline is made.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,21 +25,17 @@ from tfod.check.engine.inputs import (
     ShardInput,
     examine,
     in_parts,
-    place_of,
     total_bytes,
 )
 from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
 from tfod.check.sources.inventory import Location
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
 _BYTES_OF_A_BUCKET = 1 << 30  # of shards: some millions of rows at most
-_Numbered: TypeAlias = "tuple[int, Result | RowBlock | ShardInput]"
-"""Number of an input, and what has come of it: told apart by type, for DaskRunner knows no tags."""
 
 
 def examine_on_beam(
@@ -106,7 +102,7 @@ def _build(
         pipeline
         | "inputs" >> beam.Create(inputs)
         | "spread inputs" >> beam.Reshuffle()
-        | "split" >> beam.FlatMap(_split, instructions)
+        | "split" >> beam.FlatMap(in_parts, instructions)
         | "spread parts" >> beam.Reshuffle()
     )
     results, blocks = _examined(pieces, instructions)
@@ -127,69 +123,30 @@ def _build(
     return found | "all" >> beam.Flatten()
 
 
-def _split(one: Input, instructions: Instructions) -> Iterator[Input]:
-    set_remote_timeout(instructions.remote_timeout)
-    return in_parts(one, instructions)
-
-
 def _examined(
     pieces: beam.PCollection[Input], instructions: Instructions
 ) -> tuple[beam.PCollection[Result], beam.PCollection[RowBlock]]:
-    """The results and the rows of all inputs.
-
-    Where a part is not what the index of its shard says, that part and all behind it are examined
-    anew as one.
-    """
+    """The results and the rows of all inputs."""
     import apache_beam as beam
 
-    first = pieces | "examine" >> beam.FlatMap(_examine, instructions)
-    unsound = (
-        first
-        | "unsound" >> beam.FlatMap(_of_type, ShardInput)
-        | "by shard" >> beam.Map(_by_place)
-        | "first unsound" >> beam.CombinePerKey(_earliest)
-    )
-    again = (
-        unsound | "rest" >> beam.Values() | "examine rest" >> beam.FlatMap(_examine, instructions)
-    )
-    kept = first | "sound" >> beam.FlatMap(_sound, beam.pvalue.AsDict(unsound))
-    found = (kept, again) | "examined" >> beam.Flatten()
+    found = pieces | "examine" >> beam.FlatMap(_examine, instructions)
     return (
         found | "results" >> beam.FlatMap(_of_type, Result),
         found | "rows" >> beam.FlatMap(_of_type, RowBlock),
     )
 
 
-def _examine(one: Input, instructions: Instructions) -> Iterator[_Numbered]:
-    """The result without its rows, and each block of rows; or what is to be examined instead."""
+def _examine(one: Input, instructions: Instructions) -> Iterator[Result | RowBlock]:
+    """The result without its rows, and each block of rows."""
     result = examine(one, instructions, lambda *_: None, RowStore(None))
-    if isinstance(result, Result):
-        for block in result.blocks:
-            yield one.number, block
-        result = replace(result, blocks=[])
-    yield one.number, result
+    yield from result.blocks
+    yield replace(result, blocks=[])
 
 
-def _of_type(numbered: _Numbered, kind: type[Any]) -> Iterator[Any]:
-    if isinstance(numbered[1], kind):
-        yield numbered[1]
-
-
-def _by_place(one: ShardInput) -> tuple[int, ShardInput]:
-    return place_of(one.number), one
-
-
-def _earliest(inputs: Iterable[ShardInput]) -> ShardInput:
-    return min(inputs, key=lambda one: one.number)
-
-
-def _sound(numbered: _Numbered, cuts: Mapping[int, ShardInput]) -> Iterator[_Numbered]:
-    """What stands in front of the position where an index is wrong."""
-    number, one = numbered
-    if not isinstance(one, ShardInput):
-        cut = cuts.get(place_of(number))
-        if cut is None or number < cut.number:
-            yield numbered
+def _of_type(found: Result | RowBlock, kind: type[Any]) -> Iterator[Any]:
+    # Told apart by type, for DaskRunner knows no tags.
+    if isinstance(found, kind):
+        yield found
 
 
 def _total(most: int, parts: Iterable[Result]) -> Result:

@@ -26,14 +26,12 @@ _MODULES = {
     "cvat": "tfod.cli.cvat_command",
     "describe": "tfod.cli.shards_command",
     "diff": "tfod.cli.diff_command",
-    "index": "tfod.cli.shards_command",
     "merge": "tfod.cli.shards_command",
     "repair": "tfod.cli.repair_command",
     "reshard": "tfod.cli.shards_command",
     "rules": "tfod.cli.rules_command",
     "serve": "tfod_validator.serve.command",
     "show": "tfod.cli.show_command",
-    "split": "tfod.cli.shards_command",
 }
 EXIT_OK = 0
 EXIT_FAILED = 2

@@ -3,7 +3,6 @@ all of them say of what they have written."""
 
 from __future__ import annotations
 
-import array
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -125,23 +124,9 @@ def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
     return found
 
 
-def unpack(shard: str, place: str) -> array.array[int]:
-    """Write the plain records of a shard to a file; return their bounds."""
-    bounds = array.array("q", [0])
+def unpack(shard: str, place: str) -> None:
+    """Write the plain records of a shard to a file."""
     with AtomicFile(place) as file:
         for batch in sound_batches(shard):
             first, last = batch.framed_spans[[0, -1]].tolist()
             file.write(memoryview(batch.buffer)[first[0] : sum(last)])
-            bounds.frombytes((batch.offsets + batch.framed_spans[:, 1]).tobytes())
-    return bounds
-
-
-def raise_damage(shard: str) -> None:
-    """Raise what the careful walk through a shard says of it.
-
-    Raises:
-        ShardError: always.
-    """
-    for _ in sound_batches(shard):
-        pass
-    raise ShardError("was changed while it was read", shard=shard, fix="try again")

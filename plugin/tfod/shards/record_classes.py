@@ -76,16 +76,12 @@ class RecordReader:
         if self._found:
             raise min(self._found, key=lambda one: one[0])[1]
 
-    def column(self, key: str, kind: Kind, among: np.ndarray | None = None) -> Column:
-        """The values of a key; an error where records hold another kind of list.
-
-        Only records ``among`` these are concerned, bool of shape (len(batch),).
-        """
+    def column(self, key: str, kind: Kind) -> Column:
+        """The values of a key; an error where records hold another kind of list."""
         for one in self.batch.columns_of(key):
             if one.kind is kind:
                 continue
             rows = one.rows[np.diff(one.splits) > 0]
-            rows = rows if among is None else rows[among[rows]]
             if len(rows):
                 held = one.kind.value if one.kind else "nothing"
                 self.add_error(
@@ -109,19 +105,13 @@ class RecordReader:
                 parts = zip(starts[first:stop], lengths[first:stop], strict=True)
                 yield b"".join(view[start : start + length] for start, length in parts) or None
 
-    def classes(self, *, objects_first: bool = False) -> NamedClasses:
-        """Find the classes that records name; an error where lists differ in length.
-
-        With ``objects_first`` those of the image do not count where its objects have classes.
-        """
+    def classes(self) -> NamedClasses:
+        """Find the classes that records name; an error where lists differ in length."""
         texts: list[str | None] = [None]
         found: list[tuple[np.ndarray, ...]] = []
-        among = np.ones(len(self.batch), bool)
         for pair in range(len(CLASS_KEYS)):
-            rows, text_codes, labels, has_label = self._named_by(pair, among, texts)
+            rows, text_codes, labels, has_label = self._named_by(pair, texts)
             found.append((rows, np.full(len(rows), pair), text_codes, labels, has_label))
-            if objects_first:
-                among[rows] = False
         columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
         if len(found[1][0]):
             order = np.lexsort((columns[1], columns[0]))
@@ -151,17 +141,17 @@ class RecordReader:
         )
 
     def _named_by(
-        self, pair: int, among: np.ndarray, texts: list[str | None]
+        self, pair: int, texts: list[str | None]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rows, numbers of texts, labels, and whether there are labels, as two keys have them.
 
         New texts are added to those there are; number 0 is none.
         """
         text_key, label_key = CLASS_KEYS[pair]
-        text_column = self.column(text_key, Kind.BYTES, among)
-        label_column = self.column(label_key, Kind.INT64, among)
+        text_column = self.column(text_key, Kind.BYTES)
+        label_column = self.column(label_key, Kind.INT64)
         text_counts, label_counts = text_column.counts, label_column.counts
-        differ = among & (text_counts > 0) & (label_counts > 0) & (text_counts != label_counts)
+        differ = (text_counts > 0) & (label_counts > 0) & (text_counts != label_counts)
         if differ.any():
             row = int(differ.argmax())
             self.add_error(
@@ -170,15 +160,14 @@ class RecordReader:
                 feature=label_key,
                 fix="see what else is wrong with: tfod check",
             )
-        concerned = among & ~differ
-        counts = np.where(concerned, np.maximum(text_counts, label_counts), 0)
+        counts = np.where(~differ, np.maximum(text_counts, label_counts), 0)
         rows = np.repeat(np.arange(len(self.batch)), counts)
         has_text, has_label = (text_counts > 0)[rows], (label_counts > 0)[rows]
         text_codes, labels = np.zeros(len(rows), np.int64), np.full(len(rows), -1)
         buffer = self.batch.buffer
         codes, firsts = code_spans(buffer, text_column.values)
-        text_codes[has_text] = codes[np.repeat(concerned, text_counts)] + len(texts)
-        labels[has_label] = label_column.values[np.repeat(concerned, label_counts)]
+        text_codes[has_text] = codes[np.repeat(~differ, text_counts)] + len(texts)
+        labels[has_label] = label_column.values[np.repeat(~differ, label_counts)]
         texts += map(lenient_text, bytes_of(buffer, text_column.values[firsts]))
         return rows, text_codes, labels, has_label
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import os
 import struct
 import warnings
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import numpy as np
 HEADER_BYTES = 12  # length and its checksum
 FOOTER_BYTES = 4  # the payload's checksum
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
+_HEADERS_BUFFER = 1 << 13
 _BLOCK = 1 << 16  # bytes that are searched for headers at once
 _HEADER = struct.Struct("<QI")
 _crc32c = google_crc32c.value
@@ -40,13 +42,11 @@ class ShardPart:
     Attributes:
         start, stop: half-open span in bytes; both are ends of records.
         first_record: number of the record at ``start``.
-        records: how many it has, where its headers or an index say it.
     """
 
     start: int
     stop: int
     first_record: int
-    records: int | None = None
 
 
 def masked_crc32c(data: bytes | np.ndarray) -> int:
@@ -72,6 +72,28 @@ def length_in_header(head: bytes) -> int | None:
 def is_record_header(head: bytes) -> bool:
     """Whether these (first 12) bytes are a record's length with its right checksum."""
     return length_in_header(head) is not None
+
+
+def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[ShardPart]:
+    """Split a plain shard into parts of about so many bytes, by walking its headers alone.
+
+    From the first header that is not sound on, the rest is one part: only a reader who looks at
+    the data knows where to go on.
+    """
+    # A small buffer: behind a large record the next header is all that is read.
+    with open(path, "rb", buffering=_HEADERS_BUFFER) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = first = number = position = 0
+        while (length := length_in_header(file.read(HEADER_BYTES))) is not None:
+            position += FRAME_BYTES + length
+            number += 1
+            if position >= size:
+                break
+            if position - start >= part_bytes:
+                yield ShardPart(start, position, first)
+                start, first = position, number
+            file.seek(position)
+        yield ShardPart(start, size, first)
 
 
 class HeaderFinder:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards
 from tfod.tfrecord.storage.publishing import (
     AtomicFile,
@@ -139,7 +140,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
                 file.write(content)
                 file.complete()
                 pending |= file.pending()
-        stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes
+        stale += [path + INDEX_EXTENSION for path in stale]  # an index of a shard that goes
         publish_together(pending, stale, self._folder)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

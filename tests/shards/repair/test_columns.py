@@ -111,7 +111,7 @@ def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> No
     source = write_boxes(
         tmp_path / "in", [divided([box[at] for at in taken]) for box in some_boxes(30)]
     )
-    assert main(["reshard", str(source), "-o", str(tmp_path / "many"), "--num-shards", "10"]) == 0
+    assert main(["reshard", str(source), str(tmp_path / "many"), "--num-shards", "10"]) == 0
     status, out, _ = run("check", tmp_path / "many")
     assert status == 1 and out.count("BOX013 error") == 1 and f"--pixel-columns={output}" in out
     status, _, err = run("repair", tmp_path / "many", "-o", tmp_path / "out")

@@ -223,7 +223,7 @@ def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, s
 def test_labels_of_classes_are_copied_along(bucket: Bucket, tmp_path: Path, run: Run) -> None:
     shard = bucket.put("d/a.tfrecord", frame(*records(2)))
     bucket.put("d/labels.txt", b"0:cat\n")
-    done = run("reshard", shard, "-o", tmp_path / "out")
+    done = run("reshard", shard, tmp_path / "out")
     assert done.code == 0 and "label map copied: labels.txt" in done.out
     assert (tmp_path / "out" / "labels.txt").read_bytes() == b"0:cat\n"
 
@@ -276,11 +276,9 @@ def test_a_server_that_is_silent_from_the_start_is_one_line(bucket: Bucket, run:
 @pytest.mark.parametrize(
     ("arguments", "written"),
     [
-        (("reshard", "SOURCE/train-*", "-o", "OUT", "--num-shards", "2"), 3),
-        (("reshard", "SOURCE/train-*", "-o", "OUT", "--shuffle", "1"), 5),
-        (("merge", "SOURCE/train-*", "-o", "OUT"), 2),
-        (("split", "SOURCE/train-*", "-o", "OUT", "a=0.5", "b=0.5"), 3),
-        (("index", "SOURCE/train-*", "-o", "OUT"), 4),
+        (("reshard", "SOURCE/train-*", "OUT", "--num-shards", "2"), 3),
+        (("reshard", "SOURCE/train-*", "OUT", "--shuffle", "1"), 5),
+        (("merge", "SOURCE/train-*", "OUT"), 2),
         (("describe", "SOURCE/train-*"), 0),
         (("show", "SOURCE/train-*", "-o", "OUT/a.html"), 1),
     ],
@@ -314,8 +312,7 @@ def test_other_commands_read_from_buckets(
     "arguments",
     [
         ("check", "SOURCE", "--output", "URL"),
-        ("reshard", "SOURCE", "-o", "URL"),
-        ("index", "SOURCE", "-o", "URL"),
+        ("reshard", "SOURCE", "URL"),
         ("show", "SOURCE", "-o", "URL.html"),
         ("repair", "SOURCE", "-o", "URL"),
     ],
@@ -337,9 +334,8 @@ def test_nothing_is_written_to_urls(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("index", "URL"), "URLs are read only"),
         (("repair", "URL", "-o", "OUT/r"), "only files on this machine can be repaired"),
-        (("reshard", "URL.zip", "-o", "OUT"), "copy it here first, or look at it with: tfod check"),
+        (("reshard", "URL.zip", "OUT"), "copy it here first, or look at it with: tfod check"),
         (("describe", "URL/absent*"), "no file matches this pattern"),
     ],
 )

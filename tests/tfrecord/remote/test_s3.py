@@ -99,7 +99,7 @@ def test_a_part_is_read_and_nothing_behind_it(bucket: Bucket) -> None:
     shard = frame(*payloads)
     url = bucket.put("a.tfrecord", shard)
     size = 100_016
-    part = ShardPart(50 * size, 120 * size, 50, 70)
+    part = ShardPart(50 * size, 120 * size, 50)
     found = [bytes(one.payload) for one in read_records(url, part=part)]
     assert found == payloads[50:120]
     assert bucket.line.sent < 1.01 * 70 * size + 2000

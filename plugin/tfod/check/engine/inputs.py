@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,11 +25,15 @@ from tfod.check.sources.inventory import Inventory, Location, ShardSource
 from tfod.check.sources.metadata import TFDS_FILES
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, LabelMap
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
-from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
+from tfod.tfrecord.framing import (
+    FRAME_BYTES,
+    HEADER_BYTES,
+    ShardPart,
+    is_record_header,
+    split_shard,
+)
 from tfod.tfrecord.reader import read_record_batch_stream, shard_compression
 from tfod.tfrecord.shard_sets.names import COMPRESSED_EXTENSIONS
-from tfod.tfrecord.shard_sets.parts import split_by_index, split_shard
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 from tfod.tfrecord.storage.urls import name_of
 
@@ -115,10 +118,9 @@ def total_bytes(inputs: Iterable[Input]) -> int:
 def in_parts(one: Input, instructions: Instructions) -> Iterator[Input]:
     """An input, in parts when it is a large plain shard, for several workers.
 
-    It is cut where its index says that records end, if there is one; else the headers of a file
-    are walked. A remote shard that is to be hashed is read whole, since the hash needs all of it.
+    It is cut where its headers say that records end; a remote one is read whole.
     """
-    if isinstance(one, ShardInput) and not (one.location.remote and instructions.hash_sources):
+    if isinstance(one, ShardInput) and not one.location.remote:
         parts = _parts_of(one.location, instructions.part_bytes)
         if len(parts) > 1:
             for number, part in enumerate(parts):
@@ -130,9 +132,6 @@ def in_parts(one: Input, instructions: Instructions) -> Iterator[Input]:
 def _parts_of(location: Location, part_bytes: int) -> Sequence[ShardPart]:
     if (location.known_size() or 0) <= 2 * part_bytes:
         return ()
-    parts = split_by_index(location.path, part_bytes)
-    if parts is not None or location.remote:
-        return parts or ()
     with suppress(OSError):  # it is reported by what examines it
         with location.open() as stream:
             is_plain = is_record_header(stream.read(HEADER_BYTES))
@@ -146,12 +145,8 @@ def examine(
     progress: Progress,
     store: RowStore,
     archives: Archives | None = None,
-) -> Result | ShardInput:
+) -> Result:
     """Examine an input.
-
-    Returns:
-        What it comes to; where the part of a shard is not what its index says it is, what is to be
-        examined in place of that part and of all parts behind it.
 
     Raises:
         TfodError: there is no room for the rows.
@@ -169,7 +164,7 @@ def examine(
 
 def _examine_shard(
     one: ShardInput, instructions: Instructions, progress: Progress, store: RowStore
-) -> Result | ShardInput:
+) -> Result:
     shard, location, part = one.shard, one.location, one.part
     map_name = instructions.label_map or shard.label_map
     summary = ShardSummary(
@@ -182,15 +177,11 @@ def _examine_shard(
         with location.open(part, hashed=is_hashed) as stream:
             remote = cast("RemoteStream", stream) if location.remote else None
             size = remote.size if remote else location.size()
-            is_as_promised = _read(stream, examiner, progress, size, part)
+            _read(stream, examiner, progress, size, part)
             if remote and is_hashed:
                 examiner.result.digests[location.name] = remote.digest()
     except OSError as error:
         examiner.report(unreadable(error.strerror or str(error)), Place(location.name))
-        is_as_promised = True  # what cannot be read says nothing of its index
-    if part is not None and not is_as_promised:
-        stop = max(location.known_size() or 0, part.stop)
-        return replace(one, part=ShardPart(part.start, stop, part.first_record))
     return examiner.finish()
 
 
@@ -262,15 +253,9 @@ def _read(
     progress: Progress,
     size: int | None = None,
     part: ShardPart | None = None,
-) -> bool:
-    """Examine all records of a shard; return whether a part is what its index says it is."""
+) -> None:
+    """Examine all records of a shard."""
     source, name = stream, examiner.shard.name
-    damages: Counter[DamageKind] = Counter()
-
-    def damaged(damage: Damage) -> None:
-        damages[damage.kind] += 1
-        examiner.damaged(damage)
-
     if part is None:  # only plain shards are read in parts
         source = PeekedStream(stream, HEADER_BYTES)
         compression = shard_compression(source.head) if source.head else Compression.NONE
@@ -283,16 +268,12 @@ def _read(
         name,
         size,
         part=part,
-        on_damage=damaged,
+        on_damage=examiner.damaged,
         max_record_bytes=examiner.instructions.max_record_bytes,
     )
     for records in batches:
         examiner.look_at(records)
         progress(int(records.lengths.sum()) + FRAME_BYTES * len(records), len(records))
-    if part is None or part.records is None:
-        return True
-    passed = damages[DamageKind.DATA_CRC] + damages[DamageKind.OVERSIZE]
-    return damages.total() == passed and examiner.shard.records + passed == part.records
 
 
 def sha256_of(location: Location, stop: threading.Event | None = None) -> str | None:

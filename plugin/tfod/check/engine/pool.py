@@ -19,10 +19,8 @@ from tfod.check.duplicates.row_blocks import RowStore
 from tfod.check.engine.inputs import (
     Input,
     Progress,
-    ShardInput,
     examine,
     in_parts,
-    place_of,
 )
 from tfod.check.records.instructions import Instructions
 from tfod.check.records.result import Result
@@ -35,8 +33,8 @@ _AHEAD = 2
 _MOST_ON_WINDOWS = 61
 """Handles that it waits for at a time."""
 
-_Done: TypeAlias = "tuple[Result | ShardInput, int, int]"
-"""A result, or what is to be examined instead; and the bytes and records that were read for it."""
+_Done: TypeAlias = "tuple[Result, int, int]"
+"""A result, and the bytes and records that were read for it."""
 _instructions: Instructions
 _stop: Event
 _store: RowStore
@@ -54,41 +52,30 @@ def examine_in_processes(
     Raises:
         TfodError: a process died, mostly because memory ran out.
     """
-    unsound = -1  # the place of the last shard whose index has cut it in the wrong places
-    with (
-        closing(RowStore(folder)) as store,
-        closing(_done(inputs, instructions, jobs, folder)) as results,
-    ):
-        for one, (result, read, records) in results:
+    with closing(_done(inputs, instructions, jobs, folder)) as results:
+        for result, read, records in results:
             progress(read, records)
-            if place_of(one.number) == unsound:
-                continue  # of a part behind that one
-            if isinstance(result, ShardInput):
-                unsound = place_of(one.number)
-                result = examine(result, instructions, progress, store)
-                assert isinstance(result, Result)  # no index says how many records the rest has
             yield result
 
 
 def _done(
     inputs: Sequence[Input], instructions: Instructions, jobs: int, folder: str | None
-) -> Generator[tuple[Input, _Done], None, None]:
+) -> Generator[_Done, None, None]:
     # Fresh processes: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
     jobs = min(jobs, _MOST_ON_WINDOWS) if os.name == "nt" else jobs
     stop = context.Event()
     pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, folder))
-    waiting: deque[tuple[Input, Future[_Done]]] = deque()
+    waiting: deque[Future[_Done]] = deque()
     done = False
     try:
         for one in (part for whole in inputs for part in in_parts(whole, instructions)):
             with _children_block_interrupts():
-                waiting.append((one, pool.submit(_do, one)))
+                waiting.append(pool.submit(_do, one))
             if len(waiting) > jobs * _AHEAD:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for first, future in waiting:
-            yield first, future.result()
+                yield waiting.popleft().result()
+        for future in waiting:
+            yield future.result()
         done = True
     except BrokenProcessPool:
         raise TfodError(

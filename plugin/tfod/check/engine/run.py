@@ -53,9 +53,7 @@ def examine_here(
         try:
             if jobs <= 1 or total_bytes(others) < 2 * instructions.part_bytes:
                 for one in others:
-                    result = examine(one, instructions, progress, store, archives)
-                    assert isinstance(result, Result)  # of a whole shard
-                    total += result
+                    total += examine(one, instructions, progress, store, archives)
             else:
                 from tfod.check.engine.pool import examine_in_processes  # its imports take a while
 

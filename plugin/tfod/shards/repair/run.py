@@ -38,7 +38,7 @@ from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import require_no_others
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
-from tfod.tfrecord.shard_sets.parts import INDEX_EXTENSION
+from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import find_shards, group_shards, require_content
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
 

@@ -14,6 +14,8 @@ from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import folder_of, name_of
 
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
+INDEX_EXTENSION = ".idx"
+"""Of what NVIDIA DALI's tfrecord2idx writes beside a shard."""
 SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )

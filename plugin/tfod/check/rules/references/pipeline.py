@@ -220,7 +220,7 @@ def resized_a_lot(model: ModelData) -> Iterator[Problem]:
 @rule(
     "CFG009 warning: evaluated class that is never trained",
     why="It cannot be found, and counts with an average precision of 0.",
-    fix="Distribute the classes over both subsets, as with: tfod split.",
+    fix="Distribute the classes over both subsets.",
     source="tensorflow/models: research/object_detection/metrics/coco_evaluation.py",
 )
 def unseen_classes(model: ModelData) -> Iterator[Problem]:
