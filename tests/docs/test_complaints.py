@@ -1,14 +1,12 @@
 """docs/complaints.md: on an input that has the complaint, each command prints what the page has.
 
-A row of its tables has a number, the complaint, its cause, the commands, and parts of what they
-print, in their order; ``…`` stands for anything. Each input is made by what caused the complaint in
-the threads that the row names.
+A row of its table has the complaint, its cause, the commands, and parts of what they print, in
+order. Each input is made by what caused the complaint in the thread that the row names.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import re
 import subprocess
 import sys
@@ -36,29 +34,26 @@ from tests.mutants.sound import (
 from tests.records import encode
 
 PAGE = Path(__file__).parents[2] / "docs" / "complaints.md"
-_ROW = re.compile(r"^\| (\d+) \| (.+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (.+) \| (.+) \| (`.+) \| (.+) \|$", re.MULTILINE)
 _CODE = re.compile(r"`` (.+?) ``|`([^`]+)`")
 _CSV = "filename,width,height,class,xmin,ymin,xmax,ymax\n"
 _SIDE = 416
 
 Files = Mapping[str, "bytes | str"]
-INPUTS: dict[int, Callable[[], Files]] = {}
+INPUTS: list[Callable[[], Files]] = []
+"""What has the complaint of each row."""
 
 
-def complaint(number: int) -> Callable[[Callable[[], Files]], Callable[[], Files]]:
-    """Declare what has the complaint of a row."""
-
-    def declare(make: Callable[[], Files]) -> Callable[[], Files]:
-        INPUTS[number] = make
-        return make
-
-    return declare
+def complaint(make: Callable[[], Files]) -> Callable[[], Files]:
+    """Declare what has the complaint of the next row."""
+    INPUTS.append(make)
+    return make
 
 
 def rows() -> Iterator[tuple[int, list[str], list[str]]]:
     """Of each row its number, its commands and what they print."""
-    for number, _, _, commands, printed in _ROW.findall(PAGE.read_text(encoding="utf-8")):
-        yield int(number), _codes(commands), _codes(printed)
+    for number, row in enumerate(_ROW.findall(PAGE.read_text(encoding="utf-8"))):
+        yield number, _codes(row[2]), _codes(row[3])
 
 
 def _codes(cell: str) -> list[str]:
@@ -66,7 +61,7 @@ def _codes(cell: str) -> list[str]:
 
 
 def test_every_complaint_has_a_row() -> None:
-    assert [number for number, *_ in rows()] == sorted(INPUTS)
+    assert len(list(rows())) == len(INPUTS) > 20
 
 
 @pytest.mark.parametrize(("number", "commands", "printed"), rows())
@@ -84,9 +79,8 @@ def test_complaint(number: int, commands: list[str], printed: list[str], tmp_pat
         _, output = run_program([one.strip("'") for one in words], tmp_path, environment(tmp_path))
         assert "Traceback" not in output
         got += " ".join(output.split()) + "\n"
-    pattern = "…".join(printed)
-    wanted = ".*?".join(re.escape(one.strip()) for one in pattern.split("…"))
-    assert re.search(wanted, got, re.DOTALL), f"{PAGE.name}, row {number}: {pattern}\n\n{got}"
+    wanted = ".*?".join(map(re.escape, printed))
+    assert re.search(wanted, got, re.DOTALL), f"{INPUTS[number].__name__}: {printed}\n\n{got}"
 
 
 # What makes them
@@ -139,25 +133,25 @@ def pipeline(more: str = "", *, num_classes: int = 2, input_path: str = "train.r
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
 
 
-@complaint(1)
+@complaint
 def box_outside() -> Files:
     boxes = [(0.1, 0.2, 1.15277779, 0.95), (0.6, 0.1, 0.3, 0.4)]
     return labelled(record(), with_boxes(boxes, name="IMG_4431.jpg", encoded=jpeg(quality=50)))
 
 
-@complaint(2)
+@complaint
 def cut_jpeg() -> Files:
     whole = square(75)
     cut = record("IMG_7.jpg", encoded=whole[: len(whole) // 2], height=_SIDE, width=_SIDE)
     return labelled(record(), cut)
 
 
-@complaint(3)
+@complaint
 def text_for_source_id() -> Files:
     return labelled(*numbered(2), record("Czech_000319.jpg", source_id="Czech_000319.jpg"))
 
 
-@complaint(4)
+@complaint
 def unknown_class() -> Files:
     text = _CSV + "a.jpg,40,20,raccoon,2,2,20,18\nb.jpg,40,20,Racoon,2,2,20,18\n"
     return {
@@ -168,7 +162,7 @@ def unknown_class() -> Files:
     }
 
 
-@complaint(5)
+@complaint
 def corrupt_shard() -> Files:
     names = [f"train.record-0000{number}-of-00003" for number in range(3)]
     shards = [shard(*numbered(12)[4 * number : 4 * number + 4]) for number in range(3)]
@@ -176,13 +170,13 @@ def corrupt_shard() -> Files:
     return {**dict(zip(names, shards, strict=True)), "label_map.pbtxt": LABEL_MAP}
 
 
-@complaint(6)
+@complaint
 def curly_quotes() -> Files:
     text = LABEL_MAP.decode().replace(" 'cat'", " ‘cat’").replace(" 'dog'", " “dog”")
     return {"train.record": shard(record()), "label_map.pbtxt": text}
 
 
-@complaint(7)
+@complaint
 def ids_from_0() -> Files:
     text = "".join(f"item {{\n\tid: {id}\n\tname: '{id}'\n}}\n\n" for id in range(2))
     text = text.replace("'0'", "'cat'").replace("'1'", "'dog'")
@@ -193,13 +187,12 @@ def ids_from_0() -> Files:
     }
 
 
-@complaint(8)
+@complaint
 def png_called_jpg() -> Files:
-    text = _CSV + "a.jpg,40,20,cat,2,2,20,18\nb.jpg,40,20,dog,2,2,20,18\n"
-    return {"train_labels.csv": text, "images/a.jpg": jpeg(), "images/b.jpg": png()}
+    return labelled(record("b.jpg", encoded=png(), format="png"))
 
 
-@complaint(9)
+@complaint
 def order_of_children() -> Files:
     box = "<xmin>31.5</xmin><xmax>415</xmax><ymin>92</ymin><ymax>345.25</ymax>"
     boxes = [(31, 415, 92, 345), (10, 100, 200, 300), (50, 300, 20, 80), (5, 400, 100, 390)]
@@ -216,27 +209,13 @@ def order_of_children() -> Files:
     }
 
 
-@complaint(10)
+@complaint
 def windows() -> Files:
-    lines = "".join(
-        f"C:\\Users\\babus\\images\\{name}.jpg,40,20,cat,2,2,20,18\n" for name in ("a", "für")
-    )
-    return {
-        "windows.csv": _CSV + lines,
-        "latin.csv": (_CSV + lines).encode("cp1252"),
-        "images/a.jpg": jpeg(),
-        "images/für.jpg": jpeg(quality=50),
-        "test.record": shard(record()),
-    }
+    row = "C:\\Users\\babus\\images\\für.jpg,40,20,cat,2,2,20,18\n"
+    return {"latin.csv": (_CSV + row).encode("cp1252"), "images/für.jpg": jpeg()}
 
 
-@complaint(11)
-def of_cvat() -> Files:
-    bare = record(encoded=None, format=None, sha256=None)
-    return {"anno.zip": zipped({"default.tfrecord": shard(bare), "label_map.pbtxt": LABEL_MAP})}
-
-
-@complaint(12)
+@complaint
 def frames_without_images() -> Files:
     annotated = numbered(3)
     empty = {
@@ -251,70 +230,39 @@ def frames_without_images() -> Files:
     return labelled(*annotated, *others)
 
 
-@complaint(13)
-def without_sha256() -> Files:
+@complaint
+def wrong_path() -> Files:
     config = pipeline(input_path="data/train.record")
-    return labelled(record(sha256=None), **{"pipeline.config": config})
+    return labelled(record(), **{"pipeline.config": config})
 
 
-@complaint(14)
-def keypoints() -> Files:
-    person: dict[str, Any] = {"id": 1, "name": "person", "keypoints": ["nose", "tail"]}
-    objects = {"id": 1, "image_id": 1, "category_id": 1, "iscrowd": 0, "area": 100}
-    objects |= {"bbox": [2, 2, 10, 10], "keypoints": [3, 3, 2, 9, 9, 2], "num_keypoints": 2}
-    image = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 20}
-    coco = {"images": [image], "annotations": [objects], "categories": [person]}
-    return {
-        "default.tfrecord": b"",
-        "person_keypoints.json": json.dumps(coco),
-        "images/a.jpg": jpeg(),
-    }
+@complaint
+def empty() -> Files:
+    return {"default.tfrecord": b""}
 
 
-@complaint(15)
+@complaint
 def no_tensorflow() -> Files:
     return {"shards/train.tfrecord": shard(record()), "shards/label_map.pbtxt": LABEL_MAP}
 
 
-@complaint(16)
-def export() -> Files:
-    return {"shards/train.tfrecord": shard(*numbered(4)), "shards/label_map.pbtxt": LABEL_MAP}
-
-
-@complaint(17)
+@complaint
 def opaque() -> Files:
     return labelled(record(), record("b.png"))
 
 
-@complaint(18)
-def for_model_maker() -> Files:
-    return labelled(*numbered(2))
-
-
-@complaint(19)
-def negatives() -> Files:
-    box = "<xmin>31</xmin><ymin>92</ymin><xmax>415</xmax><ymax>345</ymax>"
-    return {
-        "voc/a.jpg": square(75),
-        "voc/a.xml": voc("a.jpg", box),
-        "voc/0b44ce15.jpg": square(50),
-        "voc/0b44ce15.xml": voc("0b44ce15.jpg"),
-    }
-
-
-@complaint(20)
+@complaint
 def other_number_of_classes() -> Files:
     return labelled(record(), **{"pipeline.config": pipeline(num_classes=90)})
 
 
-@complaint(21)
+@complaint
 def masks_asked_for() -> Files:
     masks = pipeline("load_instance_masks: true mask_type: PNG_MASKS")
-    points = pipeline("num_keypoints: 17")
-    return labelled(record(), **{"mask_rcnn.config": masks, "centernet.config": points})
+    return labelled(record(), **{"mask_rcnn.config": masks})
 
 
-@complaint(22)
+@complaint
 def no_ground_truth() -> Files:
     boxes = [(10.0, 5.0, 30.0, 15.0)]
     records = [
@@ -325,73 +273,44 @@ def no_ground_truth() -> Files:
     return {"val.record": shard(*records), "label_map.pbtxt": text}
 
 
-@complaint(23)
+@complaint
 def turned_by_exif() -> Files:
     turned = exif_jpeg()
-    return {
-        "train_labels.csv": f"{_CSV}a.jpg,{HEIGHT},{WIDTH},cat,2,2,18,30\n",
-        "images/a.jpg": turned,
-        "train.record": shard(record(encoded=turned, height=WIDTH, width=HEIGHT)),
-        "label_map.pbtxt": LABEL_MAP,
-    }
+    return labelled(record(encoded=turned, height=WIDTH, width=HEIGHT))
 
 
-@complaint(24)
+@complaint
 def git_lfs() -> Files:
-    return {"db/train": POINTER, "train.record": shard(record(), record("b.png"))}
+    return {"db/train": POINTER}
 
 
-@complaint(25)
-def of_tensorflow_datasets() -> Files:
-    folder = "shapes/1.0.0"
-    records = [
-        encode({"image": jpeg(quality=50 + n), "image/filename": f"{n}.jpg",
-                "objects/bbox": [0.1, 0.2, 0.5, 0.6], "objects/label": [n % 2]})
-        for n in range(2)
-    ]  # fmt: skip
-    features = {"featuresDict": {"features": {"image": {"image": {}}}}}
-    splits = [{"name": "train", "shardLengths": ["2"]}]
-    info = {"name": "shapes", "version": "1.0.0", "fileFormat": "tfrecord", "splits": splits}
-    return {
-        f"{folder}/shapes-train.tfrecord-00000-of-00001": shard(*records),
-        f"{folder}/features.json": json.dumps(features),
-        f"{folder}/dataset_info.json": json.dumps(info),
-        f"{folder}/objects-label.labels.txt": "cat\ndog\n",
-    }
-
-
-@complaint(26)
+@complaint
 def html_page() -> Files:
     return {
         "train.tfrecord": "<!doctype html>\n<html><head><title>Google Drive</title></head></html>"
     }
 
 
-@complaint(27)
-def zip_called_tfrecord() -> Files:
-    return {"train.tfrecord": zipped(labelled(record()))}
-
-
-@complaint(28)
+@complaint
 def sequence_examples() -> Files:
     frames = field(1, field(1, b"image/encoded") + field(2, field(1, field(1, field(1, jpeg())))))
     return {"clip.tfrecord": shard(field(1, b"") + field(2, frames))}
 
 
-@complaint(29)
+@complaint
 def waymo() -> Files:
     return {
         "segment.tfrecord": shard(field(1, field(1, b"segment-1005081002024129653")) + b"\x10\x01")
     }
 
 
-@complaint(30)
+@complaint
 def paths_exchanged() -> Files:
     return {"train.record": shard(record()), "test.record": shard(record())}
 
 
 def test_an_export_holds_no_images(tmp_path: Path) -> None:
-    """Complaint 16: the memory does not depend on the images."""
+    """The memory does not depend on the images: CVAT's old export ended for want of it."""
     pytest.importorskip("datumaro")
     require("/proc", Path("/proc/self/status").exists())
     peaks = []
