@@ -4,7 +4,7 @@
 
 It needs Linux, 8 GB of disk and about an hour; with --quick a minute and 100 MB. Data is made on
 the fly (`scale_data.py`). Every value is of a fresh process and the median of several, taken in
-turn. --write puts the tables into docs/scale.md. Exit status 1 when a target is missed.
+turn. --write puts the tables into docs/benchmarks.md. Exit status 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from scale_rows import SECTIONS, Scale
 from scale_sizes import FULL, QUICK
 
-_PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+_PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
 def main() -> int:

@@ -1,8 +1,7 @@
 """Shards for the table of scale, made on the fly: millions of records without images.
 
 Seven records with 3 to 9 boxes, six on average, are the templates of all others, which NumPy fills
-in: names, boxes and classes differ. It takes 5 µs a record. And shards with images as large as
-those of Open Images, whose records are encoded one by one.
+in: names, boxes and classes differ. It takes 5 µs a record.
 """
 
 from __future__ import annotations
@@ -15,14 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import tfod
-from data import distinct_images, made_distinct
 from google_crc32c import value as crc32c
 from sizes import CLASSES, HEIGHT, WIDTH
 
 BOXES_IN_TURN = (6, 3, 9, 5, 7, 4, 8)
-OPEN_IMAGES_BYTES = 293_000
-"""557 GB by 1.9 million images."""
-_OPEN_IMAGES_HEIGHT, _OPEN_IMAGES_WIDTH = 768, 1024
 _DIGITS = 9
 _TURNS_AT_ONCE = 3000
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
@@ -76,39 +71,6 @@ def write_label_map(folder: Path) -> None:
     """The label map of these shards."""
     items = tuple(tfod.LabelMapItem(number + 1, text) for number, text in enumerate(CLASSES))
     (folder / "label_map.pbtxt").write_text(tfod.LabelMap(items).to_text())
-
-
-def write_image_shards(folder: Path, images: int, shards: int) -> int:
-    """Write numbered shards whose images have the size of those of Open Images.
-
-    Returns:
-        How many bytes they have together.
-    """
-    made = list(distinct_images(_OPEN_IMAGES_HEIGHT, _OPEN_IMAGES_WIDTH, OPEN_IMAGES_BYTES, 8))
-    random = np.random.default_rng(7)
-
-    def records() -> Iterator[bytes]:
-        for number in range(images):
-            boxes = BOXES_IN_TURN[number % len(BOXES_IN_TURN)]
-            corners = _corners(random, (boxes,))
-            classes = random.integers(0, len(CLASSES), boxes).tolist()
-            yield tfod.encode_detection(
-                tfod.Detection(
-                    filename=f"{number:0{_DIGITS}d}.jpg",
-                    source_id=f"{number:0{_DIGITS}d}",
-                    format="jpeg",
-                    height=_OPEN_IMAGES_HEIGHT,
-                    width=_OPEN_IMAGES_WIDTH,
-                    encoded=made_distinct(made[number % len(made)], number),
-                    boxes=corners,
-                    class_text=[CLASSES[one] for one in classes],
-                    class_label=[one + 1 for one in classes],
-                )
-            )
-
-    written = tfod.write_records(folder, "train", records(), num_shards=shards)
-    write_label_map(folder)
-    return sum(Path(path).stat().st_size for path in written)
 
 
 def _template(boxes: int) -> _Template:

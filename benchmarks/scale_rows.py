@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from measure import TaskFailedError
-from scale_data import write_image_shards, write_shards
+from scale_data import write_shards
 from scale_measure import Cost, in_turn, run_tfod
 from scale_sizes import Dataset, ScaleSizes
-from scale_stages import STAGES
 
-_STAGES = Path(__file__).with_name("scale_stages.py")
 _SMALL = Dataset(1, 1)
 _FLAT = 1.10
 _LEAST_JUDGED = 10_000
@@ -34,17 +27,16 @@ class Scale:
         self.missed = 0
         self._bytes: dict[str, int] = {}
 
-    def folder_of(self, data: Dataset, *, images: bool = False) -> Path:
+    def folder_of(self, data: Dataset) -> Path:
         """The folder of these shards."""
-        kind, write = ("images", write_image_shards) if images else ("bare", write_shards)
-        name = f"{kind}-{data.records}-{data.shards}"
+        name = f"{data.records}-{data.shards}"
         if name not in self._bytes:
-            self._bytes[name] = write(self._folder / name, data.records, data.shards)
+            self._bytes[name] = write_shards(self._folder / name, data.records, data.shards)
         return self._folder / name
 
-    def bytes_of(self, data: Dataset, *, images: bool = False) -> int:
+    def bytes_of(self, data: Dataset) -> int:
         """How large they are together."""
-        return self._bytes[self.folder_of(data, images=images).name]
+        return self._bytes[self.folder_of(data).name]
 
     def forget(self) -> None:
         """Remove all data."""
@@ -127,92 +119,6 @@ def _growth(
     )
 
 
-def stage_rows(scale: Scale) -> Iterator[str]:
-    """What each stage of a check takes, and its peak memory."""
-    found = {data: _stages(scale.folder_of(data)) for data in scale.sizes.staged}
-    heads = [f"{data.records:,} in {data.shards:,} shards" for data in found]
-    yield f"| stage | {' | '.join(heads)} |"
-    yield f"|---|{'---:|' * len(heads)}"
-    for name, what in STAGES.items():
-        cells = []
-        for data, stages in found.items():
-            seconds, peak = stages["costs"][name]
-            cells.append(f"{seconds / data.records * 1e6:.2f} µs, {_megabytes(peak)}")
-        yield f"| {what} | {' | '.join(cells)} |"
-    cells = [
-        f"{stages['spilled'] / data.records:.0f} bytes, {_size(stages['spilled'])}"
-        for data, stages in found.items()
-    ]
-    yield f"| laid aside on the disk, a record and in all | {' | '.join(cells)} |"
-    scale.forget()
-
-
-def _stages(folder: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, str(_STAGES), str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise TaskFailedError(done.stderr[-3000:])
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def beam_rows(scale: Scale) -> Iterator[str]:
-    """The same check by Beam's DirectRunner and without Beam."""
-    data = scale.sizes.on_beam
-    folder = str(scale.folder_of(data))
-    beam = ("--runner", "DirectRunner", "--", "--direct_num_workers", "2", "--direct_running_mode")
-    ways = {
-        "--jobs 1": ("--jobs", "1"),
-        "--jobs 2": ("--jobs", "2"),
-        "DirectRunner, in memory": (*beam, "in_memory"),
-        "DirectRunner, 2 threads": (*beam, "multi_threading"),
-        "DirectRunner, 2 processes": (*beam, "multi_processing"),
-    }
-    costs = in_turn(
-        list(ways),
-        lambda way: run_tfod("check", folder, *ways[way]),
-        lambda _: scale.sizes.repeats,
-    )
-    yield f"{data.records:,} records in {data.shards:,} shards:"
-    yield ""
-    yield "| | time | processor | peak of all processes |"
-    yield "|---|---:|---:|---:|"
-    for way, cost in costs.items():
-        peak = _megabytes(cost.peak_bytes)
-        yield f"| `{way}` | {cost.seconds:.1f} s | {cost.cpu_seconds:.1f} s | {peak} |"
-    scale.forget()
-
-
-def image_rows(scale: Scale) -> Iterator[str]:
-    """Shards with images, decoded and not."""
-    data = scale.sizes.images
-    folder, size = str(scale.folder_of(data, images=True)), scale.bytes_of(data, images=True)
-    one = ("check", folder, "--jobs", "1")
-    ways = {
-        "start": ("check", str(scale.folder_of(_SMALL)), "--jobs", "1"),
-        "`tfod check --decode none --no-sha256`": (*one, "--decode=none", "--no-sha256"),
-        "`tfod check --decode none`": (*one, "--decode=none"),
-        "`tfod check --decode all`": (*one, "--decode=all"),
-    }
-    costs = in_turn(list(ways), lambda way: run_tfod(*ways[way]), lambda _: scale.sizes.repeats)
-    start = costs.pop("start")
-    yield (
-        f"{data.records:,} images of {size / data.records / 1e3:.0f} kB in {data.shards} "
-        f"shards, {_size(size)}, in the page cache, one process:"
-    )
-    yield ""
-    yield "| | processor, beyond the start | a second of one core | peak |"
-    yield "|---|---:|---:|---:|"
-    for way, cost in costs.items():
-        seconds = cost.cpu_seconds - start.cpu_seconds
-        yield (
-            f"| {way} | {seconds:.1f} s | {size / seconds / 1e6:.0f} MB, "
-            f"{data.records / seconds:,.0f} images | {_megabytes(cost.peak_bytes)} |"
-        )
-    scale.forget()
-
-
 def _size(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
@@ -224,7 +130,4 @@ def _megabytes(size: float) -> str:
 SECTIONS: Mapping[str, Callable[[Scale], Iterator[str]]] = {
     "shards": shard_rows,
     "records": record_rows,
-    "stages": stage_rows,
-    "beam": beam_rows,
-    "images": image_rows,
 }

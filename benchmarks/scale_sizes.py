@@ -22,9 +22,6 @@ class ScaleSizes:
         records_in_shards: records that these have together.
         records: so many records in turn.
         shards_of_records: in so many shards.
-        staged: records and shards of which every stage is measured.
-        on_beam: what is checked by Beam, too.
-        images: records with an image, in so many shards.
         repeats: rounds; small data gets three times as many, millions of records get one.
     """
 
@@ -32,9 +29,6 @@ class ScaleSizes:
     records_in_shards: int
     records: tuple[int, ...]
     shards_of_records: int
-    staged: tuple[Dataset, ...]
-    on_beam: Dataset
-    images: Dataset
     repeats: int
 
 
@@ -43,9 +37,6 @@ FULL = ScaleSizes(
     records_in_shards=1_000_000,
     records=(1000, 10_000, 100_000, 1_000_000, 10_000_000),
     shards_of_records=10,
-    staged=(Dataset(100_000, 10), Dataset(1_000_000, 2000), Dataset(10_000_000, 10)),
-    on_beam=Dataset(300_000, 30),
-    images=Dataset(3000, 8),
     repeats=3,
 )
 QUICK = ScaleSizes(
@@ -53,8 +44,5 @@ QUICK = ScaleSizes(
     records_in_shards=100_000,
     records=(1000, 10_000, 100_000),
     shards_of_records=10,
-    staged=(Dataset(10_000, 10), Dataset(100_000, 200)),
-    on_beam=Dataset(100_000, 10),
-    images=Dataset(800, 8),
     repeats=1,
 )

@@ -298,13 +298,6 @@ def sequence_examples() -> Files:
 
 
 @complaint
-def waymo() -> Files:
-    return {
-        "segment.tfrecord": shard(field(1, field(1, b"segment-1005081002024129653")) + b"\x10\x01")
-    }
-
-
-@complaint
 def paths_exchanged() -> Files:
     return {"train.record": shard(record()), "test.record": shard(record())}
 
