@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 from tfod.detection import keys
 from tfod.detection.encoder import encode_detection
-from tfod.detection.features.describe import describe
 from tfod.detection.stream import decode_detection, read_detections
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
@@ -31,28 +29,6 @@ SHARDS = sorted(
 OTHER = ("titanic-table/test.tfrecord", "viewer-sample/sample_record.record")
 DETECTION = [name for name in SHARDS if name not in OTHER]
 SIDES = ("xmin", "ymin", "xmax", "ymax")
-
-
-@pytest.mark.parametrize("name", SHARDS)
-def test_figures(
-    corpus: Path, figures: dict[str, Any], note_shard: Callable[[str], None], name: str
-) -> None:
-    note_shard(name)
-    expected = figures[name]
-    found = describe(corpus / name)
-    kinds = {
-        f"{key}:{kind.value}": count
-        for key, summary in found.keys.items()
-        for kind, count in summary.kinds.items()
-        if kind is not None
-    }
-    assert found.file_bytes == expected["bytes"]
-    assert found.records == expected["records"]
-    assert kinds == expected["keys"]
-    assert found.boxes == expected.get("boxes", 0)
-    assert found.class_text == expected.get("class_text", {})
-    labels = {str(label): count for label, count in found.class_label.items()}
-    assert labels == expected.get("class_label", {})
 
 
 def test_every_shard_of_the_corpus_has_figures(figures: dict[str, Any]) -> None:

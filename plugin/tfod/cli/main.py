@@ -24,7 +24,7 @@ _MODULES = {
     "convert": "tfod.cli.create_command",
     "create": "tfod.cli.create_command",
     "cvat": "tfod.cli.cvat_command",
-    "describe": "tfod.cli.shards_command",
+    "describe": "tfod.cli.describe_command",
     "diff": "tfod.cli.diff_command",
     "merge": "tfod.cli.shards_command",
     "repair": "tfod.cli.repair_command",

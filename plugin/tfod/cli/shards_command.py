@@ -1,4 +1,4 @@
-"""``tfod describe``, ``reshard`` and ``merge``: what is done with shards."""
+"""``tfod reshard`` and ``merge``: what is done with shards."""
 
 from __future__ import annotations
 
@@ -22,15 +22,7 @@ _LARGEST_SEED = (1 << 32) - 1
 
 
 def add_parser(commands: Commands) -> None:
-    """Add ``describe``, ``reshard`` and ``merge`` to the commands."""
-    text = "Print what is in shards: records, keys with kinds and lengths, classes, sizes, and a "
-    text += "tf.io feature description ready to paste."
-    parser = commands.add_parser("describe", help="say what is in shards", description=text)
-    parser.add_argument("source", metavar="SHARD", help="a shard, a folder or a glob")
-    text = "print a profile for `tfod check --profile` instead, in YAML"
-    parser.add_argument("--as-profile", action="store_true", help=text)
-    parser.set_defaults(run=_describe)
-
+    """Add ``reshard`` and ``merge`` to the commands."""
     parser = _add_command(
         commands,
         "reshard",
@@ -113,19 +105,6 @@ def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
 def _layout(options: argparse.Namespace) -> ShardLayout:
     compression = Compression(options.compression) if options.compression else None
     return ShardLayout(options.num_shards, options.shard_size, compression)
-
-
-def _describe(options: argparse.Namespace) -> int:
-    from tfod.detection.features.describe import describe
-
-    found = describe(options.source)
-    if options.as_profile:
-        from tfod.check.profiles.file import profile_of_description, profile_to_yaml
-
-        print(profile_to_yaml(profile_of_description(found, options.source)), end="")
-    else:
-        print(found.to_text(), end="")
-    return 0
 
 
 def _reshard(options: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 
 T = TypeVar("T")
+_NARROW = 1 << 16
 OD_API = FieldMapping()
 _USUAL_KEYS = {
     **OD_API.by_name,
@@ -241,6 +242,23 @@ class DetectionColumns:
         codes, texts = self.class_texts
         return [texts[code] for code in codes.tolist()]
 
+    def class_uses(
+        self, counts: np.ndarray
+    ) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
+        """A code of each object, and of each code the pair of class text and id.
+
+        ``counts`` are the objects of each record. A list that has another length names none.
+        """
+        texts = self.column(keys.CLASS_TEXT, Kind.BYTES)
+        labels = self.column(keys.CLASS_LABEL, Kind.INT64)
+        text_codes, names = self.class_texts
+        label_codes, ids = _coded(labels.values)
+        # In both 0 is an object without one.
+        pairs = _of_objects(texts, text_codes + 1, counts) * (len(ids) + 1)
+        codes, kinds = _coded(pairs + _of_objects(labels, label_codes + 1, counts))
+        split = [divmod(kind, len(ids) + 1) for kind in kinds]
+        return codes, [(names[a - 1] if a else None, ids[b - 1] if b else None) for a, b in split]
+
     def texts_in(self, column: Column, row: int) -> list[str]:
         """The texts of one record in a column of byte strings."""
         spans = column[row]
@@ -342,3 +360,24 @@ PLAIN_KEYS = (
     *(keys.ENCODED, *keys.BOX, keys.CLASS_TEXT, keys.CLASS_LABEL),
 )
 """Keys that nearly every record has."""
+
+
+def _coded(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """A code of each number, int64 of shape (n,), and the numbers of the codes, ascending."""
+    low = int(values.min(initial=0))
+    if int(values.max(initial=0)) - low >= _NARROW:
+        numbers, codes = np.unique(values, return_inverse=True)
+        return codes, numbers.tolist()
+    places = values - low  # ids of classes are few and near: no sorting
+    there = np.bincount(places) > 0
+    return (np.cumsum(there) - 1)[places], (np.flatnonzero(there) + low).tolist()
+
+
+def _of_objects(column: Column, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The value of each object from a list over the objects, 0 without one; int64 of shape (n,)."""
+    if len(values) == counts.sum() and (column.counts == counts).all():
+        return values
+    found = np.zeros(int(counts.sum()), np.int64)
+    there = (column.counts == counts) & (counts > 0)
+    found[np.repeat(there, counts)] = values[np.repeat(there, column.counts)]
+    return found

@@ -30,7 +30,6 @@ from tfod.check.profiles.profile import (
 from tfod.check.profiles.python_source import read_python_features
 from tfod.check.rules.registry import require_rule_names
 from tfod.convert.documents import yaml_error
-from tfod.detection.features.describe import Description
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value
 from tfod.errors import TfodError, how_to_install
@@ -79,16 +78,13 @@ def load_profile(name_or_path: str) -> Profile:
         raise TfodError(f"{path}: is nested too deeply for a profile") from None
 
 
-def profile_of_description(found: Description, source: str) -> Profile:
+def profile_of_description(description: FeatureDescription, source: str) -> Profile:
     """A profile, called as the source, under which the records that were described are as expected.
 
     Raises:
         TfodError: no record has a feature.
     """
-    features = {
-        key: replace(spec, meaning=known_meaning(key))
-        for key, spec in found.feature_description().items()
-    }
+    features = {key: replace(spec, meaning=known_meaning(key)) for key, spec in description.items()}
     if not features:
         raise TfodError(f"{source}: no record has a feature to expect")
     file = Path(source).resolve().name

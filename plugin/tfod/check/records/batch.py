@@ -307,31 +307,8 @@ class Batch:
 
     @cached_property
     def uses(self) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
-        """What names the classes: a code of each box, and of each code the pair of text and id."""
-        found, counts = self.detections, self.box_counts
-        texts = found.column(keys.CLASS_TEXT, Kind.BYTES)
-        labels = found.column(keys.CLASS_LABEL, Kind.INT64)
-        text_codes, names = found.class_texts
-        label_codes, ids = _coded(labels.values)
-        # In both 0 is a box without one.
-        pairs = _of_boxes(texts, text_codes + 1, counts) * (len(ids) + 1)
-        codes, kinds = _coded(pairs + _of_boxes(labels, label_codes + 1, counts))
-        split = [divmod(kind, len(ids) + 1) for kind in kinds]
-        return codes, [(names[a - 1] if a else None, ids[b - 1] if b else None) for a, b in split]
-
-
-_NARROW = 1 << 16
-
-
-def _coded(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """A code of each number, int64 of shape (n,), and the numbers of the codes, ascending."""
-    low = int(values.min(initial=0))
-    if int(values.max(initial=0)) - low >= _NARROW:
-        numbers, codes = np.unique(values, return_inverse=True)
-        return codes, numbers.tolist()
-    places = values - low  # ids of classes are few and near: no sorting
-    there = np.bincount(places) > 0
-    return (np.cumsum(there) - 1)[places], (np.flatnonzero(there) + low).tolist()
+        """What names the classes of the boxes; as :meth:`DetectionColumns.class_uses`."""
+        return self.detections.class_uses(self.box_counts)
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -340,16 +317,6 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _of_boxes(column: Column, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The value of each box from a list over the objects, 0 without one; int64 of shape (n,)."""
-    if len(values) == counts.sum() and (column.counts == counts).all():
-        return values
-    found = np.zeros(int(counts.sum()), np.int64)
-    there = (column.counts == counts) & (counts > 0)
-    found[np.repeat(there, counts)] = values[np.repeat(there, column.counts)]
-    return found
 
 
 @dataclass(frozen=True, eq=False)

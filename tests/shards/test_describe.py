@@ -1,0 +1,217 @@
+"""``tfod describe``: what is in shards, by subset; on real shards as TensorFlow counts it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.errors import ShardError
+from tfod.shards.describe import Description, describe
+
+from tests.conftest import CORPUS
+from tests.image_kinds import image_of
+from tests.records import encode, frame, image, objects, write_shard
+
+SHARDS = sorted(
+    str(path.relative_to(CORPUS))
+    for pattern in ("**/*.record", "**/*.tfrecord")
+    for path in CORPUS.glob(pattern)
+)
+
+
+def lines_of(found: Description) -> list[str]:
+    """The lines of the text, with single spaces."""
+    return [" ".join(line.split()) for line in found.to_text("x").splitlines()]
+
+
+def counted(classes: Counter[Any]) -> dict[str, Counter[str]]:
+    """Boxes by text and by id, as the figures of the corpus have them."""
+    texts, labels = Counter[str](), Counter[str]()
+    for (text, label), count in classes.items():
+        texts.update({} if text is None else {text: count})
+        labels.update({} if label is None else {str(label): count})
+    return {"class_text": texts, "class_label": labels}
+
+
+def expected_classes(*shards: dict[str, Any]) -> dict[str, Counter[str]]:
+    """What TensorFlow counted in these shards."""
+    names = ("class_text", "class_label")
+    return {name: sum((Counter(one.get(name, {})) for one in shards), Counter()) for name in names}
+
+
+@pytest.mark.parametrize("name", SHARDS)
+def test_a_shard(
+    corpus: Path, figures: dict[str, Any], note_shard: Callable[[str], None], name: str
+) -> None:
+    note_shard(name)
+    expected = figures[name]
+    found = describe(corpus / name)
+    kinds = {
+        f"{key}:{kind.value}": count
+        for key, summary in found.keys.items()
+        for kind, count in summary.kinds.items()
+        if kind is not None
+    }
+    assert kinds == expected["keys"]
+    assert found.file_bytes == expected["bytes"]
+    assert (found.records, found.damaged) == (expected["records"], 0)
+    assert found.boxes == expected.get("boxes", 0)
+    (classes,) = found.class_boxes.values()
+    assert counted(classes) == expected_classes(expected)
+    objects = found.numbers["boxes in an image"]
+    assert objects.total() == found.records and objects[0] == found.without_boxes
+    assert sum(number * images for number, images in objects.items()) == found.boxes
+
+
+@pytest.mark.parametrize("kind", ["folder", "glob", "zip", "two sources"])
+def test_several_shards_by_subset(
+    corpus: Path, figures: dict[str, Any], tmp_path: Path, kind: str
+) -> None:
+    folder = corpus / "datumaro-tf-detection-api"
+    source: Any = folder
+    if kind == "glob":
+        source = f"{folder}/*.tfrecord"
+    elif kind == "zip":
+        source = Path(shutil.make_archive(str(tmp_path / "export"), "zip", folder))
+    elif kind == "two sources":
+        source = [folder / "test.tfrecord", f"{folder}/[tv]*[nl].tfrecord"]
+    found = describe(source)
+    expected = {one: figures[f"{folder.name}/{one}.tfrecord"] for one in ("test", "train", "val")}
+    assert found.class_boxes.keys() == expected.keys()
+    for subset, one in expected.items():
+        assert counted(found.class_boxes[subset]) == expected_classes(one)
+    assert (found.shards, found.boxes) == (3, sum(one["boxes"] for one in expected.values()))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Cats in both subsets, dogs in training alone, and an image without objects."""
+    boxes = {"cat": (0.0, 0.0, 0.5, 0.5), "dog": (0.5, 0.5, 1.0, 0.55), "cow": (0, 0, 1, 1)}
+    shown = {"train": [["cat", "dog", "cat"], ["cat"], [], ["cow"]], "val": [["cat"]]}
+    for subset, images in shown.items():
+        records = []
+        for number, names in enumerate(images):
+            labels = ["cat", "dog", "cow"].index
+            lists = objects(
+                [boxes[one] for one in names], names, [labels(one) + 1 for one in names]
+            )
+            size = (200, 300) if "cow" in names else (100, 200)
+            records.append(encode(image(f"{subset}{number}.jpg", *size) | (lists if names else {})))
+        write_shard(tmp_path, subset, *records)
+    return tmp_path
+
+
+def test_tables(dataset: Path) -> None:
+    lines = lines_of(describe(dataset))
+    assert lines[0].startswith("2 shards, 5 records (1 without boxes), 6 boxes; ")
+    start, end = (
+        lines.index("class id boxes images train val"),
+        lines.index("import tensorflow as tf"),
+    )
+    assert lines[start : end - 1] == [
+        "class id boxes images train val",
+        "cat 1 4 3 3 1",
+        "cow 3 1 1 1 0",
+        "dog 2 1 1 1 0",
+        "",
+        "least 10 % median 90 % most",
+        "box width, pixels 100 100 100 300 300",
+        "box height, pixels 5 5 50 200 200",
+        "box, % of the image 2.5 2.5 25 100 100",
+        "image width, pixels 200 200 200 300 300",
+        "image height, pixels 100 100 100 200 200",
+        "boxes in an image 0 0 1 3 3",
+        "",
+        "boxes by COCO's sizes: 1 small (below 32 x 32), 4 medium (below 96 x 96), 1 large",
+    ]  # fmt: skip
+
+
+def test_classes_without_a_text_have_the_name_that_the_label_map_gives(tmp_path: Path) -> None:
+    lists = objects([(0, 0, 1, 1)] * 3, [], [1, 1, 7])
+    write_shard(tmp_path, "a", encode(image("a.jpg") | lists))
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
+    assert {"cat 1 2 1", "(none) 7 1 1"} <= set(lines_of(describe(tmp_path)))
+
+
+def test_sizes_are_the_headers_where_records_have_none(make_shard) -> None:
+    lists = objects([(0, 0, 1, 1), (-0.5, 0, 0.5, 2), (0.5, 0, 0.5, 1)], ["cat"] * 3)
+    found = describe(make_shard("s", {"image/encoded": image_of("png P"), **lists}, {"a": 1}))
+    # What lies outside of the image does not count, nor what has no area.
+    assert found.numbers["image width, pixels"] == {34: 1}
+    assert found.numbers["box width, pixels"] == {34: 1, 17: 1}
+    assert found.numbers["box height, pixels"] == {21: 2}
+    assert found.numbers["box, % of the image"] == {100: 1, 50: 1}
+
+
+def test_boxes_of_images_of_unknown_size(make_shard) -> None:
+    found = describe(make_shard("s", objects([(0, 0, 0.5, 0.5), (math.nan, 0, 1, 1)], ["cat"] * 2)))
+    lines = lines_of(found)
+    start = lines.index("least 10 % median 90 % most")
+    assert lines[start + 1 : start + 5] == [
+        "box, % of the image 25 25 25 25 25",
+        "boxes in an image 2 2 2 2 2",
+        "",
+        "import tensorflow as tf",
+    ]
+
+
+def test_other_keys_are_keys_only(corpus: Path) -> None:
+    lines = lines_of(describe(corpus / "titanic-table" / "test.tfrecord"))
+    assert lines[2] == "key kind records values" and "" in lines[3:]
+    assert lines[lines.index("", 2) + 1] == "import tensorflow as tf"
+
+
+@pytest.mark.parametrize("damage", ["checksum", "no Example", "cut short", "lists differ"])
+def test_damaged_records_are_counted(tmp_path: Path, damage: str) -> None:
+    good = encode(image("a.jpg") | objects([(0, 0, 1, 1)], ["cat"], [1]))
+    bad = {
+        "no Example": b"\xff" * 9,
+        "lists differ": encode(image() | objects([(0, 0, 1, 1)] * 2, ["cat"], [1])),
+    }.get(damage, good)
+    data = bytearray(frame(good, bad, good))
+    if damage == "checksum":
+        data[len(frame(good)) + 20] ^= 1
+    path = tmp_path / "my shard.record"
+    path.write_bytes(data[:-9] if damage == "cut short" else data)
+    found = describe(path)
+    assert found.damaged == 1
+    # Whose boxes cannot be read has a class all the same.
+    assert found.class_images["cat", 1] == (3 if damage == "lists differ" else 2)
+    (line,) = [one for one in found.to_text(path).splitlines() if "damaged" in one]
+    assert line == f"1 damaged record: tfod check '{path}' says where, and what is wrong"
+
+
+def test_nothing_but_damage_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.record").write_bytes(b"\0" * 40)
+    with pytest.raises(ShardError, match=r"a\.record"):
+        describe(tmp_path)
+
+
+def test_many_classes_and_subsets(tmp_path: Path) -> None:
+    for subset in range(20):
+        lists = objects([(0, 0, 1, 1)] * 300, [f"{n} " + "long" * 20 for n in range(300)])
+        write_shard(tmp_path, f"part{subset}", encode(image("a.jpg") | lists))
+    lines = describe(tmp_path).to_text("x").splitlines()
+    assert "and 200 more classes" in lines and "by subset: the 6 largest of 20" in lines
+    assert max(map(len, lines)) < 120
+
+
+def test_an_empty_file_of_a_numbered_set_in_a_zip(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("train-00000-of-00002.record", frame(encode(image("a.jpg"))))
+        archive.writestr("train-00001-of-00002.record", b"")
+    found = describe(tmp_path / "a.zip")
+    assert (found.shards, found.records, found.damaged) == (2, 1, 0)
+
+
+def test_of_very_many_classes_some_are_kept(make_shard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfod.check.records.statistics.MOST_KINDS", 10)
+    records = [image() | objects([(0, 0, 1, 1)], [f"class {n}"]) for n in range(5000)]
+    found = describe(make_shard("s", *records))
+    assert len(found.class_images) <= 20 and found.boxes == 5000
