@@ -1,4 +1,4 @@
 """The features of a record: descriptions, mappings of keys and the keys that are there, in and out.
 
-It may import ``example`` and what is below it, the keys, and to describe shards their columns.
+It may import ``example`` and what is below it, and the keys.
 """
