@@ -12,10 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.findings.finding import plural
+from tfod.check.findings.finding import plural, size
 from tfod.check.records.statistics import bound
 from tfod.check.reporters.escaping import in_columns, shortened_name, visible
-from tfod.check.reporters.wording import size
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
 from tfod.detection.detections import Detections

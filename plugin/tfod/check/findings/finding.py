@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 _OF_BASELINE = ("amount", "fingerprint")
+_UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -148,6 +149,14 @@ def _finite(value: JsonValue) -> JsonValue:
 def plural(count: int, noun: str) -> str:
     """``1 shard``, ``1,204 shards``."""
     return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, noun + 's')}"
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: ``1.2 MB``; nothing for None."""
+    if count is None or count < 1000:
+        return "" if count is None else f"{count} B"
+    power = min((len(str(count)) - 1) // 3, len(_UNITS))
+    return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"
 
 
 def first_of(names: Sequence[str], most: int, count: int | None = None) -> str:

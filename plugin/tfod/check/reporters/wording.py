@@ -24,15 +24,6 @@ _ON_THE_PAGE = {
 }
 """Advice that names options of the command line, and what a page says instead."""
 _KEYS_IN_HEADLINE = 3
-_UNITS = ("kB", "MB", "GB", "TB")
-
-
-def size(count: int | None) -> str:
-    """Bytes for people: ``1.2 MB``; nothing for None."""
-    if count is None or count < 1000:
-        return "" if count is None else f"{count} B"
-    power = min((len(str(count)) - 1) // 3, len(_UNITS))
-    return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"
 
 
 def verdict(report: Report) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.findings.finding import Finding, Severity, plural
+from tfod.check.findings.finding import Finding, Severity, plural, size
 from tfod.check.findings.report import REPORT_VERSION, Report
 from tfod.check.records.statistics import most_first
 from tfod.check.reporters.escaping import visible
@@ -29,7 +29,6 @@ from tfod.check.reporters.wording import (
     notes,
     page_advice,
     records_read,
-    size,
     unnamed_key,
 )
 from tfod.check.rules.repairs import REPAIRS
