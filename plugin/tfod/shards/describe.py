@@ -108,7 +108,7 @@ def describe(source: Sources) -> Description:
 
     def note(damage: Damage) -> None:
         found.damaged += damage.kind is not DamageKind.EMPTY
-        errors[1:] = [damage.to_error()]
+        errors[1:] = [damage.to_error()]  # the first one stays, and the last
 
     for one in find_all_shards(source):
         names = _names_of_classes(one.paths[0])
