@@ -1,8 +1,8 @@
 """Shards of ours, by source, in each receiver's own decoder, held to the source.
 
 Images, boxes, classes, masks and keypoints are compared with the annotations that the shards were
-made from. The decoders are those of tf-models-research-object-detection 2.8.0.post1, which alone reads
-keypoints, tf-models-official 2.20.0 and mediapipe-model-maker 0.2.1.4, which reads no masks.
+made from. The decoders are those of tf-models-research-object-detection 2.8.0.post1, which alone
+reads keypoints, tf-models-official 2.20.0 and mediapipe-model-maker 0.2.1.4, which reads no masks.
 google/automl is not on PyPI; by hand (6a54c87) it agreed on 278 records.
 """
 
