@@ -83,9 +83,8 @@ def test_broken_shard(check: Run, broken: str) -> None:
     for code_of_rule in ("BOX004 warning", "BOX006 error", "LAB006 error"):
         assert code_of_rule in out
     assert "\x1b" not in out, "no colour in a pipe"
-    assert f"\n  tfod repair {broken} -o repaired\n" in out
-    others = (line for line in out.splitlines() if "tfod repair" not in line)
-    assert max(map(len, others)) <= max(80, len(broken) + 4)
+    assert "tfod repair" not in out, "it can fix none of the errors"
+    assert max(map(len, out.splitlines())) <= max(80, len(broken) + 4)
 
 
 def test_finding_has_every_field(check: Run, broken: str) -> None:

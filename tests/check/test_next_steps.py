@@ -15,8 +15,8 @@ from tfod.cli.main import main
 
 from tests.check.reports import found, make_report
 from tests.check.test_check import training
+from tests.check.test_column_order import MIXED_UP, divided, some_boxes, write_boxes
 from tests.records import write_shard
-from tests.shards.repair.test_columns import MIXED_UP, divided, some_boxes, write_boxes
 
 
 def steps(*sources: object) -> list[Step]:
@@ -44,63 +44,12 @@ def broken(folder: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", MIXED_UP)
-def test_the_command_for_permuted_boxes_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    taken, output = MIXED_UP[name]
+def test_no_command_where_the_columns_of_the_boxes_are_permuted(tmp_path: Path) -> None:
+    taken, _ = MIXED_UP["xmin, xmax, ymin, ymax"]
     boxes = [divided([box[at] for at in taken]) for box in some_boxes()]
     write_boxes(tmp_path / "in", boxes)
-    (command,) = commands(steps("in"))
-    option = "--columns" if taken == (2, 3, 0, 1) else "--pixel-columns"
-    assert command == f"tfod repair in/train.tfrecord -o repaired {option}={output}"
-    assert type_command(command) == 0
-    assert (
-        check_sources(["repaired"], Options())
-        .counts.by_code.keys()
-        .isdisjoint({"BOX003", "BOX006", "BOX013"})
-    )
-
-
-def test_no_command_where_one_of_two_shards_is_permuted(tmp_path: Path) -> None:
-    """The option would mix up the columns of the other."""
-    taken, _ = MIXED_UP["xmin, xmax, ymin, ymax"]
-    true = [divided(box) for box in some_boxes()]
-    source = write_boxes(tmp_path / "in", true)
-    (source / "train.tfrecord").rename(source / "val.tfrecord")
-    write_boxes(source, [divided([box[at] for at in taken]) for box in some_boxes()])
-    assert check_sources([str(source)], Options()).counts.by_code["BOX013"] == 1
-    assert commands(steps(source)) == []
-
-
-@pytest.mark.parametrize(("wrong", "proposed"), [(3, True), (4, False)])
-def test_more_inverted_boxes_than_slips_are_not_proposed(
-    wrong: int, proposed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    true = [divided(box) for box in some_boxes()]
-    slips = [(box[2], box[1], box[0], box[3]) for box in true[:wrong]]
-    write_boxes(tmp_path / "in", [*slips, *true[wrong:]])
-    report = check_sources(["in"], Options())
-    assert "BOX013" not in report.counts.by_code and report.counts.by_code["BOX006"] == wrong
-    reported = commands(next_steps(report))
-    assert reported == ["tfod repair in/train.tfrecord -o repaired"] * proposed
-    assert [type_command(one) for one in reported] == [0] * proposed
-
-
-def test_many_inverted_boxes_are_skipped_beside_what_is_repaired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    true = [divided(box) for box in some_boxes()]
-    slips = [(box[2], box[1], box[0], box[3]) for box in true[:4]]
-    source = write_boxes(tmp_path / "in", [*slips, *true[4:]])
-    path = source / "train.tfrecord"
-    path.write_bytes(path.read_bytes()[:-3])
-    (command,) = commands(steps("in"))
-    assert command == "tfod repair in/train.tfrecord -o repaired --skip BOX006"
-    assert type_command(command) == 1  # repaired, and the inverted boxes are left
+    report = check_sources([str(tmp_path / "in")], Options())
+    assert report.counts.by_code["BOX013"] == 1 and commands(next_steps(report)) == []
 
 
 def test_two_broken_files_of_a_folder_are_repaired_together(
@@ -110,22 +59,22 @@ def test_two_broken_files_of_a_folder_are_repaired_together(
     for name in ("one", "two"):
         broken(Path("f"), name)
     reported = steps("f")
-    assert commands(reported) == ["tfod repair f -o repaired"]
+    assert commands(reported) == ["tfod repair f repaired"]
     assert "leaves out 2 damaged records" in reported[-1].text and "fix" not in reported[-1].text
     assert type_command(commands(reported)[0]) == 0
     assert check_sources(["repaired"], Options()).counts.records == 38
 
 
-def test_where_much_is_removed_it_is_looked_at_before(
+def test_a_record_that_is_cut_off_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = Path(write_shard(Path("f"), "one", training("a.jpg"), training("b.jpg")))
     path.write_bytes(path.read_bytes()[:-3])
     reported = steps("f")
-    assert commands(reported) == ["tfod repair f/one.tfrecord --dry-run"]
+    assert commands(reported) == ["tfod repair f/one.tfrecord repaired"]
     assert "leaves out at least 1 damaged record, and says" in reported[-1].text
-    assert reported[-1].text.endswith("look first at what would be left out.")
+    assert type_command(commands(reported)[0]) == 0
 
 
 def test_broken_files_of_two_folders_have_a_step_each(
@@ -136,8 +85,8 @@ def test_broken_files_of_two_folders_have_a_step_each(
         broken(Path(folder), "train")
     reported = steps("f", "g")
     assert commands(reported) == [
-        "tfod repair f/train.tfrecord -o repaired",
-        "tfod repair g/train.tfrecord -o repaired-2",
+        "tfod repair f/train.tfrecord repaired",
+        "tfod repair g/train.tfrecord repaired-2",
     ]
     assert [one.text.partition(":")[0] for one in reported if one.command] == [
         "f/train.tfrecord",
@@ -147,7 +96,7 @@ def test_broken_files_of_two_folders_have_a_step_each(
 
 
 def test_no_more_than_three_files_are_named() -> None:
-    findings = [_box003(f"{name}.tfrecord") for name in "abcde"]
+    findings = [_img006(f"{name}.tfrecord") for name in "abcde"]
     reported = next_steps(make_report(findings, sources=[one.shard for one in findings]))
     assert len(commands(reported)) == 3
     assert reported[-1].text.endswith("Likewise for 2 more.")
@@ -155,13 +104,13 @@ def test_no_more_than_three_files_are_named() -> None:
 
 def test_a_name_that_begins_with_another_is_another_file() -> None:
     reported = next_steps(
-        make_report([_box003("a.record.gz")], sources=["a.record", "a.record.gz"])
+        make_report([_img006("a.record.gz")], sources=["a.record", "a.record.gz"])
     )
-    assert commands(reported) == ["tfod repair a.record.gz -o repaired"]
+    assert commands(reported) == ["tfod repair a.record.gz repaired"]
 
 
-def _box003(shard: str) -> Finding:
-    return replace(found("BOX903", "x", shard=shard, record=1), code="BOX003")
+def _img006(shard: str) -> Finding:
+    return replace(found("BOX903", "x", shard=shard, record=1), code="IMG006")
 
 
 def _failing() -> Report:

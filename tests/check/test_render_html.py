@@ -128,10 +128,10 @@ def test_a_clean_report_and_an_empty_one() -> None:
 
 
 def test_the_repair_that_is_proposed_is_of_the_file_with_errors() -> None:
-    wrong = replace(found("BOX903", "x", shard="b c.zip:a.record", record=1), code="BOX003")
+    wrong = replace(found("BOX903", "x", shard="b c.zip:a.record", record=1), code="IMG006")
     made = page(make_report([wrong], sources=["a.zip", "b c.zip"]))
     assert "tfod can fix this where it need not guess" in made.text
-    assert "tfod repair 'b c.zip' -o repaired" in made.text
+    assert "tfod repair 'b c.zip' repaired" in made.text
 
 
 def test_the_page_loads_and_runs_nothing() -> None:

@@ -229,7 +229,7 @@ def test_no_part_of_an_interrupted_folder_is_read(
     with pytest.raises(InterruptedWriteError, match="write to the folder again"):
         find_shards(path)
     for command in (["check"], ["describe"], ["reshard", f"{tmp_path}/b"],
-                    ["repair", "-o", f"{tmp_path}/c"]):  # fmt: skip
+                    ["repair", f"{tmp_path}/c"]):  # fmt: skip
         assert main([command[0], path, *command[1:]]) == 2
         output, err = capsys.readouterr()
         assert not output and err.count("\n") == 1

@@ -70,8 +70,7 @@ def test_the_largest_number_is_taken(run: Run, tmp_path: Path, command: str) -> 
     folder = tmp_path / "in"
     ids = ["16777216", "2", "4", "16777217", "x"]
     write_shard(folder, "train", *(record(f"{one}.jpg", one) for one in ids))
-    out = ["-o", tmp_path / "out"] if command == "repair" else [tmp_path / "out"]
-    code, _, err = run(command, folder, *out, "--for", "efficientdet")
+    code, _, err = run(command, folder, tmp_path / "out", "--for", "efficientdet")
     assert code in (0, 1) and "number them anew" not in err
     found = source_ids(tmp_path / "out")
     assert [found[f"{one}.jpg"] for one in ids] == ["16777216", "2", "4", "5", "6"]
@@ -104,14 +103,14 @@ def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Pat
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_repair(run: Run, shards: Path, tmp_path: Path, receiver: str) -> None:
     out = tmp_path / "out"
-    run("repair", str(shards), "-o", str(out), "--only", "NAM", "--for", receiver)
+    run("repair", str(shards), str(out), "--only", "NAM", "--for", receiver)
     assert sorted(source_ids(out).values()) == ["10", "11", "7", "8", "9"]
     assert by_filename(out)["c.jpg"].image_extra == {"former_source_id": "0f3c"}
 
 
 def test_repair_for_any_numbers_only_what_has_none(run: Run, shards: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run("repair", str(shards), "-o", str(out), "--only", "NAM")
+    run("repair", str(shards), str(out), "--only", "NAM")
     expected = {"a.jpg": "a.jpg", "b.jpg": "7", "c.jpg": "0f3c", "d.jpg": "8", "e.jpg": "9"}
     assert source_ids(out) == expected
 

@@ -42,6 +42,7 @@ _WRITTEN = (
     "output_dir",
     "out",
     "target",
+    "dest",
     "write",
     "report",
 )

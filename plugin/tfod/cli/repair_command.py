@@ -6,11 +6,9 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from tfod.check.findings.finding import Place, Severity, plural
-from tfod.check.records.column_order import ColumnOrder
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.wording import place_parts
@@ -19,7 +17,6 @@ from tfod.check.rules.repairs import INEVITABLE
 from tfod.cli.command_line import (
     Commands,
     add_label_map,
-    add_number,
     add_receiver,
     begin_file,
     named_profile,
@@ -31,8 +28,7 @@ from tfod.shards.repair.record import Change
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1
-EXIT_REFUSED = 2
-_REPORT_VERSION = 1
+_REPORT_VERSION = 2
 _SHOWN = 3
 
 
@@ -47,8 +43,8 @@ def add_parser(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
-    add("-o", "--output", metavar="FOLDER", help="where the result goes")
-    add("--dry-run", action="store_true", help="say what would be done, and keep nothing")
+    add("dest", metavar="DEST", nargs="?", help="the folder of the result")
+    add("--dry-run", action="store_true", help="say what would be done, and write nothing")
     add("--report", metavar="FILE", help="write every change here, as JSON")
     add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
     add_receiver(parser)
@@ -57,22 +53,7 @@ def add_parser(commands: Commands) -> None:
     add("--only", type=_codes, metavar="CODES", help=text)
     text = "those not to fix"
     add("--skip", type=_codes, default=frozenset(), metavar="CODES", help=text)
-    columns = parser.add_mutually_exclusive_group()
-    for name, when in (("--columns", "as fractions"), ("--pixel-columns", "in pixels")):
-        columns.add_argument(
-            name,
-            dest="columns",
-            type=partial(_columns, in_pixels=name == "--pixel-columns"),
-            metavar="KEY=STORED,…",
-            help=f"columns that the writer of the boxes mixed up {when}; xmin=ymin,ymin=xmin says "
-            "that what is stored under ymin is xmin; tfod check names them (BOX013)",
-        )
-    text = "refuse to remove more than this share of the objects or records (default: 5)"
-    share = round(Options.max_dropped * 100)
-    add_number(parser, "--max-dropped", text, share, least=0, most=100, metavar="PERCENT")
-    text = "a larger record ends the repair (default: 256 MiB)"
-    add_number(parser, "--max-record-bytes", text, Options.max_record_bytes)
-    add("--overwrite", action="store_true", help="replace files of FOLDER, and the report")
+    add("--overwrite", action="store_true", help="replace files of DEST, and the report")
     parser.set_defaults(run=_run)
 
 
@@ -80,32 +61,20 @@ def _codes(text: str) -> frozenset[str]:
     return frozenset(code.strip().upper() for code in text.split(","))
 
 
-def _columns(text: str, *, in_pixels: bool) -> ColumnOrder:
-    try:
-        return ColumnOrder.parse(text, in_pixels)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
-    output = None if arguments.dry_run else arguments.output
+    output = None if arguments.dry_run else arguments.dest
     with _report(arguments) as (write, close):
         outcome = repair(arguments.source, output, options, write, close)
     print_text("\n".join(_text(outcome)) + "\n")
-    if outcome.refused:
-        return EXIT_REFUSED
     return EXIT_REPAIRED if outcome.remaining.valid else EXIT_LEFT
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    if arguments.output is None and not arguments.dry_run:
-        raise TfodError("name the folder of the result with -o, or pass --dry-run")
+    if arguments.dest is None and not arguments.dry_run:
+        raise TfodError("name the folder of the result behind SOURCE, or pass --dry-run")
     require_rule_names(arguments.only or (), "--only")
     require_rule_names(arguments.skip, "--skip")
-    if arguments.columns is not None and arguments.skip & {"BOX", "BOX013"}:
-        skipped = min(arguments.skip & {"BOX", "BOX013"})
-        raise TfodError(f"--columns asks for what --skip {skipped} leaves; pass one of them")
     kept = sorted(INEVITABLE & arguments.skip)
     if kept:
         raise TfodError(f"--skip {kept[0]}: what cannot be read cannot be copied")
@@ -115,11 +84,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         label_map=arguments.label_map,
         only=arguments.only,
         skip=arguments.skip,
-        max_record_bytes=arguments.max_record_bytes,
         overwrite=arguments.overwrite,
         report=arguments.report,
-        columns=arguments.columns,
-        max_dropped=arguments.max_dropped / 100,
     )
 
 
@@ -159,7 +125,6 @@ def _rest_of_report(outcome: Outcome) -> bytes:
             "records_written": outcome.written,
             "records_changed": outcome.changes.records_changed,
             "records_dropped": outcome.changes.records_dropped,
-            "objects_dropped": outcome.changes.objects_dropped,
             "by_code": dict(sorted(outcome.changes.by_code.items())),
         },
         "label_maps": list(outcome.label_maps),
@@ -178,20 +143,14 @@ def _text(outcome: Outcome) -> Iterator[str]:
     if not total:
         yield "Nothing to repair."
     else:
-        # What was in a dropped record may not be known; those are objects of the others.
-        objects = f", {plural(changes.objects_dropped, 'object')} dropped"
         yield (
             f"{plural(total, 'change')} {verb}: {plural(changes.records_changed, 'record')} "
             f"changed, {changes.records_dropped:,} dropped"
-            + objects * bool(changes.objects_dropped or not changes.records_dropped)
-            + " from other records" * bool(changes.objects_dropped and changes.records_dropped)
         )
     yield (
         f"{plural(outcome.shards, 'shard')}, {plural(outcome.records, 'record')} read, "
         f"{outcome.written:,} {'written to ' + outcome.output if outcome.output else 'left'}"
     )
-    for why in outcome.refused:
-        yield f"\nRefused without --dry-run: {visible(why)}"
     for code, rule in all_rules().items():
         if count := changes.by_code[code]:
             yield f"\n{code} fixed: {rule.title}" + (f" ({count:,})" if count > 1 else "")

@@ -100,7 +100,7 @@ def test_the_chores(shards: Path, tmp_path: Path) -> None:
     tfod("merge", shards, "merged", cwd=tmp_path)
     tfod("merge", shards, "merged", "--overwrite", cwd=tmp_path)
     assert "кот" in tfod("describe", "merged", cwd=tmp_path)
-    tfod("repair", shards, "-o", "repaired", cwd=tmp_path)
+    tfod("repair", shards, "repaired", cwd=tmp_path)
     tfod("show", "merged", "-o", "sheet.html", cwd=tmp_path)
     there = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file())
     assert [one for one in there if not one.startswith("in")] == [

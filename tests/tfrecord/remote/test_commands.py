@@ -314,7 +314,7 @@ def test_other_commands_read_from_buckets(
         ("check", "SOURCE", "--output", "URL"),
         ("reshard", "SOURCE", "URL"),
         ("show", "SOURCE", "-o", "URL.html"),
-        ("repair", "SOURCE", "-o", "URL"),
+        ("repair", "SOURCE", "URL"),
     ],
 )
 def test_nothing_is_written_to_urls(
@@ -334,7 +334,7 @@ def test_nothing_is_written_to_urls(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("repair", "URL", "-o", "OUT/r"), "only files on this machine can be repaired"),
+        (("repair", "URL", "OUT/r"), "only files on this machine can be repaired"),
         (("reshard", "URL.zip", "OUT"), "copy it here first, or look at it with: tfod check"),
         (("describe", "URL/absent*"), "no file matches this pattern"),
     ],

@@ -22,8 +22,8 @@ ROUNDING = 1e-5
 """What float32 and a division by the size may do to a coordinate."""
 TOLERATED = 1.1
 """The largest coordinate that the OD API's trainer lets pass."""
-MOST_SLIPS = 3
-MOST_SLIPS_SHARE = 0.05
+_MOST_SLIPS = 3
+_MOST_SLIPS_SHARE = 0.05
 _MOST_CANDIDATES = 4
 _FIRST = 64
 _AT_ONCE = 1 << 12
@@ -41,31 +41,6 @@ class ColumnOrder:
     stored: tuple[int, ...]
     in_pixels: bool = False
 
-    @classmethod
-    def parse(cls, text: str, in_pixels: bool = False) -> ColumnOrder:
-        """From ``xmin=ymin,ymin=xmin``: what is stored under ymin is xmin, and so on.
-
-        Raises:
-            ValueError: this is not a permutation of the four keys; the message says why.
-        """
-        stored = dict(zip(SIDES, SIDES, strict=True))
-        seen: set[str] = set()
-        for part in text.split(","):
-            side, equals, key = (one.strip() for one in part.partition("="))
-            if not equals or side not in SIDES or key not in SIDES:
-                raise ValueError(f"{part!r} is not like xmin=ymin, of {', '.join(SIDES)}")
-            if side in seen:
-                raise ValueError(f"{side} is given twice")
-            seen.add(side)
-            stored[side] = key
-        unread = [key for key in SIDES if key not in stored.values()]
-        if unread:
-            raise ValueError(f"nothing is read from {unread[0]}; name every key that moves")
-        order = cls(tuple(SIDES.index(stored[side]) for side in SIDES), in_pixels)
-        if order.moved == 0:
-            raise ValueError("no key moves")
-        return order
-
     @property
     def moved(self) -> int:
         """How many coordinates are read from another key than their own."""
@@ -77,28 +52,10 @@ class ColumnOrder:
         return all(place % 2 == key % 2 for place, key in enumerate(self.stored))
 
     def __str__(self) -> str:
-        """As the option of ``tfod repair``."""
+        """``xmin=ymin,ymin=xmin``: xmin is stored under ymin, and so on."""
         pairs = zip(SIDES, self.stored, strict=True)
         named = ",".join(f"{side}={SIDES[key]}" for side, key in pairs if side != SIDES[key])
-        return f"--{'pixel-' * self.in_pixels}columns={named}"
-
-    def read(self, corners: np.ndarray, width: np.ndarray, height: np.ndarray) -> np.ndarray:
-        """The boxes as their writer meant them.
-
-        Args:
-            corners: shape (n, 4), as stored.
-            width: of each box's image in pixels, shape (n,); NaN where unknown.
-            height: likewise.
-
-        Returns:
-            Normalized ``xmin, ymin, xmax, ymax``, shape (n, 4).
-        """
-        found = corners[:, self.stored]
-        if not self.in_pixels:
-            return found
-        sides = np.stack((width, height, width, height), axis=1)
-        scaled: np.ndarray = found * (sides[:, self.stored] / sides)
-        return scaled
+        return f"{named}{' in pixels' * self.in_pixels}"
 
 
 _ORDERS = tuple(
@@ -120,17 +77,13 @@ class BoxColumns:
 
     Attributes:
         boxes: how many of four numbers there are.
-        inverted: how many of them have a right edge left of the left one, or are upside down.
         improper: how many are inverted, or reach further outside [0, 1] than the trainer lets pass.
-        outside: how many reach that far outside, are not inverted, and are not in pixels.
         are_square: whether all images of boxes are as wide as they are high.
         fitting: the orders by which no box is improper, a bit for each.
     """
 
     boxes: int = 0
-    inverted: int = 0
     improper: int = 0
-    outside: int = 0
     are_square: bool = True
     fitting: int = _ALL
 
@@ -147,24 +100,19 @@ class BoxColumns:
             corners, rows = boxes.corners[part], boxes.rows[part]
             finite = np.isfinite(corners).all(axis=1)
             sizes = boxes.width[rows][finite], boxes.height[rows][finite]
-            found = found._with(corners[finite], *sizes, boxes.normalized[part][finite])
+            found = found._with(corners[finite], *sizes)
         return found
 
-    def _with(
-        self, corners: np.ndarray, width: np.ndarray, height: np.ndarray, normalized: np.ndarray
-    ) -> BoxColumns:
+    def _with(self, corners: np.ndarray, width: np.ndarray, height: np.ndarray) -> BoxColumns:
         if not len(corners):
             return self
-        inverted = (corners[:, 2:] < corners[:, :2]).any(axis=1)
         improper = ~_proper(corners)
         left = [place for place in range(len(_ORDERS)) if self.fitting >> place & 1]
         fits = _fit(left, corners, width, height)
         fitting = sum(1 << place for place, does in zip(left, fits.tolist(), strict=True) if does)
         return self + BoxColumns(
             boxes=len(corners),
-            inverted=int(inverted.sum()),
             improper=int(improper.sum()),
-            outside=int((improper & ~inverted & normalized).sum()),
             are_square=bool((width == height).all()),
             fitting=fitting,
         )
@@ -173,9 +121,7 @@ class BoxColumns:
         """Of both."""
         return BoxColumns(
             self.boxes + other.boxes,
-            self.inverted + other.inverted,
             self.improper + other.improper,
-            self.outside + other.outside,
             self.are_square and other.are_square,
             self.fitting & other.fitting,
         )
@@ -187,7 +133,7 @@ class BoxColumns:
         None where the boxes are proper as they are but for single ones, or where so many orders fit
         that nothing is known.
         """
-        if not is_many(self.improper, self.boxes):
+        if not _is_many(self.improper, self.boxes):
             return ()
         fits = [order for place, order in enumerate(_ORDERS) if self.fitting >> place & 1]
         # Where xmin and xmax are exchanged, exchanging them with y as well fits, and explains less.
@@ -201,13 +147,14 @@ class BoxColumns:
         )
 
 
-def is_many(number: int, of: int, share: float = MOST_SLIPS_SHARE) -> bool:
-    """Whether so many wrong ones, of boxes for example, are more than single slips.
+def _is_many(number: int, of: int) -> bool:
+    """Whether so many wrong boxes are more than single slips.
 
     A single one is a slip; so are two or three that are less than half of all, and any number that
-    is not more than the share.
+    is not more than a small share.
     """
-    return number > max(1, share * of) and (number > MOST_SLIPS or 2 * number >= of)
+    is_share = number > max(1, _MOST_SLIPS_SHARE * of)
+    return is_share and (number > _MOST_SLIPS or 2 * number >= of)
 
 
 def _fit(

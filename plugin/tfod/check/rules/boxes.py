@@ -292,8 +292,8 @@ def mostly_flat(flat: int, boxes: int) -> Iterator[Problem]:
     "BOX013 error: columns of the boxes look permuted",
     why="The writer took xmin, ymin, xmax and ymax by position from a file that has them in "
     "another order: every box is wrong, also those that look right.",
-    fix="Correct the writer, or pass tfod repair the option that the message names, and look at "
-    "the result with tfod show.",
+    fix="Correct the writer and write the shard again; xmin=ymin says that xmin is stored under "
+    "ymin. Look at the boxes with tfod show.",
     source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
 )
 def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
@@ -301,7 +301,7 @@ def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
     if columns.candidates:
         orders = " or ".join(map(str, columns.candidates))
         message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
-        message += f"none is with tfod repair {orders}"
+        message += f"none is when read as {orders}"
         yield Problem(message, BOX_KEY, columns.improper, amount=columns.improper)
 
 

@@ -4,7 +4,6 @@ A source in, a folder of shards and a report of what was changed and what is lef
 function over a record that yields changes. It may import what :mod:`tfod.shards` may.
 """
 
-from tfod.shards.repair.run import Outcome, repair
-from tfod.shards.repair.shard import Options
+from tfod.shards.repair.run import Options, Outcome, repair
 
 __all__ = ["Options", "Outcome", "repair"]

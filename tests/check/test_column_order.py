@@ -1,0 +1,107 @@
+"""Boxes whose columns their writer has mixed up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tfod.check.records.boxes import Boxes
+from tfod.check.records.column_order import SIDES, BoxColumns, ColumnOrder
+from tfod.tfrecord.writer import write_records
+
+from tests.commands import Run
+from tests.files import write_files
+from tests.mutants.sound import HEIGHT, LABEL_MAP, WIDTH, png, with_boxes
+
+Box = tuple[float, float, float, float]
+
+
+def some_boxes(count: int = 40) -> list[Box]:
+    """Boxes all over an image of 40 x 20 pixels: xmin, ymin, xmax, ymax."""
+    random = np.random.default_rng(3)
+    low = random.uniform((0, 0), (WIDTH - 4, HEIGHT - 4), (count, 2))
+    high = low + random.uniform(2, (WIDTH, HEIGHT) - low, (count, 2))
+    return [tuple(box) for box in np.hstack((low, high)).tolist()]
+
+
+def divided(box: Sequence[float]) -> Box:
+    """As a script divides what it takes for xmin, ymin, xmax, ymax."""
+    return box[0] / WIDTH, box[1] / HEIGHT, box[2] / WIDTH, box[3] / HEIGHT
+
+
+def write_boxes(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
+    """A shard with a record for each box, and its label map."""
+    records = (
+        # No two images are the same.
+        with_boxes([box], name=f"{n}.png", encoded=png() + bytes([n]))
+        for n, box in enumerate(boxes)
+    )
+    write_records(folder, "train", records)
+    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    return folder
+
+
+# Each takes a box's true columns in another order, as scripts are seen to do.
+MIXED_UP = {
+    # The children of bndbox in the order of Open Images, read by position.
+    "xmin, xmax, ymin, ymax": ((0, 2, 1, 3), "ymin=xmax,xmax=ymin"),
+    "ymin, xmin, ymax, xmax": ((1, 0, 3, 2), "xmin=ymin,ymin=xmin,xmax=ymax,ymax=xmax"),
+    "xmax, ymax, xmin, ymin": ((2, 3, 0, 1), "xmin=xmax,ymin=ymax,xmax=xmin,ymax=ymin"),
+    "ymin, ymax, xmin, xmax": ((1, 3, 0, 2), "xmin=xmax,ymin=xmin,xmax=ymax,ymax=ymin"),
+}
+
+
+@pytest.mark.parametrize("name", MIXED_UP)
+def test_columns_mixed_up_in_pixels_are_named(name: str, tmp_path: Path, run: Run) -> None:
+    taken, order = MIXED_UP[name]
+    source = write_boxes(
+        tmp_path / "in", [divided([box[at] for at in taken]) for box in some_boxes()]
+    )
+    status, out, _ = run("check", source)
+    assert status == 1 and "\nBOX013 error: " in out
+    said = f"none is when read as {order}{'' if taken == (2, 3, 0, 1) else ' in pixels'}"
+    assert said in " ".join(out.split())
+    status, out, _ = run("repair", source, tmp_path / "out")
+    assert status == 1 and "\nBOX013 error: " in out and said in " ".join(out.split())
+
+
+def test_fractions_fit_two_orders_and_both_are_named(tmp_path: Path, run: Run) -> None:
+    """Fractions in another order fit turned by the diagonal, too: only looking decides."""
+    true = [divided(box) for box in some_boxes()]
+    source = write_boxes(tmp_path / "in", [(box[0], box[2], box[1], box[3]) for box in true])
+    said = " ".join(run("check", source)[1].split())
+    assert "read as ymin=xmax,xmax=ymin or xmin=xmax,ymin=xmin,xmax=ymax" in said
+
+
+def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> None:
+    """Three boxes in each shard: too few to tell, and few enough to be taken for slips."""
+    taken, order = MIXED_UP["xmin, xmax, ymin, ymax"]
+    boxes = [divided([box[at] for at in taken]) for box in some_boxes(30)]
+    for n in range(10):
+        part = write_boxes(tmp_path / f"{n}", boxes[3 * n : 3 * n + 3]) / "train.tfrecord"
+        write_files(tmp_path / "in", {f"train-{n:05d}-of-00010.tfrecord": part.read_bytes()})
+    write_files(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
+    status, out, _ = run("check", tmp_path / "in")
+    assert status == 1 and out.count("BOX013 error") == 1 and f"{order} in pixels" in out
+
+
+def test_parts_of_a_shard_add_up_to_the_whole() -> None:
+    """Large shards are checked in parts, by several processes."""
+    corners = np.array([divided((box[0], box[2], box[1], box[3])) for box in some_boxes(300)])
+    corners[7] = math.nan
+
+    def of(part: slice) -> BoxColumns:
+        count = len(corners[part])
+        sizes = (np.full(count, float(one)) for one in (HEIGHT, WIDTH))
+        return BoxColumns().with_boxes(
+            Boxes(corners[part], np.ones(count, int), *sizes, [[]] * count)
+        )
+
+    whole = of(slice(None))
+    assert (whole.boxes, whole.are_square) == (299, False)
+    assert whole == of(slice(0, 50)) + of(slice(50, 51)) + of(slice(51, None))
+    assert whole.candidates == (ColumnOrder((0, 2, 1, 3), in_pixels=True),)
+    assert [SIDES[at] for at in whole.candidates[0].stored] == ["xmin", "xmax", "ymin", "ymax"]
