@@ -42,7 +42,6 @@ _WRITTEN = (
     "output_dir",
     "out",
     "target",
-    "dest",
     "write",
     "report",
 )

@@ -43,7 +43,7 @@ def add_parser(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
-    add("dest", metavar="DEST", nargs="?", help="the folder of the result")
+    add("target", metavar="DEST", nargs="?", help="the folder of the result")
     add("--dry-run", action="store_true", help="say what would be done, and write nothing")
     add("--report", metavar="FILE", help="write every change here, as JSON")
     add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
@@ -63,7 +63,7 @@ def _codes(text: str) -> frozenset[str]:
 
 def _run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
-    output = None if arguments.dry_run else arguments.dest
+    output = None if arguments.dry_run else arguments.target
     with _report(arguments) as (write, close):
         outcome = repair(arguments.source, output, options, write, close)
     print_text("\n".join(_text(outcome)) + "\n")
@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    if arguments.dest is None and not arguments.dry_run:
+    if arguments.target is None and not arguments.dry_run:
         raise TfodError("name the folder of the result behind SOURCE, or pass --dry-run")
     require_rule_names(arguments.only or (), "--only")
     require_rule_names(arguments.skip, "--skip")

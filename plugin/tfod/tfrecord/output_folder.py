@@ -71,6 +71,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self._sources = {_identity(path) for path in sources}
         self._overwrite = overwrite
         self._writers: dict[str, ShardSetWriter] = {}
+        self._shards: dict[str, AtomicFile] = {}
         self._texts: dict[str, bytes] = {}
         self._discard = contextlib.ExitStack()
         self.paths: list[str] = []
@@ -108,6 +109,12 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self._writers[subset] = writer
         return writer
 
+    def add_shard(self, path: str) -> AtomicFile:
+        """The file of one shard, which is a subset of its own that is called by its path."""
+        file = self._shards[path] = AtomicFile(path)
+        self._discard.callback(file.discard)
+        return file
+
     def add_text(self, name: str, content: bytes) -> None:
         """A file beside the shards, a label map say; ``name`` is relative to the folder."""
         path = os.path.join(self._folder, name)
@@ -124,13 +131,17 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         for writer in self._writers.values():
             writer.complete()
             found |= writer.pending()
+        for file in self._shards.values():
+            file.complete()
+            found |= file.pending()
         return found
 
     def publish(self) -> None:
         """Complete all files, then give them their names and remove those that they replace."""
         pending = self.complete()
         self.paths = list(pending)
-        stale = [path for subset in self._writers for path in self._shards_there(subset)]
+        subsets = (*self._writers, *self._shards)
+        stale = [path for subset in subsets for path in self._shards_there(subset)]
         self._require_replaceable(stale)  # somebody else may have written meanwhile
         for path, content in self._texts.items():
             require_no_others(path, content, stale)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import glob
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
@@ -37,11 +37,10 @@ from tfod.shards.repair.record import Changes
 from tfod.shards.repair.shard import ShardRepair
 from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
-from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
+from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import find_shards, group_shards, require_content
-from tfod.tfrecord.storage.publishing import AtomicFile
 
 _MOST_FINDINGS = 1000
 # About the zip itself, which the result is not.
@@ -130,7 +129,6 @@ def repair(
     with (
         take_inventory([source]) as inventory,
         tempfile.TemporaryDirectory(prefix="tfod-repair-") as scratch,
-        contextlib.ExitStack() as stack,
     ):
         for location in inventory.locations:
             if location.remote or location.name != location.path:
@@ -142,19 +140,14 @@ def repair(
             require_content([shard.location.path for shard in group.shards])
         run = _Run(source, output, scratch, options or Options(), inventory, Changes(write))
         with run.begin() as out:
-            # The work folder goes after what is in it has got its names.
-            outcome = run.repair(out, stack.enter_context(WorkFolder(run.output)).path)
+            outcome = run.repair(out)
             if close is not None:
                 close(outcome)
         return outcome
 
 
 class _Run:
-    """One repair. Paths of the result are as in the source, seen from the folder that was named.
-
-    Attributes:
-        output: the folder that the result goes into.
-    """
+    """One repair. Paths of the result are as in the source, seen from the folder that was named."""
 
     def __init__(
         self,
@@ -170,7 +163,7 @@ class _Run:
             folder = os.path.dirname(folder)  # what is in front of the first wildcard
         self._source, self._root = source, os.path.abspath(folder or ".")
         self._is_dry = output is None
-        self.output = scratch if output is None else output
+        self._output = scratch if output is None else output
         self._named = folder if output is None else output  # what reports call it
         self._options, self._inventory, self._changes = options, inventory, changes
         with Archives() as zips:
@@ -194,7 +187,7 @@ class _Run:
         root = os.sep if shard.archive else self._root
         relative = os.path.relpath(os.path.abspath(path or shard.path), root)
         if not relative.startswith(os.pardir + os.sep):
-            return os.path.join(self.output, relative)
+            return os.path.join(self._output, relative)
         if path is None:
             raise TfodError(f"{shard.name}: lies outside {root}; name the folder of all shards")
         return os.path.join(os.path.dirname(self._path(shard)), os.path.basename(path))
@@ -209,10 +202,10 @@ class _Run:
 
     def _name(self, path: str) -> str:
         """What reports call a file of the result."""
-        return os.path.join(self._named, os.path.relpath(path, self.output))
+        return os.path.join(self._named, os.path.relpath(path, self._output))
 
     def _relative(self, path: str) -> str:
-        return os.path.relpath(path, self.output)
+        return os.path.relpath(path, self._output)
 
     # The result
 
@@ -232,7 +225,7 @@ class _Run:
         if report and os.path.realpath(report) in map(os.path.realpath, files):
             raise TfodError(f"--report {report}: is of the source or the result; name another file")
         out = OutputFolder(
-            self.output, sources, self._options.overwrite, shards_there=self._there(results)
+            self._output, sources, self._options.overwrite, shards_there=self._there(results)
         )
         for path, content in self._texts.items():
             out.add_text(self._relative(path), content)
@@ -243,7 +236,7 @@ class _Run:
     def _there(self, results: Sequence[str]) -> Callable[[str], list[str]]:
         """By a path of the result, what is there that goes: of this name, or of one subset."""
         try:
-            known = find_shards(self.output) if os.path.isdir(self.output) else []
+            known = find_shards(self._output) if os.path.isdir(self._output) else []
         except ShardsNotFoundError:
             known = []
         ours = set(map(os.path.realpath, results))
@@ -251,7 +244,7 @@ class _Run:
             one.subset: [path for path in one.paths if os.path.realpath(path) not in ours]
             for one in known
         }
-        sets = group_shards(list(results), self.output)
+        sets = group_shards(list(results), self._output)
         by_first = {one.paths[0]: others.get(one.subset, []) for one in sets}
 
         def there(path: str) -> list[str]:
@@ -273,27 +266,26 @@ class _Run:
         # Of one that was named for all shards there are no bytes.
         self._texts[path] = data or (file.label_map.to_text().encode() if file.label_map else b"")
 
-    def repair(self, out: OutputFolder, work: str) -> Outcome:
+    def repair(self, out: OutputFolder) -> Outcome:
         """Repair all shards; the result is complete, and not yet published."""
         results: dict[str, ShardSource] = {}
         repairs: list[ShardRepair] = []
         for shard in walk_shards(self._inventory, self._options.label_map, self._collector):
             one = self._repair_of(shard)
             path, map_path = self._path(shard), self._label_map_path(shard)
-            with AtomicFile(os.path.join(work, str(len(repairs)))) as file:
-                one.run(file)
+            file = out.add_shard(path)
+            one.run(file)
+            file.complete()
             repairs.append(one)
-            relative = self._relative(path)
-            out.add_finished(path, [file.path], functools.partial(lambda name, _: [name], relative))
             results[path] = ShardSource(
-                Location(self._name(path), file.path),
+                Location(self._name(path), file.aside),
                 shard.subset,
                 map_path and self._name(map_path),
                 [self._name(self._path(shard, one)) for one in shard.candidates],
             )
         return Outcome(
             source=self._source,
-            output=None if self._is_dry else self.output,
+            output=None if self._is_dry else self._output,
             shards=len(repairs),
             records=sum(one.read for one in repairs),
             written=sum(one.written for one in repairs),
@@ -314,7 +306,7 @@ class _Run:
             lambda: name not in self._incomplete,
         )
 
-    @functools.cached_property
+    @cached_property
     def _incomplete(self) -> AbstractSet[str]:
         """The label maps that miss a class of their shards, which are read once more for it.
 
@@ -354,7 +346,7 @@ class _Run:
                 [replace(results[path], subset=one.subset) for path in one.paths],
                 one.missing,
             )
-            for one in group_shards(list(results), self.output)
+            for one in group_shards(list(results), self._output)
         ]
         label_maps = {self._name(path): data for path, data in self._texts.items()}
         options = CheckOptions(
