@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,49 +95,6 @@ class TestColumn:
                 assert column.rows.tolist() == np.flatnonzero(present).tolist()
                 if kind is Kind.BYTES:
                     assert column.byte_strings() == [one for some in wanted for one in some]
-
-    @given(RECORDS)
-    def test_as_arrow(self, records: list[Any]) -> None:
-        pytest.importorskip("pyarrow")
-        batch = batch_of(*map(written, records))
-        records = [{}, *records]
-        for key in "abc":
-            for kind in Kind:
-                array = batch.column(key, kind).to_arrow()
-                array.validate(full=True)
-                assert array.to_pylist() == [
-                    one[key][1] if key in one and one[key][0] is kind else None for one in records
-                ]
-
-    def test_arrow_shares_the_memory(self) -> None:
-        pytest.importorskip("pyarrow")
-        longest = 13 * "x"
-        batch = batch_of(*[encode({"f": [0.5, 1.5], "i": [1, 2], "b": ["x", longest]})] * 3)
-        for key in "fi":
-            column = batch.columns[key]
-            values = column.to_arrow().values
-            assert values.buffers()[1].address == column.values.ctypes.data
-        views, buffer = batch.columns["b"].to_arrow().values.buffers()[1:]
-        assert buffer.address == np.frombuffer(batch.buffer, np.uint8).ctypes.data
-        place = np.frombuffer(views, "<u4").reshape(-1, 4)[1, 3]
-        assert bytes(batch.buffer[place : place + 13]) == longest.encode()
-
-    def test_a_column_without_lists_as_arrow(self) -> None:
-        pytest.importorskip("pyarrow")
-        batch = batch_of(encode_example({"a": b""}))
-        assert batch.columns["a"].to_arrow().to_pylist() == [None, []]
-
-    def test_without_arrow(self) -> None:
-        code = (
-            "import sys; sys.modules['pyarrow'] = None; import tfod;"
-            "tfod.Column.empty('a', tfod.Kind.FLOAT, 1).to_arrow()"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False
-        )
-        assert done.stderr.splitlines()[-1] == (
-            "ImportError: Column.to_arrow needs pyarrow: pip install 'pyarrow>=19'"
-        )
 
 
 OBJECT_LISTS = {

@@ -158,14 +158,15 @@ class Images:
         images = cls.as_they_are(batch, classes)
         boxes = images.boxes
         for odd, what in (
-            (~np.isfinite(boxes).all(axis=1), "with a number that is not finite; tfod repair "
-             "leaves it out"),
-            ((boxes[:, 2:] < boxes[:, :2]).any(axis=1), "whose sides are exchanged; tfod repair "
-             "puts them in order"),
-        ):  # fmt: skip
+            (~np.isfinite(boxes).all(axis=1), "with a number that is not finite"),
+            ((boxes[:, 2:] < boxes[:, :2]).any(axis=1), "whose sides are exchanged"),
+        ):
             for box in np.flatnonzero(odd)[:1].tolist():
                 row = int(np.searchsorted(images.splits, box, side="right")) - 1
-                raise TfodError(f"image {images.filenames[row]!r} has a box {what}")
+                raise TfodError(
+                    f"image {images.filenames[row]!r} has a box {what}; correct it where it was "
+                    "annotated"
+                )
         return images
 
     @classmethod
@@ -213,7 +214,7 @@ class Images:
         for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():
             raise TfodError(
                 f"image {self.filenames[row]!r} has no size, so its boxes cannot be given in "
-                "pixels; tfod repair writes height and width from the image"
+                "pixels; write image/height and image/width into its record"
             )
         sizes = np.repeat(self.sizes, counts, axis=0)
         scaled: np.ndarray = self.boxes * np.tile(sizes[:, ::-1], 2).astype(np.float64)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -35,9 +34,6 @@ _NO_VALUES = {
 }
 _COLUMN = 1 << 10
 """Bytes that a column needs besides its arrays: a record may have keys by the thousand."""
-_PYARROW = 19
-_SHORT = 12
-"""Arrow's binary views hold byte strings of up to so many bytes themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,55 +138,6 @@ class Column:
             starts = np.cumsum([0, *map(len, buffers)])[:-1]
             values[:, 0] += np.repeat(starts, [len(column.values) for column in columns])
         return Column(first.key, first.kind, rows, splits, values, length, b"".join(buffers))
-
-    def to_arrow(self) -> Any:
-        """As an array of ``pyarrow``: lists of numbers or of binary views; values are not copied.
-
-        A record without such a list is null.
-
-        Raises:
-            ImportError: there is no pyarrow, or one older than 19, whose views take no buffers.
-        """
-        try:
-            import pyarrow
-
-            is_there = int(pyarrow.__version__.partition(".")[0]) >= _PYARROW
-        except ModuleNotFoundError:
-            is_there = False
-        if not is_there:
-            raise ImportError(f"Column.to_arrow needs pyarrow: pip install 'pyarrow>={_PYARROW}'")
-        if self.kind is Kind.BYTES:
-            kind, views, buffer = pyarrow.binary_view(), self._views(), self.buffer
-            values = _arrow(pyarrow, kind, len(views), None, views, buffer)
-        else:
-            kind = pyarrow.from_numpy_dtype(self.values.dtype)
-            values = _arrow(pyarrow, kind, len(self.values), None, self.values)
-        present = None if self.present.all() else np.packbits(self.present, bitorder="little")
-        lists = pyarrow.large_list(kind)
-        return _arrow(pyarrow, lists, self.length, present, self.row_splits, children=[values])
-
-    def _views(self) -> np.ndarray:
-        """Byte strings as Arrow's binary views into the buffer, uint32 of shape (n, 4).
-
-        A view is its length, then either up to 12 bytes, or 4 bytes, the number of the buffer and
-        the place there. Source: Arrow's columnar format, "Variable-size Binary View Layout".
-        """
-        starts, lengths = self.values.T
-        views = np.zeros((len(starts), 4), "<u4")
-        views[:, 0] = lengths
-        is_long = lengths > _SHORT
-        views[is_long, 3] = starts[is_long]
-        data, inside = np.frombuffer(self.buffer, np.uint8), views.view(np.uint8)[:, 4:]
-        for byte in range(_SHORT):
-            rows = np.flatnonzero((lengths > byte) & (~is_long if byte >= 4 else True))
-            inside[rows, byte] = data[starts[rows] + byte]
-        return views
-
-
-def _arrow(pyarrow: Any, kind: Any, length: int, *buffers: Any, children: Any = ()) -> Any:
-    """An array of Arrow on buffers of ours; ``pyarrow.array`` would load pandas, if it is there."""
-    wrapped = [None if one is None else pyarrow.py_buffer(one) for one in buffers]
-    return pyarrow.Array.from_buffers(kind, length, wrapped, children=list(children))
 
 
 @dataclass(frozen=True)
