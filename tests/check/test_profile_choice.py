@@ -34,19 +34,6 @@ KERAS = {
     "id": 7,
     "image_id": 9,
 }
-TFDS = {
-    "image": b"\xff\xd8\xff",
-    "image/filename": "a.jpg",
-    "objects/bbox": [0.1, 0.2, 0.3, 0.4],
-    "objects/label": [0],
-}
-DETECTNET = {
-    "frame/id": "images/a",
-    "frame/height": 10,
-    "frame/width": 20,
-    "target/object_class": ["car"],
-    **{f"target/coordinates_{side}": [1.0] for side in ("x1", "y1", "x2", "y2")},
-}
 
 
 def sample(*parts: dict[str, Any], without: tuple[str, ...] = ()) -> Sample:
@@ -127,9 +114,6 @@ NO_SIZE = ("image/height", "image/width", "image/format")
             "tf_detection_api",
         ),
         ("the Keras guide", sample(KERAS), "keras_coco"),
-        ("TFDS", sample(TFDS), "tfds"),
-        ("TFDS without objects", sample(TFDS, {"objects/bbox": [0.0] * 0}), "tfds"),
-        ("TAO", sample(DETECTNET), "detectnet_v2"),
         (
             "TensorFlow's tutorial",
             sample({"height": 1, "width": 1, "depth": 3, "label": 0, "image_raw": b"x"}),
@@ -209,9 +193,7 @@ def test_reasons(samples: list[Sample], reason: str) -> None:
         [sample({"height": 1, "width": 1, "label": 0})],
         [sample({"height": 1, "width": 1, "label": 0, "image_raw": b"x"})],
         [sample({"width": 1, "height": 1, "label": 0, "img": b"x"})],
-        [sample({"image": b"x"})],  # an image of TFDS, which has boxes
-        # NVIDIA's for DALI: normalized, and classes as floats
-        [sample(DETECTNET, {"frame/encoded": b"x", "target/object_class_id": [1.0]})],
+        [sample({"image": b"x", "objects/bbox": [0.1, 0.2, 0.3, 0.4], "objects/label": [0]})],
         [sample(KERAS, {"area": 3})],  # an int64 where a float is required
         [sample(DEEPLAB)],
         [sample(NAMED, {"image/lidar": [0.5]})],

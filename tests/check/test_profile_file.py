@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +18,6 @@ from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.cli import main as cli
-from tfod.detection.boxes import BoxFormat
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import TfodError
@@ -644,7 +643,6 @@ profiles = st.builds(
         *[role] * 9,
         box=st.sampled_from([(), ("bbox",), FieldMapping().box])
         | st.tuples(keys, keys, keys, keys),
-        box_format=st.none() | st.sampled_from(get_args(BoxFormat)),
     ),
     severities=st.dictionaries(
         st.sampled_from([*FAMILIES, *all_rules()]), st.none() | st.sampled_from(Severity)

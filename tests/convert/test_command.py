@@ -78,14 +78,13 @@ def test_layout_and_way_back(run: Run, shards: Path, tmp_path: Path, name: str) 
     assert sorted(one.name for one in tmp_path.iterdir()) == ["back", "out", "s"]
 
 
-@pytest.mark.parametrize("name", [*LAYOUTS, "tfds"])
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_a_full_disk_is_one_line_about_what_was_asked_for(
     shards: Path, tmp_path: Path, name: str
 ) -> None:
     resource = pytest.importorskip("resource")  # not on Windows
-    more = [] if name == "tfds" else ["--no-images"]
     done = subprocess.run(
-        [sys.executable, "-m", "tfod", "convert", "s", "out", "--to", name, *more],
+        [sys.executable, "-m", "tfod", "convert", "s", "out", "--to", name, "--no-images"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # its files would be cut, too
         capture_output=True,
@@ -540,12 +539,6 @@ def test_the_area_of_a_box_does_not_depend_on_other_records(run: Run, tmp_path: 
         entries = json.loads((tmp_path / f"{number}.json").read_text())["annotations"]
         areas.append([one["area"] for one in entries])
     assert areas == [[2333.0], [0.123456, 0.123456, 2333.0]]
-
-
-def test_areas_that_int64_does_not_hold(run: Run, tmp_path: Path) -> None:
-    box = objects([[-1e30, 0, 1e30, 1]], ["cat"], [1])
-    shards = write_shard(tmp_path / "s", "train", encode(image() | box | {"image/encoded": _PNG}))
-    assert run("convert", shards, tmp_path / "out", "--to", "tfds").code == 0
 
 
 def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.encoder import LabelProfile, encode_labelled_image
 from tfod.detection.features import field_mapping
 from tfod.detection.features.field_mapping import (
-    DETECTNET_V2,
     KERAS_COCO,
-    TFDS,
     FieldMapping,
     classification_field_mapping,
     is_keras_coco,
@@ -174,53 +172,6 @@ class TestBoxesInPixels:
         assert decode({**keras(), "image_id": []}, KERAS_COCO).image_ids[0] is None
 
 
-class TestOtherFormats:
-    def test_tfds(self) -> None:
-        record = {
-            "image": PNG,
-            "image/filename": "7.png",
-            "image/id": 7,
-            "objects/bbox": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
-            "objects/label": [0, 1],
-            "objects/area": [5, 6],
-            "objects/id": [8, 9],
-            "objects/is_crowd": [0, 1],
-        }
-        found = decode(record, TFDS)
-        corners = np.array([[0.2, 0.1, 0.4, 0.3], [0.6, 0.5, 0.8, 0.7]], "<f4")
-        assert found[0].boxes.tolist() == corners.tolist()
-        assert (found[0].class_label, found[0].filename) == ([0, 1], "7.png")
-        assert found[0].attributes == {"area": [5, 6], "is_crowd": [0, 1]}
-        assert (found.image_ids[0], found.annotation_ids(0)) == (7, [8, 9])
-        assert bytes(found[0].encoded or b"") == PNG and not found[0].unread_keys
-        with pytest.raises(RecordError, match="objects/bbox holds 3 numbers, expected four"):
-            _ = decode({**record, "objects/bbox": [0.5] * 3}, TFDS)[0]
-
-    def test_detectnet_v2(self) -> None:
-        record = {
-            "frame/id": "images/a",
-            "frame/height": 50,
-            "frame/width": 100,
-            "target/object_class": ["car"],
-            "target/coordinates_x1": [10.0],
-            "target/coordinates_y1": [20.0],
-            "target/coordinates_x2": [50.0],
-            "target/coordinates_y2": [45.0],
-            "target/truncation": [0.5],
-            "target/occlusion": [2],
-        }
-        detection = decode(record, DETECTNET_V2)[0]
-        assert detection.boxes.tolist() == np.array([[0.1, 0.4, 0.5, 0.9]], "<f4").tolist()
-        assert (detection.filename, detection.class_text) == ("images/a", ["car"])
-        assert detection.attributes == {"truncated": [0.5], "occluded": [2]}
-        for change, message in (
-            ({"frame/width": []}, "target/coordinates_x1 is in pixels, and the image's size"),
-            ({"target/coordinates_y2": [1.0, 2.0]}, "target/coordinates lists of different len"),
-        ):
-            with pytest.raises(RecordError, match=message):
-                _ = decode({**record, **change}, DETECTNET_V2)[0]
-
-
 class TestRecognition:
     @pytest.mark.parametrize(
         ("features", "encoded", "label", "text"),
@@ -265,7 +216,7 @@ class TestRecognition:
     def test_the_ready_ones_are_those_of_their_features(self) -> None:
         from tfod.detection.features.schema import PROFILES
 
-        for name in ("keras_coco", "tfds", "detectnet_v2", "image_classification", "image_label"):
+        for name in ("keras_coco", "image_classification", "image_label"):
             assert getattr(field_mapping, name.upper()).all_keys <= PROFILES[name].keys()
 
 

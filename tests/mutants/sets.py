@@ -100,21 +100,3 @@ def empty_source() -> Iterator[Mutant]:
     yield fail("photos-beside-a-dataset", {"one": one, "other": photos}, at="other", **how)
     val = together({"val.tfrecord": part(1)})
     yield near("two-datasets", {"one": one, "other": val}, **how)
-
-
-@mutants_of("SET008")
-def metadata() -> Iterator[Mutant]:
-    names = ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord")
-    shards = {name: part(number) for number, name in enumerate(names)}
-    classes = "label_map:\n  0: background\n  1: cat\n  2: dog\n"
-
-    def cache(end: str, *names: str) -> dict[str, bytes]:
-        made = {name: one for name, one in shards.items() if not names or name in names}
-        return {**made, "train_metadata.yaml": f"{classes}{end}".encode()}
-
-    at = "train_metadata.yaml"
-    yield fail("one-record-more", cache("size: 3"), at=at, options=TF)
-    yield fail("no-size", cache(""), at=at, options=TF)
-    yield fail("size-is-a-text", cache("size: many"), at=at, options=TF)
-    yield near("size-fits", cache("size: 2"), options=TF)
-    yield near("of-a-set-in-part", cache("size: 2", names[0]), "SET001", options=TF)

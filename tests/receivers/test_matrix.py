@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_datasets as tfds
 import tfod
 from pycocotools.coco import COCO
 from tfod.cli.main import main
 from tfod.shards.reshard import reshard
 
-from tests.receivers.decoders import Decoded, model_maker, model_maker_module, od_api, tf_vision
+from tests.receivers.decoders import Decoded, od_api, tf_vision
 from tests.receivers.test_keypoints import write_coco
 
 ROOT = Path(__file__).parents[2]
@@ -210,47 +209,9 @@ def in_tf_vision(source: Source, folder: Path) -> Dataset:
     return by_decoder(source, tf_vision(masks=has_masks(source)))
 
 
-def in_model_maker(source: Source, folder: Path) -> Dataset:
-    """The names as its dataset has them; the images are in the order of the shard."""
-    model_maker()  # its parser stops at more than the dataset does
-    dataset = model_maker_module("dataset")
-    from mediapipe_model_maker.python.core.data.cache_files import TFRecordCacheFiles
-
-    done = reshard(source.shards, folder, receiver="model-maker")
-    (prefix,) = {name.removesuffix("_metadata.yaml") for name in done.label_maps}
-    files = TFRecordCacheFiles(prefix, str(folder), len(done.paths))
-    taken = dataset.Dataset.from_cache(files)
-    payloads = list(payloads_of(shards_in(folder)))
-    for payload in payloads:
-        model_maker()(payload)
-    found = {}
-    examples = taken.gen_tf_dataset().as_numpy_iterator()
-    for payload, batch in zip(payloads, examples, strict=True):
-        classes = [taken.label_names[label] for label in batch["groundtruth_classes"][0]]
-        boxes = batch["groundtruth_boxes"][0][:, [1, 0, 3, 2]]
-        found[text_of(features_of(payload), "image/filename")] = Annotated(classes, boxes)
-    return found
-
-
-def in_tfds(source: Source, folder: Path) -> Dataset:
-    assert main(["convert", str(source.shards), str(folder), "--to", "tfds"]) == 0
-    builder = tfds.builder_from_directory(str(folder))
-    names = builder.info.features["objects"]["label"].names
-    found = {}
-    for split in builder.info.splits:
-        for one in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
-            objects = one["objects"]
-            found[one["image/filename"].decode()] = Annotated(
-                [names[label] for label in objects["label"]], objects["bbox"][:, [1, 0, 3, 2]]
-            )
-    return found
-
-
 RECEIVERS: Mapping[str, Callable[[Source, Path], Dataset]] = {
     "`od-api`": in_od_api,
     "`tf-vision`": in_tf_vision,
-    "`model-maker`": in_model_maker,
-    "`tfds`": in_tfds,
 }
 
 

@@ -20,7 +20,7 @@ from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
-from tfod.check.receivers import ANY, RECEIVERS, TFDS, Receiver, receiver_of, verdicts
+from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.images.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.instructions import Instructions, RecordOptions
 from tfod.check.records.result import Result
@@ -31,7 +31,6 @@ from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of, problems_of_sets
 from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.label_maps import load_label_maps
-from tfod.check.sources.metadata import read_tfds_files
 from tfod.check.sources.search import take_inventory
 
 if TYPE_CHECKING:
@@ -235,9 +234,6 @@ def _check_dataset(
         else:
             result = options.runner.examine(inputs, instructions, options.task is not None)
         label_maps.update(sorted(result.label_maps.items()))
-        if profile.name == TFDS.profile:
-            opened = read_tfds_files(one.location for one in inventory.shards)
-            result.tfds_files.update(opened)
         for name, file in label_maps.items():
             collector.check(file, Place(name))
         collector.findings.merge(result.all_findings())

@@ -40,7 +40,7 @@ class Receiver:
 
 
 # What stops other receivers: any text is a source id here, and a class needs no number.
-_STOPS_OTHERS: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019", "SET008"), OFF)
+_STOPS_OTHERS: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019"), OFF)
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them.
@@ -121,11 +121,6 @@ _TF_VISION: Severities = {
 }
 # Model Maker reads no masks.
 _MASKS_ARE_0_AND_1: Severities = dict.fromkeys(("BOX019", "BOX020"), Severity.ERROR)
-# object_detector/dataset.py, from_cache
-_MODEL_MAKER: Severities = {
-    **_TF_VISION,
-    **dict.fromkeys(("LAB002", "SET008"), Severity.ERROR),
-}
 # google/automl: efficientdet/dataloader.py, which parses source ids to float32.
 _EFFICIENTDET: Severities = {
     **_TF_VISION,
@@ -144,18 +139,16 @@ _AS_IT_LIES: Severities = {
     **_STOPS_OTHERS,
     **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
 }
-_TFDS: Severities = {**_AS_IT_LIES, "SET008": Severity.ERROR}
 
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
 DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _STOPS_OTHERS)
 OD_API = _trainer("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
 TF_VISION = _trainer("tf-vision", "TF-Vision", {**_TF_VISION, **_MASKS_ARE_0_AND_1}, "tf_vision")
-MODEL_MAKER = _trainer("model-maker", "MediaPipe Model Maker", _MODEL_MAKER, "tf_vision")
+MODEL_MAKER = _trainer("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision")
 EFFICIENTDET = _trainer(
     "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, "tf_detection_api"
 )
-TFDS = Receiver("tfds", "TensorFlow Datasets", lambda _: _TFDS, profile="tfds")
 KERAS = Receiver("keras", "the Keras recipe", lambda _: _AS_IT_LIES, profile="keras_coco")
 DALI = Receiver("dali", "NVIDIA DALI", lambda _: _AS_IT_LIES)
 
@@ -163,7 +156,7 @@ RECEIVERS = {
     one.name: one
     for one in (
         *(CVAT, DATUMARO, OD_API, TF_VISION, MODEL_MAKER, EFFICIENTDET),
-        *(TFDS, KERAS, DALI, ANY),
+        *(KERAS, DALI, ANY),
     )
 }
 """The receivers by name, in the order in which they are offered."""

@@ -62,7 +62,7 @@ class Classes:
 
     Text decides, then id (:class:`~tfod.detection.labels.classes.ClassTable`). A class has the id
     of the first label map that knows it, else the record's; where another class has that, the next
-    free one. Where a label map has a class of the id 0 that is not the background, as TFDS has,
+    free one. Where a label map has a class of the id 0 that is not the background,
     all ids are one more.
     """
 

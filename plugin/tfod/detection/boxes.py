@@ -10,34 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
-
-BoxFormat: TypeAlias = Literal["xyxy", "yxyx", "xyxy_pixels", "xywh_pixels"]
-"""The four numbers of a box, x to the right and y down: its corners, in either order and divided by
-the image's size or not, or its upper left corner with width and height."""
 
 LOOKS_LIKE_PIXELS = 2.0
 """Parts of the image are hardly larger, pixels hardly smaller."""
 
 
-def normalized(values: np.ndarray, stated: BoxFormat, sizes: np.ndarray) -> np.ndarray:
-    """Boxes as ``xmin, ymin, xmax, ymax``, divided by the image's size, of shape (n, 4).
+def normalized_xywh(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Boxes as ``xmin, ymin, xmax, ymax``, divided by the image's size; float32 of shape (n, 4).
 
     Args:
-        values: the four numbers of each box, shape (n, 4); what is in pixels becomes float32.
-        stated: what they are.
-        sizes: height and width of each box's image in pixels, shape (n, 2) or (2,); of normalized
-            boxes not looked at.
+        values: x, y, width and height of each box in pixels, shape (n, 4).
+        sizes: height and width of each box's image in pixels, shape (n, 2) or (2,).
     """
-    if stated == "xyxy":
-        return values
-    if stated == "yxyx":
-        return values[:, [1, 0, 3, 2]]
     corners = values.astype(np.float64)
-    if stated == "xywh_pixels":
-        corners[:, 2:] += corners[:, :2]
+    corners[:, 2:] += corners[:, :2]
     scaled: np.ndarray = (corners / sizes[..., [1, 0, 1, 0]]).astype("<f4")
     return scaled
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import ExtraError, attributes_of
-from tfod.detection.boxes import BoxFormat
 from tfod.detection.columns import DetectionColumns
 from tfod.example.wire import Kind
 
@@ -99,14 +98,6 @@ READ_ONCE = (
 )
 
 
-_NUMBERS: Mapping[BoxFormat, str] = {
-    "xyxy": "xmin, ymin, xmax, ymax",
-    "yxyx": "ymin, xmin, ymax, xmax",
-    "xyxy_pixels": "xmin, ymin, xmax, ymax in pixels",
-    "xywh_pixels": "x, y, width, height",
-}
-
-
 def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
     """All problems of a batch, in the order of the rows; of a row in the order of its parts."""
     problems = [one for look in _LOOKS for one in look(found)]
@@ -155,7 +146,7 @@ def _boxes(found: DetectionColumns) -> Iterator[DetectionProblem]:
     """A list that is not four numbers an object, or four lists that differ in length."""
     mapping, flat = found.mapping, found.flat_boxes
     if flat is not None:
-        fix = f"write the record again with {_NUMBERS[mapping.stated_boxes]} of each object"
+        fix = "write the record again with x, y, width, height of each object"
         for row in np.flatnonzero(flat.counts % 4).tolist():
             cause = f"holds {flat.counts[row]} numbers, expected four for each object"
             yield DetectionProblem(row, Wrong.BOX_NUMBERS, flat.key, cause, fix)
@@ -173,7 +164,7 @@ def _boxes(found: DetectionColumns) -> Iterator[DetectionProblem]:
 
 def _pixels_without_size(found: DetectionColumns) -> Iterator[DetectionProblem]:
     """Boxes in pixels of images whose size is not known."""
-    if not found.mapping.stated_boxes.endswith("pixels"):
+    if not found.mapping.has_pixel_boxes:
         return
     flat = found.flat_boxes
     column = found.column(keys.XMIN, Kind.FLOAT) if flat is None else flat

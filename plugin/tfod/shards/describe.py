@@ -16,9 +16,7 @@ from tfod.check.findings.finding import plural, size
 from tfod.check.records.statistics import bound
 from tfod.check.reporters.escaping import in_columns, shortened_name, visible
 from tfod.detection import keys
-from tfod.detection.columns import OD_API
 from tfod.detection.detections import Detections
-from tfod.detection.features.field_mapping import field_mapping_by_boxes
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import LabelMapError, ShardError
@@ -138,7 +136,7 @@ def _add(found: Description, subset: str, examples: ExampleBatch, names: Mapping
     found.largest_record = max(found.largest_record, int(examples.records.lengths.max(initial=0)))
     for column in examples.lists.values():
         found.keys.setdefault(column.key, KeySummary()).add(column)
-    batch = Detections(examples, field_mapping_by_boxes(examples.columns) or OD_API)
+    batch = Detections(examples)
     found.damaged += len({*examples.refused, *(one.row for one in batch.problems)})
     is_read = np.ones(len(batch), bool)
     is_read[list(examples.refused)] = False

@@ -15,18 +15,12 @@ from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 LABEL_MAP_FILE = "label_map.pbtxt"
 LABELS_FILE = "labels.txt"
-TFDS_LABELS_FILE = "objects-label.labels.txt"
-"""Names of the classes of ``objects/label``, one a line, from 0. Source: tensorflow_datasets:
-core/features/class_label_feature.py, get_names_filepath and _load_names_from_file."""
-METADATA_ENDING = "_metadata.yaml"
-"""Of the file with the classes of Model Maker's cache: ``P_metadata.yaml`` beside
-``P-00000-of-00001.tfrecord``."""
 _LABEL_MAP = "label_map"
 
 
 def may_be_label_map(path: str) -> bool:
-    """Whether a file has the name of a label map, or of TFDS's or Model Maker's classes."""
-    return path.lower().endswith((".pbtxt", TFDS_LABELS_FILE, METADATA_ENDING))
+    """Whether a file has the name of a label map."""
+    return path.lower().endswith(".pbtxt")
 
 
 def label_maps_in(folder: str) -> list[str]:
@@ -63,9 +57,8 @@ class LabelMapFinder:
     def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
         """Find the label map that goes with a shard: beside it, or one folder up.
 
-        In each folder the best name wins: ``<stem>_label_map.pbtxt``, Model Maker's
-        ``<stem>_metadata.yaml``, ``label_map.pbtxt``, another ``*label*map*.pbtxt``, another
-        ``*.pbtxt`` or TFDS's ``objects-label.labels.txt``.
+        In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
+        ``*label*map*.pbtxt``, or another ``*.pbtxt``.
 
         Returns:
             Its path or None, and the candidates of equal rank when there are several (then None).
@@ -94,8 +87,6 @@ class _Candidates:
             root = name_of(path).lower().removesuffix(".pbtxt")
             plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
             by_name.setdefault(plain, []).append(path)
-            if plain.endswith(METADATA_ENDING):
-                continue  # for the shards of its stem alone
             if "label" in plain and "map" in plain:
                 named.append(path)
             # pipeline and graph files are protobuf text too
@@ -106,23 +97,12 @@ class _Candidates:
 
     def best(self, stem: str) -> tuple[str, ...]:
         """Those that fit a shard of this stem best; of all stems without one the same tuple."""
-        own = self._by_name.get(f"{stem}_{_LABEL_MAP}")
-        plain = stem.replace("-", "_").replace(" ", "_")
-        return own or self._by_name.get(f"{plain}{METADATA_ENDING}") or self._of_any
-
-
-def name_for_copy(shard: str, path: str) -> str:
-    """What a label map is called beside a copy of its shard, to be found and read as what it is."""
-    name = name_of(path).lower()
-    if name.endswith(METADATA_ENDING):
-        return os.path.splitext(name_of(shard))[0] + METADATA_ENDING
-    return TFDS_LABELS_FILE if name.endswith(TFDS_LABELS_FILE) else LABEL_MAP_FILE
+        return self._by_name.get(f"{stem}_{_LABEL_MAP}") or self._of_any
 
 
 def is_named_label_map(path: str) -> bool:
     """Whether a file's name says that it is a label map, as opposed to some protobuf text."""
-    name = os.path.basename(path).lower()
-    return "label" in name or name.endswith(METADATA_ENDING)
+    return "label" in os.path.basename(path).lower()
 
 
 def find_labels(folder: str) -> str | None:

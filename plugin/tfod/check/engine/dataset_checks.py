@@ -34,7 +34,6 @@ from tfod.check.rules.labels import (
 from tfod.check.rules.names import duplicate_name, duplicate_source_id
 from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.rules.shards import different_keys, different_label_maps, empty_set, empty_shard
-from tfod.check.sources.metadata import metadata_problems
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
@@ -72,8 +71,6 @@ def check_together(
     if len(maps) > 1:
         collector.add_all(different_label_maps(maps))
     _check_keys(shards, collector)
-    for found, place in metadata_problems(shards, label_maps, result.tfds_files):
-        collector.add_all(found, place)
     by_place = {(one.work, one.number): one for one in result.shard_parts()}
     _check_duplicates(result, by_place, field_mapping, collector)
     if task is not None:

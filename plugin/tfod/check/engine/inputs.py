@@ -22,8 +22,7 @@ from tfod.check.sources.archive import ArchiveDamageError, read_parts
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import problems_of_sets
 from tfod.check.sources.inventory import Inventory, Location, ShardSource
-from tfod.check.sources.metadata import TFDS_FILES
-from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, LabelMap
+from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.framing import (
     FRAME_BYTES,
@@ -35,7 +34,6 @@ from tfod.tfrecord.framing import (
 from tfod.tfrecord.reader import read_record_batch_stream, shard_compression
 from tfod.tfrecord.shard_sets.names import COMPRESSED_EXTENSIONS
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
-from tfod.tfrecord.storage.urls import name_of
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.remote_stream import RemoteStream
@@ -225,10 +223,6 @@ def _examine_archive(
                 summary.is_whole = False  # the collector has it
             result += examiner.finish()
         for entry in archive.entries:
-            if name_of(entry.path) in TFDS_FILES:
-                with suppress(ArchiveDamageError):  # the collector has it
-                    data = archive.read(entry, LONGEST_LABEL_MAP)
-                    result.tfds_files[archive.place(entry).shard] = data
             archive.drain(entry)
     except OSError as error:
         collector.add_all(unreadable(error.strerror or str(error)), Place(location.name))

@@ -24,10 +24,7 @@ from tfod.tfrecord.reader import read_record_batch_stream
 Sample: TypeAlias = "Mapping[str, tuple[Kind | None, bool]]"
 """The keys of one record, each with its kind and whether it has values (bytes: a non-empty one)."""
 
-_EXACTLY = (
-    *("keras_coco", "tfds", "detectnet_v2"),
-    *("image_classification", "image_label", "slim_classification"),
-)
+_EXACTLY = (*("keras_coco", "image_classification", "image_label", "slim_classification"),)
 """They fit wholly or not at all: what lacks one of their keys is of a kind that is not known."""
 _WITH_IMAGES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""

@@ -57,7 +57,6 @@ def _ready(name: str, title: str, **more: Any) -> Profile:
 
 
 _ONCE_FOR_EACH_ANNOTATION = ("IMG010", "NAM002", "TSK006", "BOX010")
-_IDS_FROM_0 = ("LAB005", "LAB009", "LAB012")
 _PATH_MAY_BE_WHOLE, _NO_LABEL_MAP = ("NAM005",), ("LAB001", "LAB018", "ZIP014")
 
 READY = {
@@ -93,19 +92,6 @@ READY = {
             severities=dict.fromkeys(
                 (*_ONCE_FOR_EACH_ANNOTATION, *_PATH_MAY_BE_WHOLE, *_NO_LABEL_MAP), OFF
             ),
-        ),
-        _ready(
-            "tfds",
-            "a directory of TensorFlow Datasets, boxes y before x, classes from 0",
-            field_mapping=field_mapping.TFDS,
-            severities=dict.fromkeys(_IDS_FROM_0, OFF),
-        ),
-        _ready(
-            "detectnet_v2",
-            "NVIDIA TAO's DetectNet_v2: boxes in pixels, images elsewhere",
-            field_mapping=field_mapping.DETECTNET_V2,
-            speaks_against=("target/object_class_id",),
-            images=None,
         ),
         _ready(
             "slim_classification",
@@ -157,7 +143,7 @@ def field_mapping_among(
         name: key if key in features else None for name, key in usual.by_name.items()
     }
     if all(key in features for key in usual.box):
-        found.update(box=usual.box, box_format=usual.box_format)
+        found["box"] = usual.box
     return FieldMapping.only(**found)
 
 

@@ -89,7 +89,6 @@ class Result:
         image_sizes: images of each ``(height, width)``, pixels.
         uses: how often each pair of class text and id is used, by the name of the label map.
         label_maps: label maps of archives, by name.
-        tfds_files: TFDS's files of archives, by path.
         digests: SHA-256 of files, by name.
         blocks: the rows of all records, as far as they are kept.
         duplicates: names and images that come more than once.
@@ -102,7 +101,6 @@ class Result:
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
     label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
-    tfds_files: dict[str, bytes] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     blocks: list[RowBlock] = field(default_factory=list)
     duplicates: Duplicates = field(default_factory=Duplicates)
@@ -137,7 +135,6 @@ class Result:
             mine.update(uses)
             self.uses[name] = bound(mine, slack=2)
         self.label_maps.update(other.label_maps)
-        self.tfds_files.update(other.tfds_files)
         self.digests.update(other.digests)
         self.blocks += other.blocks
         self.duplicates.merge(other.duplicates, self.most_duplicates or self.most)

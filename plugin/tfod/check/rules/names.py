@@ -179,7 +179,7 @@ def missing_without_objects(names: NameFacts) -> Iterator[Problem]:
     "NAM010 info: source id is not a number",
     why="TF-Vision, MediaPipe Model Maker and EfficientDet parse it as a number and stop: "
     "'StringToNumberOp could not correctly convert string'. The OD API's trainer takes any text.",
-    fix="For TF-Vision, Model Maker or EfficientDet number the images: tfod reshard SOURCE -o "
+    fix="For TF-Vision, Model Maker or EfficientDet number the images: tfod reshard SOURCE "
     "FOLDER --for tf-vision.",
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
@@ -193,7 +193,7 @@ def not_a_number(source_id: str, key: str) -> Iterator[Problem]:
     "NAM011 info: source id is a large number",
     why="EfficientDet parses it to a float32, in which numbers beyond 16,777,216 become each "
     "other: images are counted as one.",
-    fix="If it is to read it, number the images: tfod reshard SOURCE -o FOLDER --for efficientdet.",
+    fix="If it is to read it, number the images: tfod reshard SOURCE FOLDER --for efficientdet.",
     source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
 )
 def large_number(source_id: str, key: str) -> Iterator[Problem]:

@@ -258,16 +258,3 @@ def empty_set(shards: int) -> Iterator[Problem]:
 def empty_source(name: str, reason: str) -> Iterator[Problem]:
     """A folder among the sources holds neither a shard nor a zip."""
     yield Problem(reason.removeprefix(f"{name}: "), place=Place(name))
-
-
-@rule(
-    "SET008 warning: metadata do not fit the shards",
-    why="tfds.builder_from_directory stops, or its datasets do: 'Input dataset was expected to "
-    "contain 65 elements'. Model Maker trains on as many records as size says, and stops without.",
-    fix="Write them with the shards: tfod convert --to tfds, tfod reshard --for model-maker.",
-    source="tensorflow_datasets: core/dataset_info.py, read_from_directory, and core/reader.py, "
-    "assert_cardinality; mediapipe_model_maker: object_detector/dataset.py, from_cache",
-)
-def wrong_metadata(message: str, feature: str | None = None) -> Iterator[Problem]:
-    """TFDS's dataset_info.json and features.json, and the size in Model Maker's P_metadata.yaml."""
-    yield Problem(message, feature)

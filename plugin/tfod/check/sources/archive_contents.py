@@ -33,10 +33,10 @@ from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.label_files import (
+    LABEL_MAP_FILE,
     LabelMapFinder,
     is_named_label_map,
     may_be_label_map,
-    name_for_copy,
 )
 from tfod.tfrecord.shard_sets.names import parse_shard_name, shard_file_names
 from tfod.tfrecord.shard_sets.search import ShardSet, group_shards, looks_like_shard
@@ -366,8 +366,7 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
             os.makedirs(beside)
             copy(shard.entry, os.path.join(beside, name))
             if shard.label_map is not None:
-                map_name = name_for_copy(name, shard.label_map.name)
-                copy(shard.label_map, os.path.join(beside, map_name))
+                copy(shard.label_map, os.path.join(beside, LABEL_MAP_FILE))
 
 
 def _unpacked_head(head: bytes) -> bytes:

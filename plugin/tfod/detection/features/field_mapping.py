@@ -6,14 +6,13 @@ they have in their place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from os.path import commonprefix
 from typing import Any
 
 from tfod.detection import keys
-from tfod.detection.boxes import BoxFormat
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
@@ -27,13 +26,10 @@ class FieldMapping:
         format, filename, source_id, sha256: texts about the image.
         height, width: of the image in pixels.
         class_text, class_label: the class of each box, by name and by id.
-        box: one key for each of the four numbers, lists over the objects, or a single key that
-            holds the four of one object after the other.
-        box_format: what the four numbers are; None for ``xyxy`` of four keys, and ``xywh_pixels``
-            of a single one.
-        image_class_text, image_class_label, area, is_crowd, difficult, truncated, occluded:
-            classes of the whole image, by name and by id, and attributes of each object, where
-            they are not under the API's own keys. The area is in pixels.
+        box: one key for each of xmin, ymin, xmax and ymax, normalized, lists over the objects; or a
+            single key that holds x, y, width and height in pixels of one object after the other.
+        image_class_text, image_class_label, area: classes of the whole image, by name and by id,
+            and the area of each object in pixels, where they are not under the API's own keys.
         image_id: number or text of the image. Records that share it are one image.
         annotation_id: number of each object.
     """
@@ -51,13 +47,8 @@ class FieldMapping:
     image_class_text: str | None = None
     image_class_label: str | None = None
     area: str | None = None
-    is_crowd: str | None = None
-    difficult: str | None = None
-    truncated: str | None = None
-    occluded: str | None = None
     image_id: str | None = None
     annotation_id: str | None = None
-    box_format: BoxFormat | None = None
 
     @classmethod
     def only(cls, *, box: tuple[str, ...] = (), **named: Any) -> FieldMapping:
@@ -68,7 +59,7 @@ class FieldMapping:
     @cached_property
     def by_name(self) -> Mapping[str, str | None]:
         """Every role but the box, by its name."""
-        names = (each.name for each in fields(self) if not each.name.startswith("box"))
+        names = (each.name for each in fields(self) if each.name != "box")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
@@ -77,9 +68,9 @@ class FieldMapping:
         return frozenset({key for key in self.by_name.values() if key} | set(self.box))
 
     @property
-    def stated_boxes(self) -> BoxFormat:
-        """What the four numbers of a box are."""
-        return self.box_format or ("xywh_pixels" if len(self.box) == 1 else "xyxy")
+    def has_pixel_boxes(self) -> bool:
+        """Whether boxes are x, y, width and height in pixels."""
+        return len(self.box) == 1
 
     @property
     def box_prefix(self) -> str:
@@ -99,34 +90,6 @@ KERAS_COCO = FieldMapping.only(
     annotation_id="id",
 )
 """One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
-
-TFDS = FieldMapping.only(
-    encoded="image",
-    filename="image/filename",
-    class_label="objects/label",
-    box=("objects/bbox",),
-    area="objects/area",
-    is_crowd="objects/is_crowd",
-    difficult="objects/is_difficult",
-    truncated="objects/is_truncated",
-    image_id="image/id",
-    annotation_id="objects/id",
-    box_format="yxyx",
-)
-"""Source: tensorflow_datasets 4.9.10, object_detection/coco.py and voc.py, CocoConfig and _info."""
-
-DETECTNET_V2 = FieldMapping.only(
-    filename="frame/id",
-    height="frame/height",
-    width="frame/width",
-    class_text="target/object_class",
-    box=tuple(f"target/coordinates_{side}" for side in ("x1", "y1", "x2", "y2")),
-    truncated="target/truncation",
-    occluded="target/occlusion",
-    box_format="xyxy_pixels",
-)
-"""Source: NVIDIA/tao_tensorflow1_backend: cv/detectnet_v2/dataio/kitti_converter_lib.py,
-_example_proto and _add_targets without use_dali, which divides coordinates and drops the names."""
 
 SLIM_CLASSIFICATION = FieldMapping.only(
     encoded=keys.ENCODED,
@@ -177,11 +140,6 @@ def classification_field_mapping(example: Example) -> FieldMapping | None:
         image_class_text=text,
         image_class_label=label,
     )
-
-
-def field_mapping_by_boxes(there: Collection[str]) -> FieldMapping | None:
-    """TFDS's or DetectNet_v2's, where all of its keys of boxes are among these; else None."""
-    return next((one for one in (TFDS, DETECTNET_V2) if all(key in there for key in one.box)), None)
 
 
 def is_keras_coco(example: Example) -> bool:

@@ -174,34 +174,6 @@ KERAS_COCO: FeatureDescription = {
 }
 """One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
 
-TFDS: FeatureDescription = {
-    "image": _ENCODED,
-    "image/filename": _one(Kind.BYTES, _FILENAME.meaning, b""),
-    "image/id": _one(Kind.INT64, "id of the image", 0),
-    "objects/bbox": _many(Kind.FLOAT, "ymin, xmin, ymax, xmax of each box, divided by the size"),
-    "objects/label": _many(Kind.INT64, "class of each box, by its line in the label file, from 0"),
-    "objects/area": _many(Kind.INT64, "area of each object in pixels"),
-    "objects/id": _many(Kind.INT64, "id of each annotation"),
-    "objects/is_crowd": _many(Kind.INT64, "is_crowd of each object"),
-    "objects/is_difficult": _many(Kind.INT64, "difficult of each object"),
-    "objects/is_truncated": _many(Kind.INT64, "truncated of each object"),
-}
-"""As TFDS writes detection datasets. Source: as field_mapping.TFDS."""
-
-DETECTNET_V2: FeatureDescription = {
-    "frame/id": _one(Kind.BYTES, "path of the image file, without its extension"),
-    "frame/height": _HEIGHT,
-    "frame/width": _WIDTH,
-    **{
-        f"target/coordinates_{side}": _many(Kind.FLOAT, f"{side} of each box in pixels")
-        for side in ("x1", "y1", "x2", "y2")
-    },
-    "target/object_class": _many(Kind.BYTES, "class of each box, by name"),
-    "target/truncation": _many(Kind.FLOAT, "truncated of each object, from 0 to 1"),
-    "target/occlusion": _many(Kind.INT64, "occluded of each object, from 0 to 3"),
-}
-"""As NVIDIA TAO's dataset converter writes them. Source: as field_mapping.DETECTNET_V2."""
-
 SLIM_CLASSIFICATION: FeatureDescription = {
     keys.ENCODED: _ENCODED,
     keys.FORMAT: _one(Kind.BYTES, _FORMAT.meaning, b"jpeg"),
@@ -236,8 +208,6 @@ PROFILES: Mapping[str, FeatureDescription] = {
     "roboflow": ROBOFLOW,
     "open_images": OPEN_IMAGES,
     "keras_coco": KERAS_COCO,
-    "tfds": TFDS,
-    "detectnet_v2": DETECTNET_V2,
     "slim_classification": SLIM_CLASSIFICATION,
     "image_classification": IMAGE_CLASSIFICATION,
     "image_label": IMAGE_LABEL,

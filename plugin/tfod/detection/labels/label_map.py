@@ -27,11 +27,9 @@ from google.protobuf import (
     text_format,
 )
 
-from tfod.detection.labels.cache_metadata import parse_metadata
 from tfod.detection.labels.near_names import NearNames, folded
 from tfod.errors import LabelMapError, ShardError
 from tfod.tfrecord.framing import is_record_header
-from tfod.tfrecord.label_files import METADATA_ENDING, TFDS_LABELS_FILE
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
 
@@ -98,13 +96,9 @@ class LabelMapItem:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """The classes of a label map, in the file's order.
-
-    ``size`` is what Model Maker's metadata have as the number of records, whatever that is.
-    """
+    """The classes of a label map, in the file's order."""
 
     items: tuple[LabelMapItem, ...] = ()
-    size: object = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> LabelMap:
@@ -298,7 +292,7 @@ def read_text_file(name: str, most: int) -> bytes:
 
 
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
-    """Read a label map, or the names of TFDS or Model Maker, from a file's bytes.
+    """Read a label map from a file's bytes.
 
     Returns and raises as :func:`parse_label_map`.
     """
@@ -316,14 +310,7 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
             raise LabelMapError(
                 f"{name} is not a label map (byte {error.start} is not UTF-8); save it as UTF-8"
             ) from None
-    if name.endswith(METADATA_ENDING):
-        classes, size = parse_metadata(text, name)
-        items = tuple(LabelMapItem(label, one) for label, one in classes.items())
-        return LabelMap(items, size), []
-    if not name.endswith(TFDS_LABELS_FILE):
-        return parse_label_map(text, name)
-    names = filter(None, map(str.strip, text.split("\n")))
-    return LabelMap(tuple(LabelMapItem(number, one) for number, one in enumerate(names))), []
+    return parse_label_map(text, name)
 
 
 def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:

@@ -18,7 +18,6 @@ from tfod.detection.labels.label_map import (
     read_text_file,
 )
 from tfod.errors import LabelMapError
-from tfod.tfrecord.label_files import may_be_label_map
 
 _LONGEST = 16 << 20
 _NUMBERED = re.compile(r"(\d{1,9}):(.*)\Z")
@@ -101,8 +100,7 @@ def _with_shared_ids(
 
 
 def _is_labels_file(path: str | os.PathLike[str]) -> bool:
-    name = os.fspath(path).lower()
-    return name.endswith(".txt") and not may_be_label_map(name)
+    return os.fspath(path).lower().endswith(".txt")
 
 
 def labels_text(items: Iterable[LabelMapItem]) -> str:

@@ -57,7 +57,7 @@ class Format:
 
     def is_at(self, path: str) -> bool:
         """Whether a path that is there holds it."""
-        return bool(self.looks and _loaded(self.looks)(path))
+        return bool(_loaded(self.looks)(path))
 
     def read(self, path: str, options: ReadOptions) -> Dataset:
         """Read a dataset; what its reader raises."""
@@ -87,9 +87,8 @@ def has_shards(path: str) -> bool:
 
 SHARDS = "shards"
 _READ, _WRITE = "shards.convert.read_", "convert.writers."
-_READ_SHARDS = f"{_READ}shards:read_shards"
 FORMATS: dict[str, Format] = {
-    SHARDS: Format("shards.convert.formats:has_shards", _READ_SHARDS, has_ids=True),
+    SHARDS: Format("shards.convert.formats:has_shards", f"{_READ}shards:read_shards", has_ids=True),
     "coco": Format(
         f"{_READ}planned:coco_files",
         f"{_READ}planned:read_coco_folder",
@@ -107,8 +106,6 @@ FORMATS: dict[str, Format] = {
         f"{_WRITE}cvat_xml:CvatXmlWriter",
         ".xml",
     ),
-    # TensorFlow Datasets', whose shards are recognized as such, by their keys.
-    "tfds": Format("", _READ_SHARDS, f"{_WRITE}tfds:TfdsWriter", has_ids=True),
 }
 """By the names that ``--from`` and ``--to`` take."""
 

@@ -8,7 +8,7 @@ from tfod.convert.dataset import Batch, Dataset
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
 from tfod.detection.detections import Detections
-from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping, field_mapping_by_boxes
+from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.errors import TfodError
@@ -68,9 +68,8 @@ def _field_mapping(examples: ExampleBatch) -> FieldMapping:
     Raises:
         TfodError: they are of no known kind.
     """
-    found = field_mapping_by_boxes(examples.columns)
-    if found is not None or not keys.KNOWN_KEYS.isdisjoint(examples.columns):
-        return found or OD_API
+    if not keys.KNOWN_KEYS.isdisjoint(examples.columns):
+        return OD_API
     from tfod.check.profiles.choice import choose_profile, samples_of  # few shards have others
 
     chosen = choose_profile([one for one in samples_of(examples) if one])

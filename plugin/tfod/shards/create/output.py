@@ -70,7 +70,7 @@ class PlannedSet:
 
     def file_names(self, count: int) -> list[str]:
         """Names for so many files."""
-        return numbered_file_names(self.name, count, "")
+        return numbered_file_names(self.name, count)
 
     def is_there(self, folder: str) -> list[str]:
         """Those of its files, of any number, that a folder has."""

@@ -167,8 +167,8 @@ class EditedRecord:
 
         They may look like pixels, or not be finite.
         """
-        is_usual = self.field_mapping.stated_boxes == "xyxy"
-        sides = [self.floats(key) for key in self.field_mapping.box] if is_usual else []
+        in_pixels = self.field_mapping.has_pixel_boxes
+        sides = [] if in_pixels else [self.floats(key) for key in self.field_mapping.box]
         if len({len(side) for side in sides}) != 1:
             return np.zeros((0, 4))
         return np.stack(sides, axis=1).astype(np.float64)

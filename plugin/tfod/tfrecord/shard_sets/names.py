@@ -82,14 +82,13 @@ def shard_file_names(subset: str, count: int, extension: str = ".tfrecord") -> l
     return [stem + extension] if count == 1 else _numbered(stem, count, extension)
 
 
-def numbered_file_names(name: str, count: int, extension: str = "") -> list[str]:
+def numbered_file_names(name: str, count: int) -> list[str]:
     """Names for the files of a set that somebody calls ``name``, as the OD API makes them.
 
-    One is ``coco_train.record``; of 100 the first is ``coco_train.record-00000-of-00100``. With an
-    extension one is ``train-00000-of-00001.tfrecord``, as Model Garden makes them. Sources:
-    dataset_tools/tf_record_creation_util.py, official/vision/data/tfrecord_lib.py.
+    One is ``coco_train.record``; of 100 the first is ``coco_train.record-00000-of-00100``. Source:
+    dataset_tools/tf_record_creation_util.py.
     """
-    return [name] if count == 1 and not extension else _numbered(name, count, extension)
+    return [name] if count == 1 else _numbered(name, count, "")
 
 
 def similar_file_names(shard: str, count: int) -> list[str]:

@@ -35,7 +35,6 @@ from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, 
 Sources: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 """A file, a folder, a zip, a glob or a URL with shards, or several of them."""
 ROBOFLOW_NOTE = "README.roboflow.txt"
-TFDS_NOTE = "dataset_info.json"
 # What lies beside shards and needs no look inside.
 _OTHER_EXTENSIONS = frozenset(
     (
@@ -190,7 +189,6 @@ def find_remote_shards(url: str) -> RemoteShards:
 def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[ShardSet]:
     """Group shard files into subsets, by folder of a split and by the name without its number.
 
-    In a directory of TFDS, which has a ``dataset_info.json``, the name of the dataset goes, too.
     With ``by_folder`` every folder below the root is one of a split.
     """
     groups: dict[str, list[str]] = {}
@@ -212,10 +210,7 @@ def _subset_of(path: str, root: str, by_folder: bool) -> str:
     name = parse_shard_name(path)
     if name is None:
         return os.path.splitext(name_of(path))[0]
-    stem = name.stem
-    if os.path.isfile(os.path.join(parent, TFDS_NOTE)):  # as in coco-train.tfrecord-00000-of-00001
-        stem = stem.rpartition("-")[2]
-    return subset_of_stem(stem)
+    return subset_of_stem(name.stem)
 
 
 def is_roboflow_export(root: str) -> bool:

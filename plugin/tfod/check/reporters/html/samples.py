@@ -15,7 +15,7 @@ from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
-from tfod.detection.boxes import normalized
+from tfod.detection.boxes import normalized_xywh
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
@@ -250,14 +250,12 @@ def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:
 def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
     """Boxes, normalized, shape (n, 4)."""
     lists = [example.floats(key) for key in field_mapping.box]
-    stated = field_mapping.stated_boxes
-    if len({len(side) for side in lists}) != 1 or (
-        stated.endswith("pixels") and not (height and width)
-    ):
+    in_pixels = field_mapping.has_pixel_boxes
+    if len({len(side) for side in lists}) != 1 or (in_pixels and not (height and width)):
         return np.zeros((0, 4))
     values = np.stack(lists, axis=-1).astype(np.float64).reshape(-1)
     whole = values[: len(values) // 4 * 4].reshape(-1, 4)
-    return normalized(whole, stated, np.array([height, width]))
+    return normalized_xywh(whole, np.array([height, width])) if in_pixels else whole
 
 
 def _first(example: Example, key: str | None) -> bytes | None:
