@@ -2,7 +2,7 @@
 
 Images, boxes, classes, masks and keypoints are compared with the annotations that the shards were
 made from. The decoders are those of tf-models-research-object-detection 2.8.0.post1, which alone
-reads keypoints, tf-models-official 2.20.0 and mediapipe-model-maker 0.2.1.4, which reads no masks.
+reads keypoints, and of tf-models-official 2.20.0.
 google/automl is not on PyPI; by hand (6a54c87) it agreed on 278 records.
 """
 
