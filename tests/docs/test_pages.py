@@ -33,14 +33,10 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# tests/training holds what the page of training shows, without models that learn.
-_SLOW = {"training.md": pytest.mark.slow}
-
-
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(one, id=f"{one.parent.name}-{one.stem}", marks=_SLOW.get(one.name, ()))
+        pytest.param(one, id=f"{one.parent.name}-{one.stem}")
         for one in (ROOT / "README.md", ROOT / "docs" / "ci.md", *PAGES)
     ],
 )
