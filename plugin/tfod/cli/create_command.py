@@ -95,17 +95,18 @@ def _add_convert(commands: Commands) -> None:
         "is counted. Nothing is written over.",
     )
     add = parser.add_argument
-    add("source", metavar="A", help="shards, or a dataset of another format: a folder or a file")
-    add("target", metavar="B", help="the folder or file to write, which must not be there")
-    text = "the format of A or B, where the path does not say it: %(choices)s"
+    add("source", metavar="SOURCE", help="shards, or a dataset of another format")
+    add("target", metavar="DEST", help="the folder or file to write, which must not be there")
+    text = "the format of SOURCE, where the path does not say it: %(choices)s"
     add("--from", dest="source_format", choices=FORMATS, metavar="FORMAT", help=text)
+    text = "the format of DEST, likewise"
     add("--to", dest="target_format", choices=FORMATS, metavar="FORMAT", help=text)
-    text = "a label map for all records; what is found in A otherwise"
+    text = "a label map for all records; what is found in SOURCE otherwise"
     add("--label-map", metavar="FILE|NAME", help=text)
     text = "the folder of images: of shards where to write them, else where they are"
     add("--images", metavar="FOLDER", help=text)
     add("--no-images", action="store_true", help="write no images")
-    add_number(parser, "--num-shards", "shards of each subset, if B is shards (default: 1)", 1)
+    add_number(parser, "--num-shards", "shards of each subset, if DEST is shards (default: 1)", 1)
     _add_policy(parser)
     parser.set_defaults(run=_convert)
 

@@ -39,8 +39,7 @@ def add_parser(commands: Commands) -> None:
     add("--same-subsets", action="store_true", help="a record in another subset is a difference")
     text = "list so many of each change; all are counted (default: 100)"
     add_number(parser, "--max-differences", text, 100, least=0)
-    add_number(parser, "--samples", "images in the HTML page (default: 24)", 24, least=0)
-    add_output_options(parser, ("text", "json", "html"))
+    add_output_options(parser, ("text", "json"))
     add_image_policy(parser)
     parser.set_defaults(run=_run, odd_boxes="keep")
 
@@ -69,10 +68,6 @@ def _run(arguments: argparse.Namespace) -> int:
     )
 
     def render(output: Output, found: Diff) -> str:
-        if output.format == "html":
-            from tfod.shards.diff.page import render_page
-
-            return render_page(found, arguments.samples)
         return render_json(found) if output.format == "json" else render_text(found)
 
     outputs = outputs_of(arguments)

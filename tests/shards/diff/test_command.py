@@ -71,20 +71,6 @@ def test_json(run: Run, sides: tuple[Path, Path]) -> None:
     assert not found["differences"]
 
 
-def test_page(run: Run, sides: tuple[Path, Path], tmp_path: Path) -> None:
-    pytest.importorskip("jinja2")
-    pytest.importorskip("PIL")
-    for samples in (0, 24):
-        page = tmp_path / f"{samples}.html"
-        done = run("diff", *sides, "--format", f"html={page}", "--samples", samples)
-        assert (done.code, done.out) == (1, "")
-        text = page.read_text()
-        for markup in ("<script>", "<b>", "<i>", "<em>", "<u>", "\x1b", "\u202e"):
-            assert markup not in text
-        assert text.count('<svg class="image"') == (2 if samples else 0)
-        assert "box moved: &#39;&lt;b&gt;cat&#39; (20, 10, 60, 40) →" in text
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -139,5 +125,5 @@ def test_an_output_is_no_source(run: Run, sides: tuple[Path, Path]) -> None:
     before = shard.read_bytes()
     for side in (shard, sides[0], sides[0] / "*.tfrecord"):
         assert "sources" in run("diff", side, sides[1], "--output", shard).refused()
-        assert "sources" in run("diff", sides[1], side, "--format", f"html={shard}").refused()
+        assert "sources" in run("diff", sides[1], side, "--output", shard).refused()
     assert shard.read_bytes() == before

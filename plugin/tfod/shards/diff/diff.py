@@ -73,9 +73,7 @@ def diff(a: str, b: str, options: Options) -> Diff:
 class _Comparison:
     def __init__(self, a: Side, b: Side, texts: list[str], options: Options) -> None:
         self._a, self._b, self._texts, self._options = a, b, texts, options
-        self._found = Diff(
-            a, b, texts, options.tolerance, options.same_subsets, options.max_differences
-        )
+        self._found = Diff(a, b, options.tolerance, options.same_subsets, options.max_differences)
         self._found.notes.extend(f"{one.path}: {note}" for one in (a, b) for note in one.notes)
         self._has_ids = all(FORMATS[one.format].has_ids for one in (a, b))
         self._matched: Matched = match(a, b)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-
 from tfod.check.findings.finding import plural
 from tfod.check.reporters.escaping import escape_json, in_columns, visible
 from tfod.shards.diff.side import Side
@@ -97,7 +95,6 @@ class Diff:
 
     Attributes:
         a, b: the sides.
-        texts: what the numbers of the sides mean.
         tolerance: pixels that sides of boxes may be off.
         same_subsets: whether a record in another subset is a difference.
         most: of each change so many are listed.
@@ -111,7 +108,6 @@ class Diff:
 
     a: Side
     b: Side
-    texts: Sequence[str]
     tolerance: float
     same_subsets: bool
     most: int
@@ -136,13 +132,6 @@ class Diff:
     def is_equal(self) -> bool:
         """Whether nothing differs that was asked for."""
         return all(one == "record_moved" and not self.same_subsets for one in self.counts)
-
-    def boxes_of(self, side: int, row: int | None) -> Iterator[tuple[np.ndarray, str]]:
-        """The boxes of a record of a side, 0 for A, and their classes; none of None."""
-        one = (self.a, self.b)[side]
-        start, end = one.splits[row : row + 2].tolist() if row is not None else (0, 0)
-        names = (self.texts[code] for code in one.classes[start:end].tolist())
-        return zip(one.boxes[start:end], names, strict=True)
 
     @property
     def totals(self) -> str:

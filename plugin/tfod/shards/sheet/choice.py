@@ -37,7 +37,6 @@ class Choice:
     first: int = 24
     records: frozenset[int] | None = None
     random: int | None = None
-    seed: int = 0
     class_name: str | None = None
 
 
@@ -81,7 +80,7 @@ def chosen_tiles(
             raise TfodError("--records are numbers within a shard; name one shard, not several")
         yield from _numbered(walk(seen), choice.records, seen, choice.class_name is not None)
     elif choice.random is not None:
-        places = _drawn(walk(seen), choice.random, choice.seed)
+        places = _drawn(walk(seen), choice.random)
         tiles = itertools.islice(walk(Seen()), max(places, default=-1) + 1)
         yield from (tile for place, tile in enumerate(tiles) if place in places)
     else:
@@ -113,9 +112,9 @@ def _numbered(
         raise TfodError(f"--records {max(numbers)}: the last record is {last}")
 
 
-def _drawn(tiles: Iterator[Tile], count: int, seed: int) -> set[int]:
+def _drawn(tiles: Iterator[Tile], count: int) -> set[int]:
     """Which of the tiles are drawn, so many, each as likely as any other."""
-    chance = random.Random(seed)
+    chance = random.Random(0)  # the same ones in every run
     kept: list[int] = []
     for place, _ in enumerate(tiles):
         if len(kept) < count:

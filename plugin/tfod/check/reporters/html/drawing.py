@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -22,9 +20,7 @@ from tfod.check.reporters.html.thumbnails import (
 )
 
 if TYPE_CHECKING:
-    from PIL import Image, ImageDraw, ImageFont
-
-    Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
+    from PIL import Image, ImageDraw
 
 Colour: TypeAlias = tuple[int, int, int]
 """Red, green, blue."""
@@ -216,7 +212,9 @@ def draw_image(sample: Sample) -> bytes:
     def outline(number: int) -> Outline:
         if number not in sample.offending:
             return Outline(pixels[number], _BLUE, rim=_BLACK)
-        name = f"{number} {shortened_name(_name(sample, number))}".rstrip()
+        # Pillow's own font has no other letters; the page has all.
+        own = _name(sample, number)
+        name = f"{number} {shortened_name(own) if own.isascii() else ''}".rstrip()
         return Outline(pixels[number], _RED, 4, _WHITE, 7, name, ringed=True)
 
     draw_outlines(canvas, map(outline, numbers), 16)
@@ -234,7 +232,7 @@ def blank_field(size: tuple[int, int], words: str) -> Image.Image:
         (size[0] / 2, size[1] * 0.92),
         words,
         fill=_WHITE,
-        font=font_for(words, max(9, min(20, size[0] // 14))),
+        font_size=max(9, min(20, size[0] // 14)),
         anchor="mm",
     )
     return image
@@ -271,73 +269,11 @@ def _write_name(
     draw: ImageDraw.ImageDraw, outline: Outline, letter: int, size: tuple[int, int]
 ) -> None:
     """Above its box, or within it where there is no room above."""
-    font = font_for(outline.name, letter)
-    left, top, right, bottom = draw.textbbox((0, 0), outline.name, font=font)
+    left, top, right, bottom = draw.textbbox((0, 0), outline.name, font_size=letter)
     wide, high = right - left + 10, bottom - top + 8
     x = max(0.0, min(outline.box[0] - 3, size[0] - wide))
     y = outline.box[1] - 3 - high
     if y < 0:
         y = max(0.0, min(outline.box[1] + 4, size[1] - high))
     draw.rectangle((x, y, x + wide, y + high), fill=outline.colour, outline=_WHITE)
-    draw.text((x + 5 - left, y + 4 - top), outline.name, fill=_WHITE, font=font)
-
-
-# Fonts of this machine
-
-_SCRIPTS = (
-    *("Arabic", "Hebrew", "Devanagari", "Bengali", "Tamil", "Telugu", "Thai", "Georgian"),
-    *("Armenian", "Ethiopic", "Khmer", "Lao", "Myanmar", "Sinhala", "Gujarati", "Kannada"),
-)
-_FONTS = (
-    "DejaVuSans.ttf",  # Latin, Greek, Cyrillic, Arabic, and many signs
-    *("NotoSans-Regular.ttf", "NotoSansCJK-Regular.ttc", "wqy-microhei.ttc", "wqy-zenhei.ttc"),
-    *("DroidSansFallbackFull.ttf", "Arial Unicode.ttf", "PingFang.ttc", "AppleSDGothicNeo.ttc"),
-    *("segoeui.ttf", "msyh.ttc", "malgun.ttf", "Nirmala.ttf", "LeelawUI.ttf"),  # Windows
-    *(f"NotoSans{script}-Regular.ttf" for script in _SCRIPTS),
-    "unifont.otf",
-)
-"""The first that has all letters of a text is taken, so the usual ones are first."""
-_NO_CHARACTER = "\U0010ffff"
-
-
-def font_for(text: str, size: int) -> Font:
-    """The first font with all letters of a text, of so many pixels.
-
-    Where no font has them it is the first font, which shows boxes in their place
-    (:func:`can_show` says so); where this machine has none of the fonts, Pillow's own.
-    """
-    font = _load(_font_name(text) or _FONTS[0], size) or _load("", size)
-    assert font is not None  # Pillow's own is always there
-    return font
-
-
-def can_show(text: str) -> bool:
-    """Whether one font here has all letters of a text."""
-    return text.isascii() or _font_name(text) is not None
-
-
-def _font_name(text: str) -> str | None:
-    if text.isascii():
-        return _FONTS[0]
-    letters = dict.fromkeys(text)
-    return next((name for name in _FONTS if all(_has(name, one) for one in letters)), None)
-
-
-@cache
-def _load(name: str, size: int) -> Font | None:
-    """A font of this machine, or Pillow's own where no name is given; None if it is absent."""
-    from PIL import ImageFont
-
-    with contextlib.suppress(OSError):
-        return ImageFont.truetype(name, size) if name else ImageFont.load_default(size)
-    return None
-
-
-@cache
-def _has(name: str, letter: str) -> bool:
-    """A letter that a font lacks looks as what is no character at all."""
-    font = _load(name, 16)
-    if font is None or letter.isspace():
-        return font is not None
-    shown, nothing = font.getmask(letter), font.getmask(_NO_CHARACTER)
-    return (shown.size, bytes(shown)) != (nothing.size, bytes(nothing))
+    draw.text((x + 5 - left, y + 4 - top), outline.name, fill=_WHITE, font_size=letter)
