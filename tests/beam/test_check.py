@@ -187,8 +187,7 @@ def test_what_comes_again_is_grouped_by_ranges_of_hashes(
 
 
 HANDFUL = ("SET003-one-lacks", "SET004-ids", "ZIP012-of-a-image", "TSK006-another",
-           "CFG011-another", "TFR011-one-byte-short",
-           "CFG011-another", "TFR011-one-byte-short")  # fmt: skip
+           "CFG003-one-of-two", "TFR011-one-byte-short")  # fmt: skip
 
 
 @pytest.mark.parametrize("start", HANDFUL)

@@ -14,7 +14,7 @@ from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
 from tfod.check.records.images.decoding import read_most_decoded
 from tfod.check.references.cvat_task.task import load_task
-from tfod.check.references.pipeline.training_config import load_training_config
+from tfod.check.references.pipeline import TrainingConfig
 from tfod.check.sources.archive import ArchiveLimits
 
 from tests.mutants.registry import Content, Inside, Mutant
@@ -70,7 +70,7 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
     if any(described):
         found["task"] = load_task(*described)
     if "pipeline_config" in given:
-        found["training_config"] = load_training_config(given["pipeline_config"])
+        found["training_config"] = TrainingConfig(given["pipeline_config"])
     found["archive_limits"] = ArchiveLimits(
         total_bytes=given.get("max_archive_bytes", ArchiveLimits.total_bytes),
         entries=given.get("max_archive_entries", ArchiveLimits.entries),

@@ -36,7 +36,7 @@ from tfod.check.sources.search import take_inventory
 if TYPE_CHECKING:
     from tfod.check.profiles.policy import Selections
     from tfod.check.references.cvat_task.task import Task
-    from tfod.check.references.pipeline.training_config import TrainingConfig
+    from tfod.check.references.pipeline import TrainingConfig
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 _OFF_BY_PATH = f"IMG003 is off for the paths of the others; or {_NO_IMAGES}"
@@ -129,7 +129,7 @@ def check(
     options = options or Options()
     progress = progress or (lambda *_: None)
     config = options.training_config
-    asked = options.receiver or (RECEIVERS[config.receiver] if config else None)
+    asked = options.receiver or (RECEIVERS["od-api"] if config else None)
     receiver = receiver_of(asked, options.profile, options.task)
     label_map = options.label_map or inventory.label_map or (config.label_map if config else None)
     options = replace(options, label_map=label_map)
@@ -153,9 +153,7 @@ def check(
     for name in inventory.unused_label_maps:
         collector.check(load_label_maps((), name, {})[name], Place(name))
     if config is not None:
-        from tfod.check.references.pipeline.comparison import (
-            check_training_config,  # few checks need it
-        )
+        from tfod.check.references.pipeline import check_training_config  # few checks need it
 
         check_training_config(config, checked, collector)
     if others is not None:
@@ -217,14 +215,12 @@ def _check_dataset(
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
     decoding = decoding.under(policy)
     inputs = inputs_of(inventory, options.hash_sources)
-    config = options.training_config
     instructions = Instructions(
         **{one.name: getattr(options, one.name) for one in fields(RecordOptions)},
         profile=profile,
         policy=policy,
         decoding=decoding,
-        counts_objects=config is not None,
-        image_ids=config.image_ids if config else None,
+        counts_objects=options.training_config is not None,
         label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
         known=known,
     )

@@ -189,9 +189,9 @@ def _options(arguments: argparse.Namespace) -> Options:
         max_findings=arguments.max_findings,
     )
     if arguments.pipeline_config is not None:  # few checks need it
-        from tfod.check.references.pipeline.training_config import load_training_config
+        from tfod.check.references.pipeline import TrainingConfig
 
-        options = replace(options, training_config=load_training_config(arguments.pipeline_config))
+        options = replace(options, training_config=TrainingConfig(arguments.pipeline_config))
     return options
 
 

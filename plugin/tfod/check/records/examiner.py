@@ -310,7 +310,7 @@ class Examiner:
             )
             shard.columns = shard.columns.with_boxes(boxes)
         if shard.objects is not None:
-            shard.objects += ObjectFigures.of(batch, self.instructions.image_ids)
+            shard.objects += ObjectFigures.of(batch)
         sizes = self.result.image_sizes
         sizes.update(count_sizes(boxes.height[batch.live], boxes.width[batch.live]))
         self.result.image_sizes = bound(sizes, slack=2)

@@ -49,7 +49,6 @@ class Instructions(RecordOptions):
     Attributes:
         decoding: which images are decoded.
         counts_objects: whether figures of the objects are wanted, for a trainer's configuration.
-        image_ids: of its annotation file, if it names one.
         label_maps: those that lie open, by name.
         known: fingerprints of the baseline, if there is one.
         remote_timeout: seconds without a byte after which a server is given up; other processes
@@ -60,7 +59,6 @@ class Instructions(RecordOptions):
     policy: Policy
     decoding: Decoding = NOT_DECODED
     counts_objects: bool = False
-    image_ids: frozenset[int] | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
     known: KnownFingerprints | None = None
     remote_timeout: float = field(default_factory=remote_timeout)

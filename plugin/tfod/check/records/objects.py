@@ -18,27 +18,21 @@ class ObjectFigures:
 
     Attributes:
         classes: pairs of class text and id that objects have.
-        most: objects in an image.
         images: those with objects.
         without_masks: how many of them have no mask, or an empty one for an object.
         mask_dtypes: how masks are written: as bytes (PNG) or as floats.
         keypoints: of an object, the fewest and the most; None without an object.
-        unlisted: evaluated images whose number the annotation file lacks.
-        first_unlisted: the smallest of these numbers.
     """
 
     classes: frozenset[tuple[str | None, int | None]] = frozenset()
-    most: int = 0
     images: int = 0
     without_masks: int = 0
     mask_dtypes: frozenset[Kind] = frozenset()
     keypoints: tuple[int, int] | None = None
-    unlisted: int = 0
-    first_unlisted: int | None = None
 
     @classmethod
-    def of(cls, batch: Batch, image_ids: frozenset[int] | None) -> ObjectFigures:
-        """Those of a batch, but for its classes; ``image_ids`` are of the annotation file."""
+    def of(cls, batch: Batch) -> ObjectFigures:
+        """Those of a batch, but for its classes."""
         counts = batch.box_counts
         having = counts > 0
         without = having.copy()
@@ -55,15 +49,11 @@ class ObjectFigures:
             points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[having]
             each = counts[having]
             keypoints = int(np.min(points // each)), int(np.max(-(-points // each)))
-        unlisted = [] if image_ids is None else _numbers_beside(batch, image_ids)
         return cls(
-            most=int(counts.max(initial=0)),
             images=int(having.sum()),
             without_masks=int(without.sum()),
             mask_dtypes=frozenset(dtypes),
             keypoints=keypoints,
-            unlisted=len(unlisted),
-            first_unlisted=min(unlisted, default=None),
         )
 
     def with_shared(self, known: dict[Any, Any]) -> ObjectFigures:
@@ -72,22 +62,10 @@ class ObjectFigures:
 
     def __add__(self, other: ObjectFigures) -> ObjectFigures:
         ranges = [one for one in (self.keypoints, other.keypoints) if one]
-        firsts = [one for one in (self.first_unlisted, other.first_unlisted) if one is not None]
         return ObjectFigures(
             self.classes | other.classes,
-            max(self.most, other.most),
             self.images + other.images,
             self.without_masks + other.without_masks,
             self.mask_dtypes | other.mask_dtypes,
             (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
-            self.unlisted + other.unlisted,
-            min(firsts, default=None),
         )
-
-
-def _numbers_beside(batch: Batch, image_ids: frozenset[int]) -> list[int]:
-    found = []
-    for one in batch.detections.source_ids:
-        if one and len(one) < 20 and one.isascii() and one.isdigit() and int(one) not in image_ids:
-            found.append(int(one))
-    return found

@@ -390,9 +390,14 @@ def _message_class() -> Any:
         added = message.field.add(name=name, number=number, type=kind, label=label)
         if type_name:
             added.type_name = scope.get(type_name, f".tfod.{type_name}")
+    return message_class(file, "tfod.StringIntLabelMap")
+
+
+def message_class(file: descriptor_pb2.FileDescriptorProto, name: str) -> Any:
+    """The class of one of a file's messages, in a pool of its own."""
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    descriptor = pool.FindMessageTypeByName("tfod.StringIntLabelMap")
+    descriptor = pool.FindMessageTypeByName(name)
     if hasattr(message_factory, "GetMessageClass"):
         return message_factory.GetMessageClass(descriptor)
     return message_factory.MessageFactory(pool).GetPrototype(descriptor)  # protobuf < 4.22
