@@ -11,7 +11,7 @@ from typing import Any
 from tfod.check.findings.finding import Place, Severity, plural
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import group_findings
-from tfod.check.reporters.wording import place_parts
+from tfod.check.reporters.text import group_lines
 from tfod.check.rules.registry import all_rules, require_rule_names
 from tfod.check.rules.repairs import INEVITABLE
 from tfod.cli.command_line import (
@@ -155,7 +155,13 @@ def _text(outcome: Outcome) -> Iterator[str]:
         if count := changes.by_code[code]:
             yield f"\n{code} fixed: {rule.title}" + (f" ({count:,})" if count > 1 else "")
             yield from _examples(changes.listed[code][:_SHOWN], count)
-    yield from _left(outcome)
+    if outcome.remaining.valid:
+        yield "\nNothing is left to decide."
+        return
+    yield "\nLeft for you to decide, by the record numbers of the result:"
+    for group in group_findings(outcome.remaining):
+        if group.severity is not Severity.INFO:
+            yield from group_lines(group, color=False)
 
 
 def _examples(listed: list[tuple[Place, Change]], count: int) -> Iterator[str]:
@@ -164,23 +170,3 @@ def _examples(listed: list[tuple[Place, Change]], count: int) -> Iterator[str]:
         yield f"    {visible(change.what)}"
     if count > len(listed):
         yield f"  and {count - len(listed):,} more"
-
-
-def _left(outcome: Outcome) -> Iterator[str]:
-    """What only a person can decide, as the check reports it of the result."""
-    if outcome.remaining.valid:
-        yield "\nNothing is left to decide."
-        return
-    yield "\nLeft for you to decide, by the record numbers of the result:"
-    for group in group_findings(outcome.remaining):
-        if group.severity is Severity.INFO:
-            continue
-        yield group.heading
-        shown = group.examples(_SHOWN)
-        for finding in shown:
-            yield f"  {' '.join(place_parts(finding))}:"
-            yield f"    {visible(finding.message)}"
-        if rest := group.rest(shown):
-            yield f"  {rest}"
-        if group.fix:
-            yield f"  Fix: {visible(group.fix)}"

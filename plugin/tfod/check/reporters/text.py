@@ -48,7 +48,7 @@ def render_text(
         lines += ["", *_statistics(groups, color)] if groups else ()
     else:
         for group in groups:
-            lines += ["", *_group_lines(group, color)]
+            lines += ["", *group_lines(group, color)]
     if not quiet and not statistics:
         for step in next_steps(report):
             if step.command:
@@ -94,7 +94,7 @@ def _statistics(groups: Sequence[Group], color: bool) -> Iterator[str]:
         yield _paint(line, one.code, _COLORS[one.severity]) if color else line
 
 
-def _group_lines(group: Group, color: bool) -> Iterator[str]:
+def group_lines(group: Group, color: bool) -> Iterator[str]:
     """The findings of a rule below its title, some of them as examples."""
     heading = list(_wrap(group.heading.split(" "), 0, 2))
     fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], 2, 4) if group.fix else ())
