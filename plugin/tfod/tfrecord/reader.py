@@ -144,7 +144,6 @@ def shard_compression(head: bytes) -> Compression:
 def read_records(
     path: str | os.PathLike[str],
     *,
-    part: ShardPart | None = None,
     on_damage: DamageHandler | None = None,
     max_record_bytes: int | None = None,
 ) -> Iterator[Record]:
@@ -152,7 +151,6 @@ def read_records(
 
     Args:
         path: the file.
-        part: only these of its records, as :func:`split_shard` has found them.
         on_damage: called with each defect of the framing; reading then goes on: at the next
             record after wrong data, at the next plausible one after a wrong length. Without it
             the first defect is raised.
@@ -164,9 +162,7 @@ def read_records(
             zero bytes that is not one of a numbered set (of such a set it has no records).
         OSError: the file, or the URL, cannot be opened or read.
     """
-    batches = read_record_batches(
-        path, part=part, on_damage=on_damage, max_record_bytes=max_record_bytes
-    )
+    batches = read_record_batches(path, on_damage=on_damage, max_record_bytes=max_record_bytes)
     for batch in batches:
         yield from batch.records()
 
@@ -174,7 +170,6 @@ def read_records(
 def read_record_batches(
     path: str | os.PathLike[str],
     *,
-    part: ShardPart | None = None,
     on_damage: DamageHandler | None = None,
     max_record_bytes: int | None = None,
 ) -> Iterator[RecordBatch]:
@@ -184,9 +179,9 @@ def read_record_batches(
     of the records before it and that of those behind it.
     """
     name = os.fspath(path)
-    with open_shard(name, part) as (stream, size):
+    with open_shard(name) as (stream, size):
         yield from read_record_batch_stream(
-            stream, name, size, part=part, on_damage=on_damage, max_record_bytes=max_record_bytes
+            stream, name, size, on_damage=on_damage, max_record_bytes=max_record_bytes
         )
 
 
@@ -195,7 +190,6 @@ def read_record_stream(
     name: str,
     size: int | None = None,
     *,
-    part: ShardPart | None = None,
     on_damage: DamageHandler | None = None,
     max_record_bytes: int | None = None,
 ) -> Iterator[Record]:
@@ -205,12 +199,11 @@ def read_record_stream(
         stream: anything with ``read``, better with ``readinto`` too; need not seek.
         name: what to call the shard in errors.
         size: its length in bytes if known; a record that claims more is then refused at once.
-        part: only these records of a plain shard; the stream is at their start.
         on_damage: as in :func:`read_records`.
         max_record_bytes: likewise.
     """
     batches = read_record_batch_stream(
-        stream, name, size, part=part, on_damage=on_damage, max_record_bytes=max_record_bytes
+        stream, name, size, on_damage=on_damage, max_record_bytes=max_record_bytes
     )
     for batch in batches:
         yield from batch.records()
@@ -225,7 +218,10 @@ def read_record_batch_stream(
     on_damage: DamageHandler | None = None,
     max_record_bytes: int | None = None,
 ) -> Iterator[RecordBatch]:
-    """As :func:`read_record_batches`, of a stream as :func:`read_record_stream` takes it."""
+    """As :func:`read_record_batches`, of a stream as :func:`read_record_stream` takes it.
+
+    Of a ``part``, as :func:`split_shard` finds it in a plain shard, the stream is at the start.
+    """
     report = on_damage or raise_damage
     rejoined = PeekedStream(stream, 0 if part else HEADER_BYTES)
     if part is not None:

@@ -123,8 +123,8 @@ def test_parts_are_asked_for_where_the_server_has_ranges(web: Served) -> None:
         server.has_ranges = has_ranges
         with RemoteStream(f"{url}/a.tfrecord") as stream:
             assert stream.seekable() == has_ranges
-            stream.narrow(3 * MIB, 3 * MIB + 100_000)
-            assert read_all(stream) == data[3 * MIB : 3 * MIB + 100_000]
+            stream.seek(3 * MIB)
+            assert read_all(stream) == data[3 * MIB :]
     assert [one[2] for one in server.requests] == ["", f"bytes={3 * MIB}-", ""]
 
 

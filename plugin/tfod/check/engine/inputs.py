@@ -172,7 +172,9 @@ def _examine_shard(
     examiner = _examiner(summary, label_map, shard.numbered, instructions, store)
     is_hashed = location.remote and instructions.hash_sources
     try:
-        with location.open(part, hashed=is_hashed) as stream:
+        with location.open(hashed=is_hashed) as stream:
+            if part is not None:
+                stream.seek(part.start)
             remote = cast("RemoteStream", stream) if location.remote else None
             size = remote.size if remote else location.size()
             _read(stream, examiner, progress, size, part)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 
@@ -22,11 +21,9 @@ class Location:
     listed_size: int | None = None
     """Of a remote file, from the listing; the server is not asked for it again."""
 
-    def open(
-        self, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
-    ) -> ShardStream:
+    def open(self, *, hashed: bool = False, read_ahead: bool = True) -> ShardStream:
         """Open it for reading, as :func:`~tfod.tfrecord.storage.open.open_stream`."""
-        return open_stream(self.path, part, hashed=hashed, read_ahead=read_ahead)
+        return open_stream(self.path, hashed=hashed, read_ahead=read_ahead)
 
     def size(self) -> int | None:
         """Its length in bytes; None where the listing of a remote store has not told it.

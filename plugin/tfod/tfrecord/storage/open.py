@@ -12,7 +12,6 @@ from tfod.errors import ShardError
 from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.framing import ShardPart
     from tfod.tfrecord.storage.remote_stream import RemoteStream
     from tfod.tfrecord.storage.zip_files import ZipMember
 
@@ -35,33 +34,23 @@ def zip_member(path: str) -> ZipMember | None:
     return member
 
 
-def open_stream(
-    path: str, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
-) -> ShardStream:
+def open_stream(path: str, *, hashed: bool = False, read_ahead: bool = True) -> ShardStream:
     """Open a file or a URL, unbuffered; ``hashed`` and ``read_ahead`` are of a ``RemoteStream``.
 
-    It begins at the part, and nothing behind that is fetched. Raises OSError where it cannot.
+    Raises OSError where it cannot.
     """
     if is_url(path):
         from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
 
-        stream = RemoteStream(path, hashed=hashed, read_ahead=read_ahead)
-        if part is not None:
-            stream.narrow(part.start, part.stop)
-        return stream
-    file = open(path, "rb", buffering=0)
-    if part is not None:
-        file.seek(part.start)
-    return file
+        return RemoteStream(path, hashed=hashed, read_ahead=read_ahead)
+    return open(path, "rb", buffering=0)
 
 
 @contextlib.contextmanager
-def open_shard(
-    path: str, part: ShardPart | None = None
-) -> Iterator[tuple[ShardStream, int | None]]:
+def open_shard(path: str) -> Iterator[tuple[ShardStream, int | None]]:
     """Open a shard, also in a zip, to read it; gives the stream and the length of the shard.
 
-    The length is None only for a URL whose server does not say it. A part is not one of a zip.
+    The length is None only for a URL whose server does not say it.
 
     Raises:
         ShardError: it is in a zip that is damaged, or is an entry that should not be read.
@@ -72,7 +61,7 @@ def open_shard(
         with open(member.archive, "rb", buffering=0) as file:
             yield member.stream(file), member.size
         return
-    with open_stream(path, part) as stream:
+    with open_stream(path) as stream:
         if isinstance(stream, FileIO):
             yield stream, os.fstat(stream.fileno()).st_size
         else:

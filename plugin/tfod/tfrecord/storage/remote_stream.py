@@ -102,7 +102,6 @@ class RemoteStream(io.RawIOBase):
         self._pieces: list[bytes] = []  # to be kept
         self._most = _FIRST_PIECE  # bytes of the next piece
         self._start = self._fetched = 0  # where reading began, and up to where it has come
-        self._stop: int | None = None
         self.size: int | None = None
         self._is_open = False
         self._open()
@@ -128,19 +127,14 @@ class RemoteStream(io.RawIOBase):
         """Go on at another byte, counted from the start of the object."""
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("a remote stream seeks from its start only")
-        self.narrow(offset, None)
-        return offset
-
-    def narrow(self, start: int, stop: int | None) -> None:
-        """Go on at the byte ``start``, and end in front of ``stop``."""
         self._pieces.clear()
         if self._ahead is not None:
             self._renew()
         self._piece = memoryview(b"")
-        self._start = self._fetched = start
-        self._stop = stop
-        if start or stop is not None:
+        self._start = self._fetched = offset
+        if offset:
             self._checksum = None
+        return offset
 
     def tell(self) -> int:
         return self._fetched - len(self._piece)
@@ -202,7 +196,7 @@ class RemoteStream(io.RawIOBase):
         if self.closed:
             raise ValueError("the stream is closed")
         if self._kept and not self._fetched:
-            piece, self._kept = self._kept[: self._stop], b""
+            piece, self._kept = self._kept, b""
         else:
             piece = self._fetch()
         self._fetched += len(piece)
@@ -242,13 +236,13 @@ class RemoteStream(io.RawIOBase):
         """Have the next piece fetched; the future has its bytes, and the seconds that took."""
         source, offset = self._object, self._fetched
         assert source is not None
-        ends = [end for end in (source.size, self._stop) if end is not None]
-        size = min([self._most, *(end - offset for end in ends)])
+        whole = source.size
+        size = self._most if whole is None else min(self._most, whole - offset)
 
         def fetch() -> tuple[bytes, float]:
             began = time.monotonic()
             piece = source.read(offset, size)
-            if not piece and ends:
+            if not piece and whole is not None:
                 raise EOFError("the object ends early")
             return piece, time.monotonic() - began
 
