@@ -180,7 +180,7 @@ def test_bad_records(run: Run, tmp_path: Path, features: dict[str, object], mess
 
 @pytest.mark.parametrize(
     ("option", "message"),
-    [("--odd-boxes=drop", "tfod repair has the options"), ("--num-shards=5", "only shards are")],
+    [("--odd-boxes=drop", "leave these options out"), ("--num-shards=5", "only shards are")],
 )
 def test_options_of_another_format(run: Run, tmp_path: Path, option: str, message: str) -> None:
     shard = write_shard(tmp_path / "s", "train", encode(image()))

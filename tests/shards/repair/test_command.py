@@ -33,6 +33,7 @@ from tests.mutants.sound import (
     shard,
     with_boxes,
 )
+from tests.shards.test_output_folder import killed_export
 
 BAD_FORMAT = record(format="png")
 
@@ -391,6 +392,13 @@ def test_a_report_takes_the_place_of_nothing(
         assert "name another file" in capsys.readouterr().err
     assert files_in(source) == before and not out.exists()
     assert run_repair(source, out, "--report", out / "changes.json") == 0
+
+
+def test_a_folder_in_which_a_writer_was_killed_is_put_back(source: Path, tmp_path: Path) -> None:
+    killed_export(tmp_path / "out")
+    (source / "train.tfrecord").rename(source / "test.tfrecord")
+    assert run_repair(source, tmp_path / "out") == 0
+    assert (tmp_path / "out" / "val" / "s.tfrecord").read_bytes() == shard(b"old")
 
 
 def test_all_files_appear_or_none(source: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def convert(source: str, target: str, options: Options) -> Converted:
     if source_format == SHARDS and options.read.policy != STRICT:
         raise TfodError(
             f"{source}: odd boxes, EXIF orientations and missing images are those of annotations; "
-            "tfod repair has the options for shards"
+            "leave these options out for shards"
         )
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")

@@ -6,7 +6,7 @@ import contextlib
 import glob
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -175,6 +175,7 @@ class _Run:
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._collector = Collector(policy, _MOST_FINDINGS)
         self._codes = options.codes(policy)
+        self._results: list[str] = []
         self._texts: dict[str, bytes] = {}  # label maps, and candidates for them
 
     # Paths
@@ -220,38 +221,37 @@ class _Run:
         for shard in shards:
             sources |= {*([shard.label_map.name] if shard.label_map else ()), *shard.candidates}
             self._copy_label_map(shard)
-        results = [self._path(shard) for shard in shards]
-        report, files = self._options.report, (*sources, *results, *self._texts)
+        self._results = [self._path(shard) for shard in shards]
+        report, files = self._options.report, (*sources, *self._results, *self._texts)
         if report and os.path.realpath(report) in map(os.path.realpath, files):
             raise TfodError(f"--report {report}: is of the source or the result; name another file")
-        out = OutputFolder(
-            self._output, sources, self._options.overwrite, shards_there=self._there(results)
-        )
+        out = OutputFolder(self._output, sources, self._options.overwrite, shards_there=self._there)
         for path, content in self._texts.items():
             out.add_text(self._relative(path), content)
-        for path in results:
+        for path in self._results:
             out.require_free(path, self._relative(path))
         return out
 
-    def _there(self, results: Sequence[str]) -> Callable[[str], list[str]]:
-        """By a path of the result, what is there that goes: of this name, or of one subset."""
+    def _there(self, path: str) -> list[str]:
+        """What is there that goes with a path of the result: of this name, or of its subset."""
+        own = filter(os.path.lexists, (path, path + INDEX_EXTENSION))
+        return [*own, *self._others.get(path, ())]
+
+    @cached_property
+    def _others(self) -> Mapping[str, Sequence[str]]:
+        """By the first path of each subset of the result, its other shards in the folder."""
         try:
             known = find_shards(self._output) if os.path.isdir(self._output) else []
         except ShardsNotFoundError:
             known = []
-        ours = set(map(os.path.realpath, results))
-        others = {
-            one.subset: [path for path in one.paths if os.path.realpath(path) not in ours]
-            for one in known
+        ours = set(map(os.path.realpath, self._results))
+        there = {one.subset: one.paths for one in known}
+        return {
+            one.paths[0]: [
+                path for path in there.get(one.subset, ()) if os.path.realpath(path) not in ours
+            ]
+            for one in group_shards(self._results, self._output)
         }
-        sets = group_shards(list(results), self._output)
-        by_first = {one.paths[0]: others.get(one.subset, []) for one in sets}
-
-        def there(path: str) -> list[str]:
-            own = filter(os.path.lexists, (path, path + INDEX_EXTENSION))
-            return [*own, *by_first.get(path, ())]
-
-        return there
 
     def _copy_label_map(self, shard: WalkedShard) -> None:
         """The label map of a shard, or all that could be: which is meant is left to a person."""
