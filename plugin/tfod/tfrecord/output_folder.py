@@ -182,7 +182,7 @@ def require_no_others(label_map: str, content: bytes, replaced: Iterable[str]) -
     if not os.path.lexists(label_map) or _content(label_map) == content:
         return
     folder, going = os.path.dirname(label_map), {_identity(path) for path in replaced}
-    for path in (path for one in _sets_in(folder) for path in one.paths):
+    for path in (path for one in sets_in(folder) for path in one.paths):
         if os.path.dirname(path) == folder and _identity(path) not in going:
             raise OutputExistsError(
                 f"{label_map} is the label map of {os.path.basename(path)}, too, whose classes "
@@ -190,7 +190,8 @@ def require_no_others(label_map: str, content: bytes, replaced: Iterable[str]) -
             )
 
 
-def _sets_in(folder: str) -> Sequence[ShardSet]:
+def sets_in(folder: str) -> Sequence[ShardSet]:
+    """The shards in a folder; none where there is no folder."""
     try:
         return find_shards(folder) if os.path.isdir(folder) else []
     except ShardsNotFoundError:
@@ -198,7 +199,7 @@ def _sets_in(folder: str) -> Sequence[ShardSet]:
 
 
 def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
-    return [path for one in _sets_in(folder) if one.subset == subset for path in one.paths]
+    return [path for one in sets_in(folder) if one.subset == subset for path in one.paths]
 
 
 def _identity(path: str) -> tuple[int, int] | str:

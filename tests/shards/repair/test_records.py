@@ -13,6 +13,7 @@ from tfod.check.profiles.profile import READY
 from tfod.check.rules.repairs import REPAIRS
 from tfod.detection import keys
 from tfod.detection.detection import Detection
+from tfod.detection.images.source_ids import SourceIdNumbers
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
@@ -40,7 +41,8 @@ PIXEL = 1 / WIDTH
 
 def fixed(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list[str]]:
     """A record after its repair, and the codes of what was done."""
-    edited = EditedRecord(Example.from_bytes(payload), TF, label_map)
+    numbers = SourceIdNumbers(None, lambda: 0)
+    edited = EditedRecord(Example.from_bytes(payload), TF, label_map, lambda: True, numbers)
     changes = fix_record(edited, frozenset(REPAIRS))
     return edited.payload(), [one.code for one in changes]
 

@@ -170,18 +170,13 @@ def _put_size(record: EditedRecord) -> Iterator[Change]:
 # Source ids
 
 
-def add_source_id(record: EditedRecord) -> Iterator[Change]:
-    """A number of its own for an image that has no source id."""
+def add_source_id(record: EditedRecord, *, is_blank: bool) -> Iterator[Change]:
+    """A number of its own for an image that has no source id, or a blank one."""
     key = record.field_mapping.source_id
-    if key is not None and not record.count(key) and record.kind(key) in (None, Kind.BYTES):
-        yield from _put(record, key, [record.source_ids.next()])
-
-
-def fill_source_id(record: EditedRecord) -> Iterator[Change]:
-    """The same where it is empty."""
-    key = record.field_mapping.source_id
+    if key is None or record.kind(key) not in (None, Kind.BYTES):
+        return
     text = record.text(key)
-    if key is not None and text is not None and not text.strip():
+    if (text is not None and not text.strip()) if is_blank else not record.count(key):
         yield from _put(record, key, [record.source_ids.next()])
 
 
@@ -231,8 +226,8 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("IMG014", partial(write_format, check_raw)),
     ("IMG006", write_size),
     ("IMG012", write_positive_size),
-    ("NAM007", add_source_id),
-    ("NAM012", fill_source_id),
+    ("NAM007", partial(add_source_id, is_blank=False)),
+    ("NAM012", partial(add_source_id, is_blank=True)),
     ("NAM010", partial(number_source_id, is_number=False)),
     ("NAM011", partial(number_source_id, is_number=True)),
 )

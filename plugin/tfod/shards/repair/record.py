@@ -15,6 +15,7 @@ from tfod.check.findings.collector import shortened
 from tfod.check.findings.finding import JsonValue, Place
 from tfod.check.profiles.profile import Profile
 from tfod.check.rules.images import ImageFacts
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.image_header import ImageHeader
 from tfod.detection.images.source_ids import SourceIdNumbers
@@ -79,6 +80,7 @@ class Changes:
             self.write(json.dumps(change.to_json(place), ensure_ascii=True))
 
 
+@dataclass
 class EditedRecord:
     """One record as it is read, and the features that replace some of it.
 
@@ -88,54 +90,50 @@ class EditedRecord:
         source_ids: gives numbers to images that have no source id, or none that may stay.
     """
 
-    def __init__(
-        self,
-        example: Example,
-        profile: Profile,
-        label_map: LabelMap | None,
-        is_complete: Callable[[], bool] = lambda: True,
-        source_ids: SourceIdNumbers | None = None,
-    ) -> None:
-        self.profile = profile
-        self.field_mapping = profile.field_mapping
-        self.label_map = label_map
-        self.is_complete = is_complete
-        self.source_ids = source_ids or SourceIdNumbers(None, lambda: 0)
-        self._example = example
-        self._new: dict[str, bytes] = {}
+    example: Example
+    profile: Profile
+    label_map: LabelMap | None
+    is_complete: Callable[[], bool]
+    source_ids: SourceIdNumbers
+    _new: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def field_mapping(self) -> FieldMapping:
+        """Which key holds what."""
+        return self.profile.field_mapping
 
     def payload(self) -> bytes:
         """The record as it is now; what was not changed keeps its bytes."""
-        return rewrite_example(self._example, self._new)
+        return rewrite_example(self.example, self._new)
 
     def set(self, key: str, feature: bytes) -> bool:
         """Replace or add a feature; False where another fix has already done so."""
-        is_first = key not in self._new
-        if is_first:
-            self._new[key] = feature
-        return is_first
+        if key in self._new:
+            return False
+        self._new[key] = feature
+        return True
 
     # The features that were read
 
     def kind(self, key: str) -> Kind | None:
         """Which list a feature holds; None when it is absent or holds none."""
-        return self._example.kind(key)
+        return self.example.kind(key)
 
     def count(self, key: str | None) -> int:
         """How many values a feature has."""
-        return self._example.value_count(key) if key else 0
+        return self.example.value_count(key) if key else 0
 
     def ints(self, key: str | None) -> list[int]:
         """Whole numbers; none where the feature holds another kind."""
-        return self._example.ints(key) if key and self.kind(key) is Kind.INT64 else []
+        return self.example.ints(key) if key and self.kind(key) is Kind.INT64 else []
 
     def floats(self, key: str) -> np.ndarray:
         """Numbers, float32 of shape (n,); none where the feature holds another kind."""
-        return self._example.floats(key) if self.kind(key) is Kind.FLOAT else np.zeros(0, "<f4")
+        return self.example.floats(key) if self.kind(key) is Kind.FLOAT else np.zeros(0, "<f4")
 
     def values(self, key: str | None) -> Sequence[bytes]:
         """Texts, undecoded; none where the feature holds another kind."""
-        return self._example.byte_strings(key) if key and self.kind(key) is Kind.BYTES else ()
+        return self.example.byte_strings(key) if key and self.kind(key) is Kind.BYTES else ()
 
     def text(self, key: str | None) -> str | None:
         """The only text of a feature; None where it has none, several, or no UTF-8."""

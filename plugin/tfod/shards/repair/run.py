@@ -7,9 +7,8 @@ import glob
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
@@ -31,16 +30,16 @@ from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
-from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.errors import TfodError
 from tfod.shards.repair.fixes import misses_a_class
 from tfod.shards.repair.record import Changes
 from tfod.shards.repair.shard import ShardRepair
 from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
-from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.output_folder import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
-from tfod.tfrecord.shard_sets.search import find_shards, group_shards, require_content
+from tfod.tfrecord.shard_sets.search import group_shards, require_content
 
 _MOST_FINDINGS = 1000
 # About the zip itself, which the result is not.
@@ -240,12 +239,8 @@ class _Run:
     @cached_property
     def _others(self) -> Mapping[str, Sequence[str]]:
         """By the first path of each subset of the result, its other shards in the folder."""
-        try:
-            known = find_shards(self._output) if os.path.isdir(self._output) else []
-        except ShardsNotFoundError:
-            known = []
         ours = set(map(os.path.realpath, self._results))
-        there = {one.subset: one.paths for one in known}
+        there = {one.subset: one.paths for one in sets_in(self._output)}
         return {
             one.paths[0]: [
                 path for path in there.get(one.subset, ()) if os.path.realpath(path) not in ours
@@ -271,7 +266,16 @@ class _Run:
         results: dict[str, ShardSource] = {}
         repairs: list[ShardRepair] = []
         for shard in walk_shards(self._inventory, self._options.label_map, self._collector):
-            one = self._repair_of(shard)
+            name = shard.label_map.name if shard.label_map else ""
+            one = ShardRepair(
+                shard,
+                self._profile,
+                self._codes,
+                self._options.max_record_bytes,
+                self._changes,
+                self._source_ids,
+                partial(self._is_complete, name),
+            )
             path, map_path = self._path(shard), self._label_map_path(shard)
             file = out.add_shard(path)
             one.run(file)
@@ -294,20 +298,11 @@ class _Run:
             remaining=self._check(results),
         )
 
-    def _repair_of(self, shard: WalkedShard) -> ShardRepair:
-        name = shard.label_map.name if shard.label_map else ""
-        return ShardRepair(
-            shard,
-            self._profile,
-            self._codes,
-            self._options.max_record_bytes,
-            self._changes,
-            self._source_ids,
-            lambda: name not in self._incomplete,
-        )
+    def _is_complete(self, label_map: str) -> bool:
+        return label_map not in self._incomplete
 
     @cached_property
-    def _incomplete(self) -> AbstractSet[str]:
+    def _incomplete(self) -> set[str]:
         """The label maps that miss a class of their shards, which are read once more for it.
 
         Such a map may be of another data set: nothing is renumbered by it.
