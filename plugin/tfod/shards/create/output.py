@@ -232,47 +232,29 @@ def _write(
     planned: Sequence[PlannedSet], output: OutputFolder, problems: Problems, largest: int | None
 ) -> list[CreatedSet]:
     written = []
-    images = first_numbers(planned, largest)
+    own = [source_id for one in planned for source_id in one.source_ids]
+    numbers = itertools.count(1 + last_before_free(own, largest, len(own)))
     writers = [
         output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), one.file_names)
         for one in planned
     ]
     for one, writer in zip(planned, writers, strict=True):
         objects = 0
-        for item in one.items:
-            made = make_record(one.make, item, problems, next(images), largest)
-            if made is not None:
-                payload, count = made
-                writer.write(payload)
-                objects += count
+        for item, number in zip(one.items, numbers, strict=False):
+            detection = one.make(item, problems)
+            if detection is not None:
+                writer.write(_encoded(detection, number, largest))
+                objects += len(detection.boxes)
         writer.complete()
         written.append(CreatedSet(tuple(writer.paths()), writer.count, objects))
     return written
 
 
-def first_numbers(planned: Sequence[PlannedSet], largest: int | None) -> Iterator[int]:
-    """Numbers for the items of all sets in order, apart from those that some of them have."""
-    own = [source_id for one in planned for source_id in one.source_ids]
-    return itertools.count(1 + last_before_free(own, largest, len(own)))
-
-
-def make_record(
-    make: Make, item: Any, problems: Problems, number: int, largest: int | None
-) -> tuple[bytes, int] | None:
-    """A record, encoded, and how many objects it has; None where the item is left out.
-
-    ``number`` is the source id of an image whose own does not stay, as ``largest`` of
-    :class:`Options` says.
-
-    Raises:
-        TfodError: whatever ``make`` raises, or a text is none.
-    """
-    detection = make(item, problems)
-    if detection is None:
-        return None
+def _encoded(detection: Detection, number: int, largest: int | None) -> bytes:
+    """A record; ``number`` is the source id of an image whose own does not stay."""
     detection = SourceIdNumbers(largest, lambda: number - 1).number(detection)
     with _sound_texts(detection.filename or ""):
-        return encode_detection(detection), len(detection.boxes)
+        return encode_detection(detection)
 
 
 @contextlib.contextmanager
