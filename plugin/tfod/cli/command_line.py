@@ -34,6 +34,18 @@ def whole_number(least: int = 0, most: int | None = None) -> Callable[[str], int
     return parse
 
 
+def limit(variable: str, default: int) -> int:
+    """A limit that a variable of the environment sets.
+
+    Raises TfodError where that is not a whole number of 1 or more.
+    """
+    text = os.environ.get(variable)
+    try:
+        return whole_number(1)(text) if text else default
+    except argparse.ArgumentTypeError as error:
+        raise TfodError(f"{variable}: {error}") from None
+
+
 def file_name(text: str) -> str:
     """A type for argparse: a path, which a variable of a script that is not set is not."""
     if not text:

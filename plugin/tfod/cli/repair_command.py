@@ -19,6 +19,7 @@ from tfod.cli.command_line import (
     add_label_map,
     add_receiver,
     begin_file,
+    limit,
     named_profile,
     print_text,
 )
@@ -84,6 +85,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         label_map=arguments.label_map,
         only=arguments.only,
         skip=arguments.skip,
+        max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         overwrite=arguments.overwrite,
         report=arguments.report,
     )

@@ -249,6 +249,24 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
     assert files_in(source.parent) == before and not Path("new").exists()
 
 
+def test_the_largest_record_is_of_the_environment(
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_files(source, {"train.tfrecord": shard(other(), record(encoded=jpeg() + bytes(700_000)))})
+    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "600000")
+    assert run_repair(source, tmp_path / "out") == 2
+    assert "raise TFOD_MAX_RECORD_BYTES" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "many")
+    assert run_repair(source, "--dry-run") == 2
+    assert "TFOD_MAX_RECORD_BYTES: 'many' is not a whole number" in capsys.readouterr().err
+    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "800000")
+    assert run_repair(source, "--dry-run") == 0
+
+
 def test_a_label_map_that_is_too_long_is_not_cut(
     tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
