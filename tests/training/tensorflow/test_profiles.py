@@ -20,13 +20,12 @@ import tensorflow
 import tensorflow.compat.v1 as tf1
 import tensorflow as tf
 from tensorflow import string
-from tensorflow.io import FixedLenFeature as Fixed
+from tensorflow.io import FixedLenFeature
 
 WIDTH = "image/width"
 MEAN = 0.5
-base = {"image/height": Fixed([], tf.int64, default_value=-1)}
 feature_description = {
-    **base,
+    "image/height": FixedLenFeature([], tf.int64, default_value=-1),
     WIDTH: tf.io.FixedLenFeature((), tf.int64),
     "image/encoded": tf1.FixedLenFeature([], "string", ""),
     "image/format": tensorflow.io.FixedLenFeature((), string, default_value=b"\\xff"),
@@ -115,6 +114,7 @@ def test_what_we_refuse_tensorflow_does_too(tmp_path: Path, feature: str) -> Non
     [
         "tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)",
         "tf.io.VarLenFeature('int64')",
+        "tf.io.RaggedFeature(tf.int64)",
     ],
 )
 @pytest.mark.parametrize("values", [[], [1], [1, 2, 3]])

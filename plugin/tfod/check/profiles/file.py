@@ -27,7 +27,7 @@ from tfod.check.profiles.profile import (
     known_meaning,
     profile_of_features,
 )
-from tfod.check.profiles.python_source import read_python_features
+from tfod.check.profiles.python_source import PythonSource
 from tfod.check.rules.registry import require_rule_names
 from tfod.convert.documents import yaml_error
 from tfod.detection.features.field_mapping import FieldMapping
@@ -176,7 +176,7 @@ def _from_document(document: Any, source: str) -> Profile:
 
 def _from_python(data: bytes, path: Path) -> Profile:
     """The profile that a Python file's feature description stands for."""
-    name, found = read_python_features(data, str(path))
+    name, found = PythonSource(data, str(path)).read()
     for key, one in found.items():
         one["meaning"] = known_meaning(key)
         if "default" in one:
