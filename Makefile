@@ -34,7 +34,7 @@ PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 STAGES = environment tests
 
 .PHONY: serve demo test test-all environment check lint fuzz-kernel tests test-new test-others test-cvat-2.15 \
-	test-receivers test-demo test-old-datumaro test-old-cvat coverage test-lowest test-spark binary benchmarks docs \
+	test-receivers test-demo test-old-datumaro test-old-cvat coverage test-lowest binary benchmarks docs \
 	clean
 .PRECIOUS: .venv-py%/installed
 
@@ -122,10 +122,6 @@ test-receivers:
 test-demo: $(VENV)/test.installed
 	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(BIN)/python examples/demo.py --work "$$work"
 
-# A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.
-test-spark: .venv-spark/installed
-	.venv-spark/bin/python -m pytest tests/beam/test_spark.py
-
 # How much of the code the tests of both lines reach; not a part of `make test`, which it would make
 # half as long again.
 coverage: $(VENV)/test.installed .venv-datumaro-0.3/installed
@@ -200,13 +196,6 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(PYTHON) -m venv .venv-binary
 	.venv-binary/bin/python $(PIP) uv
 	.venv-binary/bin/uv pip install --quiet --python .venv-binary . -r docker/binary/requirements.txt
-	touch $@
-
-# The runner asks for Beam 2.48 and runs with newer ones.
-.venv-spark/installed: $(VENV)/test.installed pyproject.toml
-	$(UV) venv --quiet --python $(PYTHON) .venv-spark
-	$(INSTALL) .venv-spark -e '.[beam,validator]' pyspark psutil 'pytest>=9' 'hypothesis>=6.100'
-	$(INSTALL) .venv-spark --no-deps beam-pyspark-runner
 	touch $@
 
 .venv-lowest/installed: $(VENV)/test.installed pyproject.toml tests/lowest.txt

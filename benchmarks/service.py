@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import re
 import shutil
 import signal
@@ -165,10 +166,9 @@ def _echo() -> Iterator[str]:
 def _service(folder: Path) -> Iterator[str]:
     port = _free_port()
     command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", str(port)]
-    many = "1000000"
-    limits = ["--max-queued", many, "--max-queued-per-client", many]
-    limits += ["--max-uploads-per-minute", many]
-    with _process([*command, "--data", str(folder / "data"), "--threads", str(_THREADS), *limits]):
+    limits = ("QUEUED", "QUEUED_PER_CLIENT", "UPLOADS_PER_MINUTE")
+    os.environ.update({f"TFOD_MAX_{limit}": "1000000" for limit in limits})
+    with _process([*command, "--data", str(folder / "data"), "--threads", str(_THREADS)]):
         _wait_for(port)
         time.sleep(2)
         yield f"http://127.0.0.1:{port}"

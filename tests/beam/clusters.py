@@ -1,4 +1,4 @@
-"""Beam's own job server with its pool of workers, and a Dask cluster, as processes on loopback."""
+"""Beam's own job server with its pool of workers, as processes on loopback."""
 
 from __future__ import annotations
 
@@ -14,14 +14,6 @@ from pathlib import Path
 from tests.commands import free_port, parent_of, wait_until
 
 _REPOSITORY = Path(__file__).parents[2]
-# As it is, a cluster without work takes an eighth of a processor.
-_QUIET_DASK = {
-    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "2s",
-    "DASK_DISTRIBUTED__ADMIN__TICK__CYCLE": "10s",
-    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "10s",
-    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "5s",
-}
 
 
 @contextlib.contextmanager
@@ -45,23 +37,6 @@ def portable_cluster(folder: Path) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def dask_cluster(folder: Path, workers: int = 2) -> Iterator[list[str]]:
-    """A scheduler and workers, each a process; gives the options that lead there."""
-    port = free_port()
-    local = ["--host", "127.0.0.1", "--no-dashboard"]
-    scheduler = ["distributed.cli.dask_scheduler", *local, "--port", str(port)]
-    address = f"tcp://127.0.0.1:{port}"
-    worker = ["distributed.cli.dask_worker", address, *local, "--nworkers", str(workers)]
-    place = ["--nthreads", "1", "--local-directory", str(folder)]
-    with (
-        running(folder / "scheduler.log", *scheduler),
-        running(folder / "workers.log", *worker, *place),
-    ):
-        wait_until(lambda: answers(port))
-        yield [f"--dask_client_address={address}", "--dask_npartitions=4"]
-
-
-@contextlib.contextmanager
 def running(log: Path, module: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """A Python module as a program, which is gone with all its children afterwards."""
     here = os.path.dirname(sys.executable)
@@ -72,7 +47,6 @@ def running(log: Path, module: str, *arguments: object) -> Iterator[subprocess.P
             stderr=output,
             env={
                 **os.environ,
-                **_QUIET_DASK,
                 # The pool of workers runs whatever is called python.
                 "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
                 # Workers find the steps of the tests.

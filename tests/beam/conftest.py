@@ -9,7 +9,7 @@ import pytest
 from tfod.beam import Runner, job
 from tfod.beam.run import Outcome
 
-from tests.beam.clusters import dask_cluster, portable_cluster
+from tests.beam.clusters import portable_cluster
 
 _PROCESSES = ("--direct_running_mode=multi_processing",)
 
@@ -44,13 +44,6 @@ def portable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A job server, and workers that it has not started itself."""
     with portable_cluster(tmp_path_factory.mktemp("portable")) as options:
         yield Runner("PortableRunner", tuple(options))
-
-
-@pytest.fixture(scope="package")
-def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    """A cluster of a scheduler and two workers."""
-    with dask_cluster(tmp_path_factory.mktemp("dask")) as options:
-        yield Runner("DaskRunner", tuple(options))
 
 
 @pytest.fixture

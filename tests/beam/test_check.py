@@ -82,9 +82,9 @@ def all_at_once(folder: Path, every: bool = True) -> list[str]:
 
 
 # The next but one has the findings of each rule, and the runners do the same steps in the tests
-# after it, in test_create.py and in test_run.py.
+# after it and in test_run.py.
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
+@pytest.mark.parametrize("runner", ["direct-2", "portable"], indirect=True)
 def test_mutants_of_every_family(mutants: Path, runner: Runner) -> None:
     _compare(all_at_once(mutants), runner, 40)
 
@@ -145,8 +145,6 @@ def test_real_shards(corpus: Path, tmp_path: Path) -> None:
     assert without_time(check_sources([str(some)], options)) == without_time(here)
 
 
-# test_reshard.py kills one, and a pipeline is run again by the same code.
-@pytest.mark.slow
 def test_a_worker_that_dies(corpus: Path, tmp_path: Path) -> None:
     report, shards = tmp_path / "report.json", str(corpus / "hyphal-tips")
     process = subprocess.Popen(

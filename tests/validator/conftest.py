@@ -293,8 +293,8 @@ def start_app(tmp_path: Path) -> Callable[..., Service]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service with its defaults for all tests that leave it as it is."""
     data = tmp_path_factory.mktemp("service")
-    limits = ("--max-queued-per-client", "1000")
-    with running_service(data, *limits) as running:
+    limits = {"TFOD_MAX_QUEUED_PER_CLIENT": "1000"}
+    with running_service(data, environment=limits) as running:
         yield running
         # Checks that nobody has waited for.
         wait_until(lambda: not list((data / "uploads").iterdir()), running.lines)

@@ -431,8 +431,8 @@ def test_attacks_in_names_stay_text(service: Service, open_page: Any) -> None:
 
 
 def test_limits_are_told_before_and_after_sending(start_service: Start, open_page: Any) -> None:
-    limits = ("--max-body-bytes", "9000", "--max-queued-per-client", "1", "--workers", "0")
-    url = start_service(*limits).url
+    limits = {"TFOD_MAX_BODY_BYTES": "9000", "TFOD_MAX_QUEUED_PER_CLIENT": "1"}
+    url = start_service("--workers", "0", **limits).url
     page = open_page()
     page.goto(url)
     choose(page, ("large.zip", bytes(10_000)))

@@ -46,24 +46,25 @@ _SMALL = {
 }
 
 
-def options(limits: dict[str, int]) -> list[str]:
-    """Limits as options of the command line."""
-    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in limits.items())
-    return [word for pair in pairs for word in pair]
+def variables(limits: dict[str, int]) -> dict[str, str]:
+    """Limits as the environment has them."""
+    return {f"TFOD_{name.upper()}": str(value) for name, value in limits.items()}
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that allows little."""
-    with running_service(tmp_path_factory.mktemp("strict"), *options(_SMALL)) as running:
+    data = tmp_path_factory.mktemp("strict")
+    with running_service(data, environment=variables(_SMALL)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that allows little time, too, and has no workers: what is uploaded waits."""
-    limits = options(_SMALL | {"max_upload_seconds": 2})
-    with running_service(tmp_path_factory.mktemp("idle"), "--workers", "0", *limits) as running:
+    limits = variables(_SMALL | {"max_upload_seconds": 2})
+    data = tmp_path_factory.mktemp("idle")
+    with running_service(data, "--workers", "0", environment=limits) as running:
         yield running
 
 
@@ -142,8 +143,8 @@ class TestUploads:
 
 class TestQueue:
     def test_crowds(self, start_app: Start) -> None:
-        limits = options({"max_queued_per_client": 2, "max_queued": 3})
-        running = start_app("--trusted-proxies", "1", *limits)
+        limits = variables({"max_queued_per_client": 2, "max_queued": 3})
+        running = start_app("--trusted-proxies", "1", **limits)
         file = {"file": ("a.tfrecord", b"x")}
 
         def ask(address: str) -> requests.Response:
@@ -158,8 +159,8 @@ class TestQueue:
         assert problem(ask("10.0.0.3"), 429)["limit"] == "max_queued"
 
     def test_uploads_in_a_minute(self, start_app: Start) -> None:
-        limits = options({"max_uploads_per_minute": 3})
-        running = start_app("--trusted-proxies", "1", *limits)
+        limits = variables({"max_uploads_per_minute": 3})
+        running = start_app("--trusted-proxies", "1", **limits)
         file = {"file": ("a.tfrecord", b"x")}
 
         def ask(address: str) -> requests.Response:
@@ -237,8 +238,8 @@ class TestQueue:
         assert running.wait_until_over(keys["next"])["state"] == "finished"
 
     def test_checks_of_a_client_at_the_same_time(self, start_service: Start) -> None:
-        limits = options({"max_running_per_client": 1})
-        running = start_service("--trusted-proxies", "1", "--checks", "3", *limits)
+        limits = variables({"max_running_per_client": 1})
+        running = start_service("--trusted-proxies", "1", "--checks", "3", **limits)
         slow = slow_shard(5_000)
         found = []
         for address in ("10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2"):
@@ -313,7 +314,7 @@ class TestChecks:
         assert len(records_of(strict, frame(broken_image()) * 20)["images"]) <= 2
 
     def test_time(self, start_service: Start) -> None:
-        hasty = start_service(*options({"max_check_seconds": 1}))
+        hasty = start_service(TFOD_MAX_CHECK_SECONDS="1")
         slow = hasty.wait_until_over(held_check(hasty)[0])
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
@@ -344,7 +345,7 @@ def huge_image() -> bytes:
 
 
 def test_reports_expire(start_app: Start) -> None:
-    running = start_app("--report-seconds", "3")
+    running = start_app(TFOD_REPORT_SECONDS="3")
     found = running.upload({"file": ("a.tfrecord", record_of())}, wait=0).json()
     store = Database(Settings(data=running.data))
     held = store.claim("a worker", time.time() + 600, 4)

@@ -242,8 +242,18 @@ class TestSettings:
 
     def test_options_win(self) -> None:
         environment = {"TFOD_CHECKS": "3", "TFOD_THREADS": "4", "TFOD_MAX_FILES": "5"}
-        found = self.settings("--checks", "6", "--max-files", "7", **environment)
-        assert (found.checks, found.threads, found.limits.max_files) == (6, 4, 7)
+        found = self.settings("--checks", "6", **environment)
+        assert (found.checks, found.threads, found.limits.max_files) == (6, 4, 5)
+
+    def test_limits_are_variables_alone(self, capsys) -> None:
+        with pytest.raises(SystemExit):
+            cli.main(["serve", "--help"])
+        shown = capsys.readouterr().out
+        assert "limits are environment variables" in " ".join(shown.lower().split())
+        assert "--max" not in shown and len(re.findall(r"^  -", shown, re.MULTILINE)) <= 12
+        assert len(shown.splitlines()) <= 45
+        with pytest.raises(TfodError, match="TFOD_MAX_FILES=x: must be a whole number, 1 or more"):
+            self.settings(TFOD_MAX_FILES="x")
 
     def test_names_of_the_service(self) -> None:
         assert self.settings("--host", "0.0.0.0").hosts == ()

@@ -29,10 +29,9 @@ _FILE = {"file": ("a.tfrecord", record_of())}
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that asks for tokens, and allows a client one validation that waits."""
-    tokens = {"TFOD_TOKENS": f"{_TOKEN},{_OTHER}"}
-    options = ("--workers", "0", "--max-queued-per-client", "1")
+    environment = {"TFOD_TOKENS": f"{_TOKEN},{_OTHER}", "TFOD_MAX_QUEUED_PER_CLIENT": "1"}
     data = tmp_path_factory.mktemp("guarded")
-    with running_service(data, *options, environment=tokens) as running:
+    with running_service(data, "--workers", "0", environment=environment) as running:
         yield running
 
 
@@ -158,8 +157,7 @@ class TestCookies:
         assert "X" not in self.answer.headers
 
     def test_guesses_in_a_minute(self, start_app: Start) -> None:
-        limit = ("--max-sign-ins-per-minute", "3")
-        running = start_app(*limit, TFOD_TOKENS=_TOKEN)
+        running = start_app(TFOD_MAX_SIGN_INS_PER_MINUTE="3", TFOD_TOKENS=_TOKEN)
         for _ in range(3):
             self.sign_in(running, "guess")
             assert self.answer.status_code == 403
@@ -241,7 +239,7 @@ class TestAddresses:
         assert (service.data / "reports.sqlite3").exists()
 
     def test_who_asks_is_not_what_headers_say(self, start_app: Start) -> None:
-        running = start_app("--max-queued-per-client", "1")
+        running = start_app(TFOD_MAX_QUEUED_PER_CLIENT="1")
         assert running.upload(_FILE, wait=0).status_code == 202
         for number in range(3):
             reported = {"X-Forwarded-For": f"10.0.0.{number}", "Forwarded": f"for=10.0.0.{number}"}

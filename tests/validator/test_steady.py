@@ -323,7 +323,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk(small_disk: Path) -> None:
-    with running_service(small_disk / "data", "--min-free-bytes", str(1 << 20)) as running:
+    room = {"TFOD_MIN_FREE_BYTES": str(1 << 20)}
+    with running_service(small_disk / "data", environment=room) as running:
         url = f"{running.url}/api/v1/validations?filename=a.tfrecord"
         length = {"file": ("a.tfrecord", bytes(12 << 20))}
         assert problem(running.upload(length), 507)["limit"] == "min_free_bytes"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import fields
 from datetime import datetime, timezone
 from typing import Any
 
@@ -40,6 +41,7 @@ from tfod_validator.jobs.database import Validation
 from tfod_validator.jobs.request import BODY
 from tfod_validator.schemas import UploadParameters, describe_api
 from tfod_validator.service import service
+from tfod_validator.settings import ENVIRONMENT_PREFIX
 
 pages = Blueprint("pages", __name__)
 _MOST_RECENT = 10
@@ -139,7 +141,12 @@ def docs() -> str:
         for method, operation in item.items():
             groups.setdefault(operation["tags"][0], []).append((method.upper(), path, operation))
     base = url_for("pages.index", _external=True).rstrip("/")
-    return render_template("docs.html", info=spec["info"], groups=groups, base=base)
+    limits = service().settings.limits
+    rows = [
+        (ENVIRONMENT_PREFIX + one.name.upper(), getattr(limits, one.name), one.metadata["help"])
+        for one in fields(limits)
+    ]
+    return render_template("docs.html", info=spec["info"], groups=groups, base=base, limits=rows)
 
 
 @pages.route("/sign-in", methods=["GET", "POST"])

@@ -1,7 +1,7 @@
 """What a deployment may choose: addresses, processes, tokens and limits.
 
-Every setting is an option of ``tfod serve`` and an environment variable: ``--max-body-bytes`` and
-``TFOD_MAX_BODY_BYTES``. Options win.
+Each is an environment variable: ``TFOD_PORT``, ``TFOD_MAX_BODY_BYTES``. Those that are no limits
+are options of ``tfod serve`` too, which win.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _option(default: Any, group: str, meaning: str, least: int = 0, most: int | 
 
 
 def _limit(default: int, meaning: str, most: int | None = None) -> Any:
-    return _option(default, "limits", meaning, 1, most)
+    return field(default=default, metadata={"help": meaning, "least": 1, "most": most})
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfod.beam.run import PipelineRunner, run_pipeline
-from tfod.beam.runners import is_on_this_machine
+from tfod.beam.run import Runner, run_pipeline
 from tfod.check.duplicates.compare import Wanted, duplicates_in, look_up, wanted_rows
 from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowStore
 from tfod.check.engine.inputs import (
@@ -39,7 +38,7 @@ _BYTES_OF_A_BUCKET = 1 << 30  # of shards: some millions of rows at most
 
 
 def examine_on_beam(
-    inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool, runner: PipelineRunner
+    inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool, runner: Runner
 ) -> Result:
     """Examine all inputs.
 
@@ -55,7 +54,7 @@ def examine_on_beam(
     return found
 
 
-def _for_workers(one: Input, runner: PipelineRunner) -> Input:
+def _for_workers(one: Input, runner: Runner) -> Input:
     """The same by a path that does not depend on the working directory."""
     if isinstance(one, ShardInput):
         location = _reachable(one.location, runner)
@@ -65,11 +64,11 @@ def _for_workers(one: Input, runner: PipelineRunner) -> Input:
     return replace(one, location=_absolute(one.location))
 
 
-def _reachable(location: Location, runner: PipelineRunner) -> Location:
+def _reachable(location: Location, runner: Runner) -> Location:
     is_copy = not location.remote and os.path.abspath(location.name) != os.path.abspath(
         location.path
     )
-    if is_copy and not is_on_this_machine(runner.name):
+    if is_copy and not runner.is_here:
         raise TfodError(
             f"{location.name}: is read through a copy on this machine, which workers of "
             f"{runner.name} may not see; put the file where they can read it, and name it there"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import shutil
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -18,7 +20,6 @@ import uuid
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfod.beam.errors import innermost_cause, missing_job_server, tfod_error_in, without_step
 from tfod.beam.run import (
     A_WORKER_DIED,
     OUTCOME_FILE,
@@ -27,13 +28,25 @@ from tfod.beam.run import (
     WORKER_DIED,
     Outcome,
     Request,
+    Runner,
 )
-from tfod.beam.runners import DIRECT, PYSPARK, make_runner
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from apache_beam.options.pipeline_options import PipelineOptions
 
+# An error crosses from a worker as text: the traceback that Python prints there, with
+# ``[while running 'step']`` behind the message, and around it what the runner has to add.
+_OURS = re.compile(
+    r"^(?:[\w.]*RuntimeError: )?tfod(?:_\w+)?\.[\w.]*Error: (?P<message>.*)$", re.MULTILINE
+)
+_NAMED = re.compile(
+    r"^(?:Caused by: )?(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*(?:(?<=:)\s+.*)?$",
+    re.MULTILINE,
+)
+_SECONDS_TO_CONNECT = 10
 _WORKER_LOST = "Channel closed prematurely"  # what Beam's own job server says of it
 _WORKER_THREAD = "run_worker"  # of apache_beam.runners.portability.fn_api_runner.worker_handlers
 
@@ -66,40 +79,117 @@ def outcome_of(folder: str) -> Outcome:
     try:
         with open(os.path.join(folder, REQUEST_FILE), "rb") as file:
             request: Request = pickle.load(file)
-        signal.signal(signal.SIGTERM, _end if request.runner == DIRECT else _leave)
+        signal.signal(signal.SIGTERM, _end if request.runner.is_here else _leave)
         return Outcome(_run(request, folder))
     except BaseException as error:  # of Beam's parsers too, which want to end the program
         text = str(error)
-        known = without_step(text) if isinstance(error, TfodError) else tfod_error_in(text)
-        known = known or missing_job_server(text)
-        if known is not None:
-            return Outcome(failure=known)
+        if isinstance(error, TfodError):
+            return Outcome(failure=_without_step(text))
+        if ours := _OURS.search(text):
+            return Outcome(failure=_without_step(ours["message"]))
         if _WORKER_LOST in text:
             return Outcome(failure=A_WORKER_DIED, died=True)
         with contextlib.suppress(OSError):  # a full disk
             traceback.print_exception(error)
-        what = "".join(traceback.format_exception_only(error))
-        return Outcome(failure=innermost_cause(what), unforeseen=True)
+        return Outcome(failure=_innermost_cause(error), unforeseen=True)
+
+
+def _innermost_cause(error: BaseException) -> str:
+    """The line that says best what has gone wrong."""
+    text = "".join(traceback.format_exception_only(error))
+    found = [" ".join(match[0].split()) for match in _NAMED.finditer(text)] or text.splitlines()
+    return _without_step(found[-1].removeprefix("Caused by: "))
+
+
+def _without_step(message: str) -> str:
+    """A message without the name of the step that Beam has put behind it."""
+    before, found, _ = message.strip().rpartition(" [while running '")
+    return before.strip() if found and message.endswith("']") else message.strip()
 
 
 def _run(request: Request, folder: str) -> list[Any]:
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
 
-    from tfod.beam.job_steps import ResultFile, deal_by_groups
+    from tfod.beam.result_file import ResultFile
 
-    runner, options = make_runner(request.runner, request.arguments)
+    runner, options = _make_runner(request.runner)
     FileSystems.set_options(options)
     result = ResultFile(_result_folder(options, request.folder, folder))
     try:
         pipeline = beam.Pipeline(runner, options)
         result.take(request.build(pipeline))
-        if request.runner == PYSPARK:
-            deal_by_groups(pipeline)
         _wait(pipeline.run())
         return result.read()
     finally:
         result.remove()
+
+
+def _make_runner(runner: Runner) -> tuple[Any, PipelineOptions]:
+    """Beam's object for the runner, and for its options.
+
+    The DirectRunner is its FnApiRunner: Beam's own choice would try Prism first, for which it
+    downloads a program.
+
+    Raises:
+        TfodError: it is unknown, or Beam was installed without it; an option of the DirectRunner is
+            unknown, which Beam would pass over, or has a value that it cannot have.
+    """
+    from apache_beam.options.pipeline_options import PortableOptions
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+    from apache_beam.runners.runner import create_runner
+
+    if not runner.is_here:
+        try:
+            made = create_runner(runner.name)  # before the options: a module brings its own
+        except (ImportError, ValueError, AttributeError) as error:
+            raise TfodError(f"--runner {runner.name}: {str(error).splitlines()[0]}") from None
+        options = _options(runner)
+        _require_job_server(options.view_as(PortableOptions).job_endpoint)
+        return made, options
+    options = _options(runner)
+    # Worker processes learn from it how to reach file systems, for example.
+    told = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    information = beam_provision_api_pb2.ProvisionInfo(pipeline_options=told)
+    return fn_runner.FnApiRunner(
+        provision_info=fn_runner.ExtendedProvisionInfo(information)
+    ), options
+
+
+def _options(runner: Runner) -> PipelineOptions:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parsers: list[ArgumentParser] = []
+
+    def see(parser: ArgumentParser) -> None:
+        # Beam makes the parser, whose errors would end the process with a page of usage.
+        parser.error = _refuse  # type: ignore[method-assign]
+        parsers.append(parser)
+
+    arguments = list(runner.arguments)
+    options = PipelineOptions(arguments)
+    options.get_all_options(add_extra_args_fn=see)
+    _, unknown = parsers[0].parse_known_args(arguments)
+    if unknown and runner.is_here:  # a job server may know more options than Beam in Python
+        raise TfodError(f"-- {unknown[0]}: {runner.name} has no such option")
+    return options
+
+
+def _require_job_server(endpoint: str | None) -> None:
+    """Beam itself would wait for five minutes for one that is not there."""
+    host, _, port = (endpoint or "").rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_CONNECT).close()
+        except OSError as error:
+            why = f"no job server answers at {endpoint} ({error.strerror or error})"
+            raise TfodError(f"-- --job_endpoint: {why}") from None
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TfodError(f"-- {message.removeprefix('argument ')}")
 
 
 def _wait(running: Any) -> None:

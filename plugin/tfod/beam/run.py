@@ -4,15 +4,13 @@ Beam's runners in Python were made to be ended with the program: the DirectRunne
 for a worker that was killed, and its threads outlive an interrupt. So a pipeline gets a process
 (:mod:`tfod.beam.job`) and a process group, which end together, and whatever Beam has to say goes
 to a file. Steps are pure, so that a pipeline whose worker died is run anew, where the runner does
-not see to it: Flink, Spark, Dataflow and Dask do what a dead worker did elsewhere.
+not see to it, as Flink, Spark and Dataflow do.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
-import operator
 import os
 import pickle
 import shutil
@@ -24,12 +22,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tfod.beam.errors import errors_in_utf8, require_shared
-from tfod.beam.runners import is_on_this_machine, known_runner
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
     import apache_beam as beam
+
+    from tfod.check.engine.inputs import Input
+    from tfod.check.records.instructions import Instructions
+    from tfod.check.records.result import Result
 
 REQUEST_FILE = "request.pickle"
 OUTCOME_FILE = "outcome.pickle"
@@ -41,7 +41,6 @@ UNSAID = 87
 A_WORKER_DIED = "a worker process died"
 _ATTEMPTS = 3
 _SECONDS_TO_CANCEL = 5
-_ROOM = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,12 @@ class Request:
 
     Attributes:
         build: what makes it.
-        runner: Beam's name of the runner.
-        arguments: Beam's own options.
+        runner: what runs it.
         folder: the current one, which paths in the options start from.
     """
 
     build: Callable[[Any], Any]
-    runner: str
-    arguments: tuple[str, ...]
+    runner: Runner
     folder: str
 
 
@@ -79,36 +76,33 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """What one worker does. Not a tuple: a path need be no UTF-8, as strings of Beam's are."""
-
-    number: int
-    task: Any
-
-
-@dataclass(frozen=True)
-class PipelineRunner:
-    """Where a pipeline runs.
+class Runner:
+    """Where a pipeline runs, and what a check asks of it.
 
     Attributes:
-        name: Beam's name of the runner: DirectRunner, PortableRunner, FlinkRunner, SparkRunner,
-            DataflowRunner, DaskRunner, PySparkRunner; may be given in small letters and without
-            "Runner".
+        name: the runner, as Beam takes it: ``DirectRunner``, ``direct``, the path of a class.
         arguments: Beam's own options, as on a command line.
-
-    Raises:
-        TfodError: there is no such runner.
     """
 
     name: str
     arguments: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", known_runner(self.name))
+    @property
+    def is_here(self) -> bool:
+        """Whether all of its processes are children of ours."""
+        return self.name.lower() in ("direct", "directrunner")
+
+    def examine(
+        self, inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool
+    ) -> Result:
+        """Examine all inputs of a check; their rows are in the result where they are wanted."""
+        from tfod.beam.check import examine_on_beam
+
+        return examine_on_beam(inputs, instructions, keeps_rows, self)
 
 
 def run_pipeline(
-    build: Callable[[beam.Pipeline], beam.PCollection[Any]], runner: PipelineRunner
+    build: Callable[[beam.Pipeline], beam.PCollection[Any]], runner: Runner
 ) -> list[Any]:
     """Run the pipeline that ``build`` makes; return the elements of the PCollection it returns.
 
@@ -126,17 +120,13 @@ def run_pipeline(
         TfodError: a step raised it; or an option is unknown, a job server does not answer, a
             step failed, workers died again and again, or the result never came.
     """
-    request = Request(build, runner.name, tuple(runner.arguments), os.getcwd())
+    request = Request(build, runner, os.getcwd())
     for attempt in itertools.count(1):
         with _folder_for(request) as folder:
             outcome = _run_once(request, folder)
             if not outcome.failure:
                 return outcome.elements
-            if not outcome.died:
-                raise _error_of(outcome, runner.name, os.path.join(folder, LOG_FILE))
-            if attempt == _ATTEMPTS:
-                fix = f"{_ATTEMPTS} times; is there enough memory? try fewer workers"
-                outcome = Outcome(failure=f"{outcome.failure}, {fix}", unforeseen=True)
+            if not outcome.died or attempt == _ATTEMPTS:
                 raise _error_of(outcome, runner.name, os.path.join(folder, LOG_FILE))
         print(
             f"tfod: {runner.name}: {outcome.failure}; all its work is done again "
@@ -144,40 +134,6 @@ def run_pipeline(
             file=sys.stderr,
         )
     raise AssertionError("the loop has no end")
-
-
-def run_tasks(
-    function: Callable[[Any], Any], tasks: Sequence[Any], work: str, runner: PipelineRunner
-) -> list[Any]:
-    """Let workers do tasks, one after the other or at once; the results are in their order.
-
-    A task is done anew where a worker has died. The workers have to see the folder ``work``.
-
-    Raises:
-        TfodError: the function raised it, a worker does not see the folder, or as
-            :func:`run_pipeline`.
-    """
-    done = run_pipeline(functools.partial(_task_steps, function, tasks, work), runner)
-    return [result for _, result in sorted(done, key=operator.itemgetter(0))]
-
-
-def _task_steps(
-    function: Callable[[Any], Any], tasks: Sequence[Any], work: str, pipeline: beam.Pipeline
-) -> beam.PCollection[tuple[int, Any]]:
-    import apache_beam as beam
-
-    return (
-        pipeline
-        | "tasks" >> beam.Create([_Task(number, task) for number, task in enumerate(tasks)])
-        | "deal tasks" >> beam.Reshuffle()
-        | "do" >> beam.Map(functools.partial(_do, function, work))
-    )
-
-
-@errors_in_utf8()
-def _do(function: Callable[[Any], Any], work: str, task: _Task) -> tuple[int, Any]:
-    require_shared(work)
-    return task.number, function(task.task)
 
 
 @contextlib.contextmanager
@@ -188,18 +144,9 @@ def _folder_for(request: Request) -> Iterator[str]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfod-beam-"))
             with open(os.path.join(folder, REQUEST_FILE), "wb") as file:
                 pickle.dump(request, file)
-            _require_room(folder)
         except OSError as error:
             raise TfodError(_no_room(error.strerror or str(error))) from None
         yield folder
-
-
-def _require_room(folder: str) -> None:
-    """Write as much as any pipeline does: Beam waits for ever for a worker that finds no room."""
-    path = os.path.join(folder, "room")
-    with open(path, "wb") as file:
-        file.write(bytes(_ROOM))
-    os.unlink(path)
 
 
 def _run_once(request: Request, folder: str) -> Outcome:
@@ -216,7 +163,7 @@ def _run_once(request: Request, folder: str) -> Outcome:
     if code == UNSAID:
         return Outcome(failure=_no_room("is the disk full?"), unforeseen=True)
     what = f"its process died ({_how(code)})"
-    if code < 0 and is_on_this_machine(request.runner):
+    if code < 0 and request.runner.is_here:
         return Outcome(failure=what, died=True)
     return Outcome(failure=f"{what}; the job may be running still", unforeseen=True)
 
@@ -276,9 +223,11 @@ def _module_folders() -> list[str]:
 
 
 def _error_of(failed: Outcome, runner: str, log: str) -> TfodError:
-    if not failed.unforeseen:
+    if not (failed.unforeseen or failed.died):
         return TfodError(failed.failure)
     said = f"{runner}: {failed.failure}"
+    if failed.died:
+        said += f", {_ATTEMPTS} times; is there enough memory? try fewer workers"
     try:
         handle, kept = tempfile.mkstemp(prefix="tfod-beam-", suffix=".log")
         os.close(handle)

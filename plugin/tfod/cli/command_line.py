@@ -80,9 +80,8 @@ def add_runner_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         _OPTION,
         metavar="NAME",
-        help="let this Beam runner do the work: DirectRunner, PortableRunner, FlinkRunner, "
-        "SparkRunner, DataflowRunner, DaskRunner or PySparkRunner; what stands behind -- at the "
-        "end are Beam's own options (docs/beam.md)",
+        help="let this runner of Apache Beam do the work; what stands behind -- at the end are "
+        "Beam's own options (docs/beam.md)",
     )
 
 

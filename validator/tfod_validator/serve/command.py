@@ -21,7 +21,7 @@ _PACKAGES = (
     "Pillow",
 )
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1", "[::1]")
-_FIELDS = [one for one in (*fields(Settings), *fields(Limits)) if one.metadata]
+_OPTIONS = [one for one in fields(Settings) if one.metadata]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,9 +34,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "Only there: TFOD_TOKENS (with commas; only requests that have one of them are answered), "
         "TFOD_SECRET_KEY (signs cookies), TFOD_DATABASE_URL (PostgreSQL); "
         "TFOD_TOKENS_FILE and TFOD_SECRET_KEY_FILE name files that hold them.",
+        epilog="Limits are environment variables, too: the service's page /docs lists them.",
     )
-    groups = {name: parser.add_argument_group(name) for name in ("where", "how many", "limits")}
-    for one in _FIELDS:
+    groups = {name: parser.add_argument_group(name) for name in ("where", "how many")}
+    for one in _OPTIONS:
         default = f" (default: {one.default})" if one.default != () else ""
         groups[one.metadata["group"]].add_argument(
             "--" + one.name.replace("_", "-"),
@@ -54,8 +55,8 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
         TfodError: a variable makes no sense.
     """
     chosen: dict[str, Any] = {}
-    for one in _FIELDS:
-        value = getattr(options, one.name)
+    for one in (*_OPTIONS, *fields(Limits)):
+        value = getattr(options, one.name, None)
         variable = ENVIRONMENT_PREFIX + one.name.upper()
         if value is None and environment.get(variable):
             try:

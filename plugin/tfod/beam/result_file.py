@@ -1,4 +1,4 @@
-"""What is added to every pipeline: a last step that writes the result, and what PySpark lacks.
+"""What is added to every pipeline: a last step that writes the result.
 
 The elements go into one file, which this machine reads. It has its name only when it is complete,
 and a step that is done twice writes it twice. It is written with Beam's own FileSystems: what a
@@ -8,14 +8,12 @@ runner's ``--temp_location`` may be, workers can reach with those.
 from __future__ import annotations
 
 import pickle
-import random
 import uuid
 from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.pipeline import AppliedPTransform, PTransformOverride
 
 from tfod.errors import TfodError
 
@@ -85,32 +83,3 @@ def _write(group: tuple[bytes, Iterable[bytes]], path: str) -> None:
             f"{path}: the result cannot be written ({error.strerror or error}); make room there, "
             "or name another folder with --temp_location"
         ) from None
-
-
-def deal_by_groups(pipeline: beam.Pipeline) -> None:
-    """Put groups with random keys where elements are to be dealt anew: PySparkRunner needs it."""
-    pipeline.replace_all([_ReshuffleOverride()])
-
-
-class _ReshuffleOverride(PTransformOverride):
-    def matches(self, applied_ptransform: AppliedPTransform) -> bool:
-        return isinstance(applied_ptransform.transform, beam.Reshuffle)
-
-    def get_replacement_transform_for_applied_ptransform(
-        self, applied_ptransform: AppliedPTransform
-    ) -> beam.PTransform:
-        return _Deal()
-
-
-class _Deal(beam.PTransform):
-    def expand(self, input_or_inputs: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        return (
-            input_or_inputs
-            | "by chance" >> beam.Map(_with_chance)
-            | beam.GroupByKey()
-            | "elements" >> beam.FlatMap(lambda group: group[1])
-        )
-
-
-def _with_chance(element: Any) -> tuple[int, Any]:
-    return random.getrandbits(32), element
