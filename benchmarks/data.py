@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tfod
@@ -17,7 +20,6 @@ from sizes import (
     HEIGHT,
     IMAGE_BYTES,
     MANY_SHARDS,
-    SMALL_BYTES,
     TRAINING_SHARDS,
     WARM_UP,
     WIDTH,
@@ -48,12 +50,13 @@ def make_data(root: Path, sizes: Sizes) -> Data:
 
     ``images`` has 100 kB images, ``unimaged`` the same records without them, ``bare`` many
     more records without images, ``unhashed`` images without their SHA-256, ``many`` numbered
-    shards without images, ``training`` numbered shards with images, ``small`` records of
-    2 kB; ``validated`` and ``…_of_peer`` are the first records of these. ``files`` is a folder of
-    JPEG files.
+    shards without images, ``training`` numbered shards with images; ``one``, ``validated`` and
+    ``…_of_peer`` are the first records of these. ``files`` is a folder of JPEG files, ``coco`` a
+    dataset of some of them.
     """
     data = Data(root, sizes)
     images = list(distinct_images(HEIGHT, WIDTH, IMAGE_BYTES, _DISTINCT_IMAGES))
+    _write(data, "one", _detections(1))
     _write(data, "warm_up", _detections(WARM_UP, images))
     _write(data, "images", _detections(sizes.images, images))
     _write(data, "unimaged", _detections(sizes.images))
@@ -67,11 +70,11 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     many = _detections(MANY_SHARDS * sizes.bare)
     _write(data, "many", many, MANY_SHARDS)
     _write(data, "training", _detections(sizes.training, images), TRAINING_SHARDS)
-    tfod.write_records(data.folder("small"), "train", _small_records(sizes.small))
     data.folder("files").mkdir()
     for number in range(sizes.files):
         image = made_distinct(images[number % len(images)], number)
         (data.folder("files") / f"{number:06d}.jpg").write_bytes(image)
+    _write_coco(data, sizes.coco)
     return data
 
 
@@ -109,13 +112,34 @@ def _detections(count: int, images: list[bytes] | None = None) -> Iterator[tfod.
         yield detection
 
 
-def _small_records(count: int) -> Iterator[bytes]:
-    """Records of one feature; what is in them is no matter to who copies them."""
-    noise = np.random.default_rng(13).bytes(SMALL_BYTES + 9973)
-    for number in range(count):
-        start = number % 9973
-        value = noise[start : start + SMALL_BYTES - 23]  # the rest is the key and the lengths
-        yield tfod.encode_example({"image/encoded": tfod.bytes_feature([value])})
+def _write_coco(data: Data, count: int) -> None:
+    """The first of the image files as a COCO dataset."""
+    images = data.folder("coco") / "images" / "train"
+    images.mkdir(parents=True)
+    found: dict[str, list[dict[str, Any]]] = {
+        "images": [],
+        "annotations": [],
+        "categories": [{"id": n, "name": name} for n, name in enumerate(CLASSES, start=1)],
+    }
+    for number, path in enumerate(sorted(data.folder("files").iterdir())[:count], start=1):
+        os.link(path, images / path.name)
+        image = {"id": number, "file_name": path.name, "height": HEIGHT, "width": WIDTH}
+        found["images"].append(image)
+        for box in range(BOXES):
+            found["annotations"].append(
+                {
+                    "id": number * BOXES + box,
+                    "image_id": number,
+                    "category_id": 1 + box % len(CLASSES),
+                    "bbox": [20 * box, 10 * box, 30, 30],
+                    "area": 900,
+                    "iscrowd": 0,
+                    "segmentation": [],
+                }
+            )
+    (data.folder("coco") / "annotations").mkdir()
+    path = data.folder("coco") / "annotations" / "instances_train.json"
+    path.write_text(json.dumps(found))
 
 
 def distinct_images(height: int, width: int, size: int, count: int) -> Iterator[bytes]:

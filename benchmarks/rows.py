@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 from data import Data
+from growing_data import write_shards
 from measure import Job, Sample, compare, median_peak, run
 from sizes import BOXES, EXPORTED_BOXES, MANY_SHARDS
 from table import Row, Section, at_most, faster, megabytes
@@ -106,8 +108,8 @@ def check_rows(data: Data) -> Iterator[Section | Row]:
     yield at_most("memory, no images, many shards", megabytes(peak), None, 200, "MB")
 
 
-def panlabel_rows(data: Data) -> Iterator[Section | Row]:
-    """A whole process that checks or converts annotations, against panlabel's (PyPI, in Rust)."""
+def command_rows(data: Data) -> Iterator[Section | Row]:
+    """Whole processes that check or convert, against panlabel's (PyPI, in Rust) and Datumaro's."""
     arguments = str(data.shard("validated")), data.sizes.validated
     for what, ours, peer, theirs in (
         ("Check, a whole process", "run_check", "panlabel", "run_panlabel"),
@@ -119,6 +121,11 @@ def panlabel_rows(data: Data) -> Iterator[Section | Row]:
         yield _row(data, _annotations(data), *jobs, 1)
         limit, peak = (megabytes(median_peak(one, data.sizes.repeats)) for one in reversed(jobs))
         yield at_most("    memory", peak, limit, limit, "MB")
+    yield Section("COCO to shards, a whole process", _DATUMARO)
+    arguments = str(data.folder("coco")), data.sizes.coco
+    ours, theirs = "run_shards_of_coco", "run_datum_shards_of_coco"
+    jobs = Job(ours, arguments), Job(theirs, arguments, peer=True)
+    yield _row(data, f"100 kB images, {BOXES} boxes", *jobs, 3)
 
 
 def start_up_rows(data: Data) -> Iterator[Section | Row]:
@@ -142,6 +149,16 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
     jobs = Job("register_in_datumaro", peer=True), Job("load_builtin_plugin", peer=True)
     ours, theirs = compare(*jobs, data.sizes.repeats, _wall)
     yield faster("load the format into a running Datumaro", ours.seconds, theirs.seconds, None)
+    for what, job, target in (
+        ("tfod --version, a whole process", Job("run_version"), 150),
+        (
+            "tfod check of a record, a whole process",
+            Job("run_check", (str(data.shard("one")), 1)),
+            400,
+        ),
+    ):
+        seconds = min(run(job).seconds for _ in range(5))
+        yield at_most(what, seconds * 1e3, None, target, "ms")
     hook = min(run(Job("run_start_up_hook", peer=True)).seconds for _ in range(5))
     yield at_most("the .pth line, in every start of Python", hook * 1e3, None, 1, "ms")
 
@@ -167,22 +184,19 @@ def training_rows(data: Data) -> Iterator[Section | Row]:
     yield _row(data, "images, one process", ours, theirs, None, key=_wall)
 
 
-def reshard_rows(data: Data) -> Iterator[Section | Row]:
-    """Time to write records into other shards; within 2 times of a copy is at least 0.5x."""
-    yield Section("Reshard, a record", "checked copy")
-    for what, name, records, targets in (
-        ("100 kB", "images", data.sizes.images, (0.5, 0.5)),
-        ("2 kB", "small", data.sizes.small, (0.7, 0.5)),
-    ):
-        source = str(data.shard(name)), records
-        for shards in (1, 10):
-            for how, ours, theirs, target in (
-                ("walk", "reshard_with_tfod", "copy_with_checksums", targets[0]),
-                ("process", "run_reshard", "run_copy", targets[1]),
-            ):
-                jobs = Job(ours, (*source, shards)), Job(theirs, source, peer=True)
-                row = f"{what}, {shards} {'shard' if shards == 1 else 'shards'}, {how}"
-                yield _row(data, row, *jobs, target, repeats=data.sizes.repeats_of_exports)
+def growing_rows(data: Data) -> Iterator[Section | Row]:
+    """What a record costs as data grows: neither time nor memory may."""
+    yield Section("Check as data grows, a record", "")
+    start = run(Job("run_check", (str(data.shard("one")), 1)))
+    for records in data.sizes.growing:
+        folder = data.folder("growing")
+        write_shards(folder, records, MANY_SHARDS)
+        cost = run(Job("run_check", (str(folder), records)))
+        shutil.rmtree(folder)
+        seconds = (cost.cpu_seconds - start.cpu_seconds) / records
+        what = f"{records:,} records, {MANY_SHARDS} shards, beyond the start"
+        yield at_most(what, seconds * 1e6, None, 4, "µs")
+        yield at_most("    memory", megabytes(cost.peak_bytes), None, 120, "MB")
 
 
 def cvat_rows(data: Data) -> Iterator[Section | Row]:
@@ -210,10 +224,10 @@ SECTIONS = {
     "export": export_rows,
     "read": read_rows,
     "check": check_rows,
-    "panlabel": panlabel_rows,
+    "commands": command_rows,
     "start-up": start_up_rows,
     "training": training_rows,
-    "reshard": reshard_rows,
+    "growing": growing_rows,
     "cvat": cvat_rows,
 }
 

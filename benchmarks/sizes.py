@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 IMAGE_BYTES = 100_000
-SMALL_BYTES = 2000
 HEIGHT, WIDTH = 480, 640
 BOXES = 6
 EXPORTED_BOXES = 10
@@ -23,8 +22,9 @@ class Sizes:
         images, images_of_peer: records with an image of 100 kB.
         bare, bare_of_peer: records without an image.
         validated: records without an image that are checked by a whole process.
+        coco: images of a COCO dataset that becomes shards.
+        growing: records without images that a whole process checks, more and more.
         files, files_of_peer: image files.
-        small: records of 2 kB.
         training: records with an image, in several shards.
         exported: images of the export of annotations alone.
         from_cvat: frames of the task that a CVAT server exports.
@@ -37,9 +37,10 @@ class Sizes:
     bare: int
     bare_of_peer: int
     validated: int
+    coco: int
+    growing: tuple[int, ...]
     files: int
     files_of_peer: int
-    small: int
     training: int
     exported: int
     from_cvat: int
@@ -53,9 +54,10 @@ FULL = Sizes(
     bare=50_000,
     bare_of_peer=2500,
     validated=20_000,
+    coco=500,
+    growing=(100_000, 1_000_000, 10_000_000),
     files=1000,
     files_of_peer=200,
-    small=200_000,
     training=1000,
     exported=5000,
     from_cvat=10_000,
@@ -68,9 +70,10 @@ QUICK = Sizes(
     bare=10_000,
     bare_of_peer=500,
     validated=5000,
+    coco=100,
+    growing=(20_000, 100_000),
     files=300,
     files_of_peer=60,
-    small=50_000,
     training=300,
     exported=1000,
     from_cvat=2000,

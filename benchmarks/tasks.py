@@ -346,7 +346,7 @@ def _scratch_folder() -> Iterator[Path]:
 def main() -> None:
     name, arguments = sys.argv[1:]
     modules = map(
-        importlib.import_module, ("__main__", "training_tasks", "shard_tasks", "cvat_tasks")
+        importlib.import_module, ("__main__", "training_tasks", "command_tasks", "cvat_tasks")
     )
     found = next(filter(None, (getattr(module, name, None) for module in modules)))
     sample: Sample = found(*json.loads(arguments))

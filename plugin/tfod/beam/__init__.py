@@ -14,6 +14,8 @@ raises comes out of ``run_pipeline``.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tfod.errors import TfodError, how_to_install
 
@@ -21,6 +23,23 @@ from tfod.errors import TfodError, how_to_install
 if importlib.util.find_spec("apache_beam") is None:
     raise TfodError(f"--runner needs Apache Beam; {how_to_install('beam')}")
 
-from tfod.beam.run import Runner, run_pipeline
+from tfod.beam.run import PipelineRunner, run_pipeline
+
+if TYPE_CHECKING:
+    from tfod.check.engine.inputs import Input
+    from tfod.check.records.instructions import Instructions
+    from tfod.check.records.result import Result
 
 __all__ = ["Runner", "run_pipeline"]
+
+
+class Runner(PipelineRunner):
+    """Where a pipeline runs, and what a check asks of it."""
+
+    def examine(
+        self, inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool
+    ) -> Result:
+        """Examine all inputs of a check; their rows are in the result where they are wanted."""
+        from tfod.beam.check import examine_on_beam
+
+        return examine_on_beam(inputs, instructions, keeps_rows, self)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfod.beam.run import Runner, run_pipeline
+from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.check.duplicates.compare import Wanted, duplicates_in, look_up, wanted_rows
 from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowStore
 from tfod.check.engine.inputs import (
@@ -38,7 +38,7 @@ _BYTES_OF_A_BUCKET = 1 << 30  # of shards: some millions of rows at most
 
 
 def examine_on_beam(
-    inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool, runner: Runner
+    inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool, runner: PipelineRunner
 ) -> Result:
     """Examine all inputs.
 
@@ -54,7 +54,7 @@ def examine_on_beam(
     return found
 
 
-def _for_workers(one: Input, runner: Runner) -> Input:
+def _for_workers(one: Input, runner: PipelineRunner) -> Input:
     """The same by a path that does not depend on the working directory."""
     if isinstance(one, ShardInput):
         location = _reachable(one.location, runner)
@@ -64,7 +64,7 @@ def _for_workers(one: Input, runner: Runner) -> Input:
     return replace(one, location=_absolute(one.location))
 
 
-def _reachable(location: Location, runner: Runner) -> Location:
+def _reachable(location: Location, runner: PipelineRunner) -> Location:
     is_copy = not location.remote and os.path.abspath(location.name) != os.path.abspath(
         location.path
     )
@@ -143,7 +143,7 @@ def _examine(one: Input, instructions: Instructions) -> Iterator[Result | RowBlo
 
 
 def _of_type(found: Result | RowBlock, kind: type[Any]) -> Iterator[Any]:
-    # Told apart by type, for DaskRunner knows no tags.
+    # Told apart by type: both come out of one step.
     if isinstance(found, kind):
         yield found
 

@@ -27,8 +27,8 @@ from tfod.beam.run import (
     UNSAID,
     WORKER_DIED,
     Outcome,
+    PipelineRunner,
     Request,
-    Runner,
 )
 from tfod.errors import TfodError
 
@@ -125,7 +125,7 @@ def _run(request: Request, folder: str) -> list[Any]:
         result.remove()
 
 
-def _make_runner(runner: Runner) -> tuple[Any, PipelineOptions]:
+def _make_runner(runner: PipelineRunner) -> tuple[Any, PipelineOptions]:
     """Beam's object for the runner, and for its options.
 
     The DirectRunner is its FnApiRunner: Beam's own choice would try Prism first, for which it
@@ -158,7 +158,7 @@ def _make_runner(runner: Runner) -> tuple[Any, PipelineOptions]:
     ), options
 
 
-def _options(runner: Runner) -> PipelineOptions:
+def _options(runner: PipelineRunner) -> PipelineOptions:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parsers: list[ArgumentParser] = []

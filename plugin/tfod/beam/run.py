@@ -27,10 +27,6 @@ from tfod.errors import TfodError
 if TYPE_CHECKING:
     import apache_beam as beam
 
-    from tfod.check.engine.inputs import Input
-    from tfod.check.records.instructions import Instructions
-    from tfod.check.records.result import Result
-
 REQUEST_FILE = "request.pickle"
 OUTCOME_FILE = "outcome.pickle"
 LOG_FILE = "beam.log"
@@ -54,7 +50,7 @@ class Request:
     """
 
     build: Callable[[Any], Any]
-    runner: Runner
+    runner: PipelineRunner
     folder: str
 
 
@@ -76,8 +72,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Runner:
-    """Where a pipeline runs, and what a check asks of it.
+class PipelineRunner:
+    """Where a pipeline runs.
 
     Attributes:
         name: the runner, as Beam takes it: ``DirectRunner``, ``direct``, the path of a class.
@@ -92,17 +88,9 @@ class Runner:
         """Whether all of its processes are children of ours."""
         return self.name.lower() in ("direct", "directrunner")
 
-    def examine(
-        self, inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool
-    ) -> Result:
-        """Examine all inputs of a check; their rows are in the result where they are wanted."""
-        from tfod.beam.check import examine_on_beam
-
-        return examine_on_beam(inputs, instructions, keeps_rows, self)
-
 
 def run_pipeline(
-    build: Callable[[beam.Pipeline], beam.PCollection[Any]], runner: Runner
+    build: Callable[[beam.Pipeline], beam.PCollection[Any]], runner: PipelineRunner
 ) -> list[Any]:
     """Run the pipeline that ``build`` makes; return the elements of the PCollection it returns.
 

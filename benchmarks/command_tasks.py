@@ -1,5 +1,4 @@
-"""Measurements of commands: reshard against a plain copy with checksums, check and convert against
-panlabel, convert against Datumaro."""
+"""Measurements of commands: check and convert, against panlabel and Datumaro."""
 
 from __future__ import annotations
 
@@ -10,48 +9,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from measure import Sample, Stopwatch
+from measure import Sample
 
 _TFOD = [sys.executable, "-c", "from tfod.cli.main import main; raise SystemExit(main())"]
-_COPY = Path(__file__).with_name("checked_copy.py")
 
 
-def reshard_with_tfod(shard: str, records: int, num_shards: int) -> Sample:
-    """The walk itself: Python runs, and all modules are loaded."""
-    from tfod.shards.reshard import reshard
-    from tfod.tfrecord.writer import ShardLayout
-
-    with tempfile.TemporaryDirectory() as folder:
-        watch = Stopwatch()
-        done = reshard(shard, folder, ShardLayout(num_shards=num_shards))
-        sample = watch.sample(records)
-        assert sum(done.records.values()) == records
-        return sample
-
-
-def copy_with_checksums(shard: str, records: int) -> Sample:
-    """The same bytes, in blocks."""
-    from checked_copy import copy
-
-    with tempfile.TemporaryDirectory() as folder:
-        watch = Stopwatch()
-        read, written = copy(shard, f"{folder}/copy")
-        sample = watch.sample(records)
-        assert read == written
-        return sample
-
-
-def run_reshard(shard: str, records: int, num_shards: int) -> Sample:
-    """A whole process: ``tfod reshard``."""
-    with tempfile.TemporaryDirectory() as folder:
-        layout = (folder, "--num-shards", str(num_shards))
-        return _run([*_TFOD, "reshard", shard, *layout], records)
-
-
-def run_copy(shard: str, records: int) -> Sample:
-    """A whole process: the copy."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _run([sys.executable, str(_COPY), shard, f"{folder}/copy"], records)
+def run_version() -> Sample:
+    """A whole process: ``tfod --version``."""
+    return _run([*_TFOD, "--version"], 1)
 
 
 def run_check(shard: str, records: int) -> Sample:
@@ -83,6 +48,20 @@ def run_datum_convert(shard: str, records: int) -> Sample:
     with tempfile.TemporaryDirectory() as folder:
         formats = ("-if", "tf_detection_api", "-f", "coco_instances")
         files = ("-i", os.path.dirname(shard), "-o", f"{folder}/coco")
+        return _run([_program("datum"), "convert", *formats, *files], records)
+
+
+def run_shards_of_coco(folder: str, records: int) -> Sample:
+    """A whole process: ``tfod convert`` of COCO to shards, with its images."""
+    with tempfile.TemporaryDirectory() as out:
+        return _run([*_TFOD, "convert", folder, f"{out}/shards"], records)
+
+
+def run_datum_shards_of_coco(folder: str, records: int) -> Sample:
+    """A whole process: ``datum convert`` of the same, with its own exporter."""
+    with tempfile.TemporaryDirectory() as out:
+        formats = ("-if", "coco_instances", "-f", "tf_detection_api")
+        files = ("-i", folder, "-o", f"{out}/shards", "--", "--save-media")
         return _run([_program("datum"), "convert", *formats, *files], records)
 
 

@@ -1,4 +1,4 @@
-"""Shards for the table of scale, made on the fly: millions of records without images.
+"""Shards of growing data, made on the fly: millions of records without images.
 
 Seven records with 3 to 9 boxes, six on average, are the templates of all others, which NumPy fills
 in: names, boxes and classes differ. It takes 5 µs a record.
