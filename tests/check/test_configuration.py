@@ -92,8 +92,8 @@ class TestWhereItIsFound:
 
     def test_named(self, check: Run, data: Path) -> None:
         write_file(data / "tfod.toml", "for = 'cvat'")
-        write_file(data / "other" / "my.toml", "for = 'tfds'")
-        assert report_of(check, "--config", "other/my.toml")["receiver"] == "tfds"
+        write_file(data / "other" / "my.toml", "for = 'efficientdet'")
+        assert report_of(check, "--config", "other/my.toml")["receiver"] == "efficientdet"
         assert report_of(check, "--no-config")["receiver"] == "any"
         assert "No such file" in check("data", "--config", "absent.toml").refused()
         write_file(data / "pyproject.toml", "")
