@@ -1,4 +1,4 @@
-"""``--format NAME[=FILE]`` and ``--output FILE``: several formats of one run, and where they go."""
+"""``--format NAME`` and ``--output FILE``: how a report is written, and where."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tfod.cli.outputs import Output
 from tfod.tfrecord.storage import publishing
 
 from tests.commands import Run
@@ -33,45 +32,39 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*")} - {"a.record", "label_map.pbtxt"}
 
 
-def test_several_formats_of_one_run(run: Run, folder: Path) -> None:
-    wanted = ("--format", "text", "--format=json=out/a.json", "--format", "junit=a.xml")
-    code, out, err = run("check", "a.record", *wanted)
-    assert (code, err) == (1, "") and out.startswith("INVALID: 2 errors")
+@pytest.mark.parametrize("old", [False, True])
+def test_a_file_appears_whole(run: Run, folder: Path, old: bool) -> None:
+    if old:
+        write_file(folder / "out" / "a.json", "before")
+    code, out, err = run("check", "a.record", "--format=json", "-o", "out/a.json")
+    assert (code, out, err) == (1, "", "")
     found = json.loads(Path("out/a.json").read_text())["counts"]["by_code"]
     assert found == {"BOX006": 1, "EXA003": 1}
-    assert "BOX006" in Path("a.xml").read_text()
-    assert names(folder) == {"out", "a.json", "a.xml"}
+    assert names(folder) == {"out", "a.json"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("output", "message"),
     [
-        (
-            ("--format=text", "--format=json"),
-            "both go to standard output; write --format json=FILE",
-        ),
-        (("--format=json=x", "--format=junit=./x"), "both go to ./x"),
-        (("--format=json=x", "--format=junit=y", "--output=z"), "write --format NAME=FILE"),
-        (("--format=json=x", "--output=z"), "write --format NAME=FILE"),
-        (("--format=json=x", "--format=junit=/proc/x"), "/proc: cannot write there"),
-        (("--format=json=x", "--format=junit=a.record"), "a.record: this is one of the sources"),
-        (("--format=json=x", "--output=label_map.pbtxt"), "write --format NAME=FILE"),
-        (("--format=json=x", "--format=text=label_map.pbtxt"), "this is one of the sources"),
-        (("--format=json=s3://bucket/x",), "s3://bucket/x"),
+        ("/proc/x", "/proc: cannot write there"),
+        ("a.record", "a.record: this is one of the sources"),
+        ("./label_map.pbtxt", "./label_map.pbtxt: this is one of the sources"),
+        ("tfod.toml", "tfod.toml: this is one of the sources"),
+        ("s3://bucket/x", "s3://bucket/x"),
+        ("", "the name of what to write is empty"),
     ],
 )
-def test_what_is_refused_before_the_work(
-    run: Run, folder: Path, wanted: tuple[str, ...], message: str
-) -> None:
-    assert message in run("check", "a.record", *wanted).refused()
-    assert names(folder) == set()
+def test_what_is_refused_before_the_work(run: Run, folder: Path, output: str, message: str) -> None:
+    write_file(folder / "tfod.toml", "exclude = ['a.record']")  # what is excluded is a source, too
+    assert message in run("check", "a.record", "--output", output).refused()
+    assert names(folder) == {"tfod.toml"}
     assert Path("label_map.pbtxt").read_text() == LABEL_MAP
 
 
-@pytest.mark.parametrize("wanted", ["xml", "json=", "=x"])
-def test_unknown_formats(run: Run, wanted: str) -> None:
+@pytest.mark.parametrize("name", ["xml", "json=a.json", "sarif"])
+def test_unknown_formats(run: Run, name: str) -> None:
     with pytest.raises(SystemExit, match="2"):
-        run("check", "a.record", "--format", wanted)
+        run("check", "a.record", "--format", name)
 
 
 @pytest.mark.parametrize("option", ["--baseline=", "--config=", "--select=,"])
@@ -81,39 +74,22 @@ def test_nothing_is_no_name(run: Run, capsys: pytest.CaptureFixture[str], option
     assert "is empty; name a file" in (err := capsys.readouterr().err) or "names no rule" in err
 
 
-def test_on_github_actions_the_log_has_annotations(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    begin, *_, last = run("check", "a.record").out.splitlines()
-    assert begin.startswith("::stop-commands::") and last.startswith("::error file=a.record,title=")
-    assert run("check", "a.record", "--format=json=a.json").out == ""
-    assert run("check", "a.record", "--format=text=a.txt").out == ""
-    assert "::" not in Path("a.txt").read_text()
-    out = run("check", "a.record", "--format=github").out
-    assert out.count("::error file=a.record,") == 2 and "stop-commands" not in out
-
-
-def test_quiet_prints_nothing_of_valid_shards(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiet_prints_nothing_of_valid_shards(run: Run) -> None:
     off = ("--severity=BOX=off", "--severity=EXA=off")
     assert run("check", "a.record", "--quiet", *off) == (0, "", "")
     assert run("check", "a.record", "-q").out.startswith("EXA003 error: ")
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    assert run("check", "a.record", "--quiet", *off) == (0, "", "")
 
 
-def test_files_appear_together_or_not_at_all(
+def test_a_file_keeps_what_it_had_until_then(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(old: str, new: str) -> None:
-        if new.endswith("b.xml"):
-            raise OSError(28, "No space left on device")
-        os.replace(old, new)
+        raise OSError(28, "No space left on device")
 
     write_file(folder / "a.json", "before")
     monkeypatch.setattr(publishing, "_rename", refuse)
-    wanted = ("--format=text", "--format=json=a.json", "--format=junit=b.xml")
-    assert "b.xml: cannot be written" in run("check", "a.record", *wanted).refused()
+    wanted = ("--format=json", "--output=a.json")
+    assert "a.json: cannot be written" in run("check", "a.record", *wanted).refused()
     assert names(folder) == {"a.json"} and Path("a.json").read_text() == "before"
 
 
@@ -122,6 +98,7 @@ def test_files_appear_together_or_not_at_all(
     [(None, None, False), (None, "1", True), (None, "", False), ("1", "1", True), ("1", "", False)],
 )
 def test_color_by_no_color_org_and_force_color_org(
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
     no_color: str | None,
     force_color: str | None,
@@ -131,8 +108,9 @@ def test_color_by_no_color_org_and_force_color_org(
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
-    assert Output("text").color is colored
-    assert not Output("text", "file").color
+    assert ("\x1b[" in run("check", "a.record").out) is colored
+    run("check", "a.record", "--output", "a.txt")
+    assert "\x1b[" not in Path("a.txt").read_text()
 
 
 def test_the_name_of_what_is_written_is_not_empty(run: Run) -> None:

@@ -34,12 +34,10 @@ from tfod.check.sources.label_maps import load_label_maps
 from tfod.check.sources.search import take_inventory
 
 if TYPE_CHECKING:
-    from tfod.check.profiles.policy import Selections
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
-_OFF_BY_PATH = f"IMG003 is off for the paths of the others; or {_NO_IMAGES}"
 
 
 class Runner(Protocol):
@@ -71,8 +69,6 @@ class Options(RecordOptions):
         decode: how many images are decoded at most, an even sample of all; None for all, 0 for
             none.
         severities: of rules or families, stronger than the receiver's and the profile's.
-        by_path: severities of single shards, by their paths; in place of ``severities``, which are
-            those of all others.
         configuration: the file that options are from, for the report.
         jobs: how many processes work.
         runner: the Beam runner that does the work in place of processes of this machine.
@@ -87,7 +83,6 @@ class Options(RecordOptions):
     training_config: TrainingConfig | None = None
     decode: int | None = MOST_DECODED
     severities: Severities = field(default_factory=dict)
-    by_path: Selections | None = None
     configuration: str | None = None
     jobs: int = 1
     runner: Runner | None = None
@@ -178,7 +173,7 @@ def check(
 
 def _policy(profile: Severities, receiver: Receiver, options: Options) -> Policy:
     of_receiver = receiver.severities(options.task)
-    return Policy(profile, of_receiver, options.severities, options.by_path)
+    return Policy(profile, of_receiver, options.severities)
 
 
 def _datasets(inventory: Inventory, options: Options) -> list[Inventory]:
@@ -250,8 +245,7 @@ def _check_dataset(
         findings=collector.findings,
         shards=result.all_shards(),
         statistics=statistics,
-        undecoded=decoding.under(replace(policy, by_path=None)).limit
-        or (_OFF_BY_PATH if policy.by_path else _NO_IMAGES),
+        undecoded=decoding.limit or _NO_IMAGES,
         sources=[
             _source_file(one, result.digests.get(one.name), options.hash_sources)
             for one in inventory.locations

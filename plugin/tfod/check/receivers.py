@@ -132,14 +132,6 @@ def _trainer(name: str, title: str, severities: Severities, profile: str) -> Rec
     return Receiver(name, title, lambda _: severities, profile)
 
 
-# tensorflow_datasets: core/file_adapters.py, TfRecordFileAdapter.make_tf_data; the recipe:
-# keras.io/examples/keras_recipes/creating_tfrecords; DALI: fn.readers.tfrecord, which goes by the
-# bytes of its index. None unpacks a shard, and none reads the id as a number.
-_AS_IT_LIES: Severities = {
-    **_STOPS_OTHERS,
-    **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
-}
-
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
 DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _STOPS_OTHERS)
@@ -149,15 +141,9 @@ MODEL_MAKER = _trainer("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_v
 EFFICIENTDET = _trainer(
     "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, "tf_detection_api"
 )
-KERAS = Receiver("keras", "the Keras recipe", lambda _: _AS_IT_LIES, profile="keras_coco")
-DALI = Receiver("dali", "NVIDIA DALI", lambda _: _AS_IT_LIES)
 
 RECEIVERS = {
-    one.name: one
-    for one in (
-        *(CVAT, DATUMARO, OD_API, TF_VISION, MODEL_MAKER, EFFICIENTDET),
-        *(KERAS, DALI, ANY),
-    )
+    one.name: one for one in (CVAT, DATUMARO, OD_API, TF_VISION, MODEL_MAKER, EFFICIENTDET, ANY)
 }
 """The receivers by name, in the order in which they are offered."""
 
@@ -208,13 +194,9 @@ def _verdict(receiver: Receiver, profile: Profile | None, collector: Collector) 
     if profile and receiver.profile:
         is_stopped = policy.severity(rules["EXA003"]) is Severity.ERROR
         reasons[Severity.ERROR] += _misfits(READY[receiver.profile], profile, is_stopped)
-    for code, shards in sorted(findings.counts.items()):
+    for code in sorted(findings.counts):
         rule = replace(rules[code], severity=findings.severities[code])
-        # One policy is for all shards mostly.
-        named = shards if policy.by_path else ("",)
-        found = [one for shard in named if (one := policy.of(shard).severity(rule))]
-        worst = max(found, key=lambda one: one.rank, default=None)
-        reasons[worst].append(f"{code} {rule.title}")
+        reasons[policy.severity(rule)].append(f"{code} {rule.title}")
     if reasons[Severity.ERROR]:
         return ReceiverVerdict(receiver, Verdict.FAILS, tuple(reasons[Severity.ERROR]))
     losses = reasons[Severity.WARNING]

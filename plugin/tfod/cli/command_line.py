@@ -74,15 +74,10 @@ def add_label_map(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--label-map", metavar="FILE|NAME", help=text)
 
 
-def add_runner_options(parser: argparse.ArgumentParser) -> None:
+def add_runner_options(parser: argparse._ActionsContainer) -> None:
     """Add ``--runner`` to a command."""
-    group = parser.add_argument_group("on Apache Beam")
-    group.add_argument(
-        _OPTION,
-        metavar="NAME",
-        help="let this runner of Apache Beam do the work; what stands behind -- at the end are "
-        "Beam's own options (docs/beam.md)",
-    )
+    text = "an Apache Beam runner; its own options stand behind --"
+    parser.add_argument(_OPTION, metavar="NAME", help=text)
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

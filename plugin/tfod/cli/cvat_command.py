@@ -7,7 +7,7 @@ import os
 import tempfile
 
 from tfod.cli.command_line import Commands, add_number, print_line, print_note, whole_number
-from tfod.cvat.client.connection import add_connection_options, connect
+from tfod.cvat.client.connection import DEFAULT_HOST, HOST_VARIABLE, TOKEN_VARIABLE, connect
 from tfod.cvat.client.task import KINDS, Target
 from tfod.errors import TfodError
 
@@ -37,7 +37,7 @@ def add_parser(commands: Commands) -> None:
     text = "frames without an annotation (default: keep)"
     add("--empty-frames", choices=("keep", "drop"), default="keep", help=text)
     add("--force", action="store_true", help="write over a zip that is there")
-    add_connection_options(parser)
+    _add_server(parser)
     parser.set_defaults(run=_export)
 
     parser = verbs.add_parser(
@@ -54,7 +54,7 @@ def add_parser(commands: Commands) -> None:
     add("--dry-run", action="store_true", help="stop before anything is touched")
     text = "a label map in place of the one in the zip"
     add("--label-map", metavar="FILE|NAME", help=text)
-    add_connection_options(parser)
+    _add_server(parser)
     parser.set_defaults(run=_import)
 
 
@@ -62,6 +62,12 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("kind", choices=KINDS, help="what ID is the number of")
     add("number", metavar="ID", type=whole_number(1), help="as in its page's address")
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    text = f"such as https://app.cvat.ai (default: {HOST_VARIABLE}, or {DEFAULT_HOST})"
+    parser.add_argument("--server", metavar="URL", help=text)
+    parser.epilog = f"{TOKEN_VARIABLE}, or CVAT_USER and PASS, log in; CVAT_ORGANIZATION is a slug."
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -82,7 +88,7 @@ def _export(arguments: argparse.Namespace) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         source = os.path.join(scratch, "export.zip")
-        with connect(arguments) as server:
+        with connect(arguments.server) as server:
             target.retrieve(server)
             export_dataset(server, target, FORMAT, source, options.with_images)
         exported = convert_export(source, out, options)
@@ -104,7 +110,7 @@ def _import(arguments: argparse.Namespace) -> int:
         label_map=arguments.label_map,
     )
     target = Target(arguments.kind, arguments.number)
-    with connect(arguments) as server:
+    with connect(arguments.server) as server:
         done = import_zip(server, target, options, _print_lines, print_note)
     return 0 if done else 1
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tfod.cli.command_line import Commands, add_number
 from tfod.cli.create_command import add_image_policy, policy_of
-from tfod.cli.outputs import Output, add_output_options, begin_outputs, outputs_of
+from tfod.cli.outputs import add_output_options, begin_output
 from tfod.detection.box_pairs import PIXEL
 from tfod.shards.convert.formats import FORMATS, ReadOptions
 
@@ -56,7 +56,7 @@ def _pixels(text: str) -> float:
 
 def _run(arguments: argparse.Namespace) -> int:
     from tfod.shards.diff.diff import Options, diff
-    from tfod.shards.diff.result import Diff, render_json, render_text
+    from tfod.shards.diff.result import render_json, render_text
 
     options = Options(
         (arguments.from_a, arguments.from_b),
@@ -67,21 +67,17 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.max_differences,
     )
 
-    def render(output: Output, found: Diff) -> str:
-        return render_json(found) if output.format == "json" else render_text(found)
-
-    outputs = outputs_of(arguments)
-    with begin_outputs(outputs, _files_read((arguments.a, arguments.b), outputs)) as write:
+    output = arguments.output
+    with begin_output(output, _files_read((arguments.a, arguments.b), output)) as write:
         found = diff(arguments.a, arguments.b, options)
-        write(lambda output: render(output, found))
+        write(render_json(found) if arguments.format == "json" else render_text(found))
     return 0 if found.is_equal else 1
 
 
-def _files_read(sides: Sequence[str], outputs: Sequence[Output]) -> Iterator[str]:
+def _files_read(sides: Sequence[str], output: str | None) -> Iterator[str]:
     """Paths of what is read, none of which may be written: of a folder all that is in it."""
     for side in sides:
         yield from glob.glob(side) or [side]
         folder = os.path.realpath(side)
-        for path in (one.path for one in outputs if one.path):
-            if os.path.isdir(folder) and os.path.realpath(path).startswith(folder + os.sep):
-                yield path
+        if output and os.path.realpath(output).startswith(folder + os.sep):
+            yield output

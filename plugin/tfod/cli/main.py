@@ -12,15 +12,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tfod.cli.command_line import print_note, split_arguments
+from tfod.cli.command_line import limit, print_note, split_arguments
 from tfod.errors import TfodError
+from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 from tfod.tfrecord.storage.urls import require_local
 from tfod.version import __version__
 
 # Each command's module is loaded when it is typed: all of them take longer than most of the work.
 _MODULES = {
     "check": "tfod.cli.check_command",
-    "config": "tfod.cli.config_command",
     "convert": "tfod.cli.create_command",
     "create": "tfod.cli.create_command",
     "cvat": "tfod.cli.cvat_command",
@@ -156,6 +156,7 @@ def _run(given: Sequence[str]) -> int:
         if path == "":
             raise TfodError("the name of what to write is empty; is a variable not set?")
         require_local(path or "")
+    set_remote_timeout(limit("TFOD_REMOTE_TIMEOUT", REMOTE_TIMEOUT))
     code: int = options.run(options)
     return code
 

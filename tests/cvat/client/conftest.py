@@ -124,16 +124,16 @@ def run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stub: StubServer
 ) -> Run:
     """The command in this process, as a user of the stub server."""
-    for name in ("CVAT_ACCESS_TOKEN", "PASS"):
+    for name in ("CVAT_ACCESS_TOKEN", "CVAT_ORGANIZATION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(server, "_BACKOFF", 0.001)
     monkeypatch.setattr(requests, "_FIRST_WAIT", 0.001)
 
-    def running(*arguments: object, at: StubServer = stub, auth: str | None = None) -> Ran:
-        login = auth if auth is not None else f"{USER}:{PASSWORD}"
-        options = ["--server-host", at.url] + (["--auth", login] if login else [])
-        code = main([str(one) for one in arguments] + options)
+    def running(*arguments: object, at: StubServer = stub, password: str = PASSWORD) -> Ran:
+        for name, value in (("CVAT_HOST", at.url), ("CVAT_USER", USER), ("PASS", password)):
+            monkeypatch.setenv(name, value)
+        code = main([str(one) for one in arguments])
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)
 

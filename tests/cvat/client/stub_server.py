@@ -23,6 +23,7 @@ from xml.etree import ElementTree
 from tests.cvat.client.stub_state import StubTask, write_labels, write_meta
 
 USER, PASSWORD, TOKEN, KEY = "ann", "secret", "pat-token", "old-key"
+LOGIN = {"CVAT_USER": USER, "PASS": PASSWORD}
 _OBJECT = re.compile(r"/api/(task|job|project)s/(\d+)(?:/(.*))?\Z")
 
 _UPLOADED = re.compile(r"(annotations|dataset)(/[0-9a-f-]{36})?\Z")

@@ -17,7 +17,7 @@ from tfod.cvat.client import server
 from tfod.detection.images.masks import decode_mask_png
 
 from tests.cvat.client.conftest import Run, add_objects, detections, shape
-from tests.cvat.client.stub_server import PASSWORD, TOKEN, USER, Fault, StubServer
+from tests.cvat.client.stub_server import LOGIN, TOKEN, USER, Fault, StubServer
 
 pytest.importorskip("cvat_sdk")
 
@@ -298,39 +298,38 @@ class TestLogin:
         if not hasattr(pytest.importorskip("cvat_sdk.core.client"), "AccessTokenCredentials"):
             pytest.skip("this cvat-sdk knows no tokens")
         monkeypatch.setenv("CVAT_ACCESS_TOKEN", TOKEN)
-        assert run("cvat", "export", "task", 1, tmp_path / "a.zip", auth="").code == 0
+        assert run("cvat", "export", "task", 1, tmp_path / "a.zip").code == 0
         assert not stub.asked("login")
         monkeypatch.setenv("CVAT_ACCESS_TOKEN", "stale")
-        ran = run("cvat", "export", "task", 1, tmp_path / "b.zip", auth="")
+        ran = run("cvat", "export", "task", 1, tmp_path / "b.zip")
         assert (ran.code, "CVAT_ACCESS_TOKEN" in ran.err) == (2, True)
-
-    def test_password_from_the_environment(
-        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("PASS", PASSWORD)
-        assert run("cvat", "export", "task", 1, tmp_path / "a.zip", auth=USER).code == 0
 
     def test_no_password_and_nobody_to_ask(
         self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("sys.stdin", None)
-        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", auth=USER)
+        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", password="")
         assert (ran.code, f"no password for {USER}" in ran.err) == (2, True)
 
     def test_wrong_password(self, run: Run, tmp_path: Path) -> None:
-        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", auth=f"{USER}:wrong")
+        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", password="wrong")
         assert ran.code == 2
         assert f"does not let {USER} in (Unable to log in with provided credentials.)" in ran.err
 
-    def test_organization(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
+    def test_organization(
+        self, run: Run, stub: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         seen: list[str] = []
-        run("cvat", "export", "task", 1, tmp_path / "a.zip", "--org", "lab")
+        monkeypatch.setenv("CVAT_ORGANIZATION", "lab")
+        run("cvat", "export", "task", 1, tmp_path / "a.zip")
         with stub.lock:
             seen = [org for org in stub.organizations if org]
         assert set(seen) == {"lab"}
 
     @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-    def test_certificate_of_nobody(self, run: Run, tmp_path: Path) -> None:
+    def test_certificate_of_nobody(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         pem = tmp_path / "own.pem"
         make = [
             "openssl",
@@ -343,6 +342,8 @@ class TestLogin:
             "2",
             "-subj",
             "/CN=x",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
             "-keyout",
         ]
         subprocess.run([*make, pem, "-out", tmp_path / "c.pem"], check=True, capture_output=True)
@@ -351,8 +352,9 @@ class TestLogin:
             ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", at=secure)
             assert (ran.code, ran.err.count("\n")) == (2, 1)
             assert "no secure connection" in ran.err
-            assert "--insecure" in ran.err
-            ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", "--insecure", at=secure)
+            assert "SSL_CERT_FILE" in ran.err
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "c.pem"))
+            ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", at=secure)
             assert (ran.code, ran.err) == (0, "")
 
     @pytest.mark.parametrize(
@@ -361,20 +363,18 @@ class TestLogin:
             ("http://127.0.0.1:1", "cannot be reached (Connection refused)"),
             ("https://127.0.0.1:{port}", "no secure connection"),
             ("ftp://127.0.0.1", "ftp"),
-            ("http://127.0.0.1:{port} --server-port 80", "names a port already"),
         ],
     )
     def test_address(
         self, run: Run, stub: StubServer, tmp_path: Path, host: str, says: str
     ) -> None:
-        # The last one that is given counts.
-        options = ["--server-host", *host.format(port=stub.port).split()]
+        options = ["--server", host.format(port=stub.port)]
         command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
         ran = subprocess.run(
-            [sys.executable, "-m", "tfod.cli.main", *command, *options, "--auth", "a:b"],
+            [sys.executable, "-m", "tfod.cli.main", *command, *options],
             capture_output=True,
             text=True,
-            env={**os.environ, "NO_PROXY": "127.0.0.1"},
+            env={**os.environ, "NO_PROXY": "127.0.0.1", "CVAT_USER": "a", "PASS": "b"},
         )
         assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
         assert says in ran.stderr
@@ -391,12 +391,12 @@ def test_bars_on_a_terminal(stub: StubServer, tmp_path: Path) -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
-    options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
+    options = ["--server", stub.url]
     process = subprocess.Popen(
         [sys.executable, "-m", "tfod.cli.main", *command, *options],
         stdout=subprocess.DEVNULL,
         stderr=slave,
-        env={**os.environ, "NO_PROXY": "127.0.0.1"},
+        env={**os.environ, "NO_PROXY": "127.0.0.1", **LOGIN},
     )
     os.close(slave)
     shown = b""
@@ -439,12 +439,12 @@ def test_full_disk(stub: StubServer, tmp_path: Path, where: str) -> None:
     out = tmp_path / "anno.zip"
     out.write_bytes(b"before")
     command = ["cvat", "export", "task", "1", str(out), option, "--force"]
-    options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
+    options = ["--server", stub.url]
     ran = subprocess.run(
         [sys.executable, "-c", FULL, str(limit), *command, *options],
         capture_output=True,
         text=True,
-        env={**os.environ, "NO_PROXY": "127.0.0.1", "TMPDIR": str(tmp_path)},
+        env={**os.environ, "NO_PROXY": "127.0.0.1", **LOGIN, "TMPDIR": str(tmp_path)},
     )
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "cannot be written" in ran.stderr

@@ -20,7 +20,7 @@ from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
 from tests.cvat.client.conftest import Ran, Run, jpeg, shape
-from tests.cvat.client.stub_server import PASSWORD, USER, Fault, StubServer
+from tests.cvat.client.stub_server import LOGIN, Fault, StubServer
 from tests.records import encode, image, objects
 
 pytest.importorskip("cvat_sdk")
@@ -239,19 +239,19 @@ class TestTheCheckComesFirst:
         self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path
     ) -> None:
         path = make_zip(car("x.jpg"))
-        for options in (("--cvat-task", 1), ("--cvat-job", 10)):
+        for options in (("--cvat", "task", 1), ("--cvat", "job", 10)):
             ran = run("check", path, *options)
             assert (ran.code, "TSK002" in ran.out) == (1, True)
             assert ran.out.startswith("INVALID for CVAT:")
         # An import into a project makes new tasks, with frames of their own.
-        ran = run("check", path, "--cvat-project", 5)
+        ran = run("check", path, "--cvat", "project", 5)
         assert (ran.code, "TSK002" in ran.out) == (1, False)
         assert "IMG001 error" in ran.out
-        assert "TSK002" not in run("check", make_zip(car()), "--cvat-task", 1).out
-        ran = run("check", path, "--cvat-task", 1, "--cvat-job", 10)
-        assert (ran.code, "stand alone" in ran.err) == (2, True)
-        ran = run("check", path, "--cvat-task", 1, "--images", tmp_path)
-        assert (ran.code, "stand alone" in ran.err) == (2, True)
+        assert "TSK002" not in run("check", make_zip(car()), "--cvat", "task", 1).out
+        ran = run("check", path, "--cvat", "frame", 1)
+        assert (ran.code, "name task, job, project, then its number" in ran.err) == (2, True)
+        ran = run("check", path, "--cvat", "task", 1, "--images", tmp_path)
+        assert (ran.code, "stands alone" in ran.err) == (2, True)
 
     @pytest.mark.parametrize("content", [b"", b"PK\5\6", b"text"])
     def test_no_zip(self, run: Run, stub: StubServer, tmp_path: Path, content: bytes) -> None:
@@ -511,13 +511,13 @@ class TestInterrupted:
 
         stub.faults = [Fault(method, pattern, cut_before=True, call=interrupt)]
         command = ["cvat", "import", "task", "1", str(make_zip(car()))]
-        options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
+        options = ["--server", stub.url]
         process = subprocess.Popen(
             [sys.executable, "-m", "tfod.cli.main", *command, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "NO_PROXY": "127.0.0.1"},
+            env={**os.environ, "NO_PROXY": "127.0.0.1", **LOGIN},
             # Whoever started the tests in the background has it ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
@@ -535,7 +535,7 @@ def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
         "from tfod.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    command = ["cvat", "import", "task", "1", str(make_zip(car())), "--server-host", stub.url]
+    command = ["cvat", "import", "task", "1", str(make_zip(car())), "--server", stub.url]
     ran = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
     assert ran.stderr == (
         "tfod: talking to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"

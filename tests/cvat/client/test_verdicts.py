@@ -43,7 +43,7 @@ def test_the_check_and_the_dry_run_agree(
     path = tmp_path / "upload.zip"
     path.write_bytes(zipped(mutant))
     stub.tasks[1] = task_for(path)
-    checked = run("check", path, "--for", "cvat", "--cvat-task", 1)
+    checked = run("check", path, "--for", "cvat", "--cvat", "task", 1)
     dry = run("cvat", "import", "task", 1, path, "--dry-run")
     assert checked.code == dry.code, (checked.out, dry.out, dry.err)
     assert checked.code in (0, 1)

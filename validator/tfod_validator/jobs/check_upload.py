@@ -8,12 +8,12 @@ from pathlib import Path
 
 from PIL import Image
 from tfod.check.check import Options, check
-from tfod.check.configuration import Configuration, load_configuration
+from tfod.check.configuration import Configuration, load_configuration, severities_in
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
-from tfod.check.profiles.policy import Selections
-from tfod.check.profiles.profile import Profile
+from tfod.check.profiles.policy import severities_of
+from tfod.check.profiles.profile import READY, Profile
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.images.decoding import read_most_decoded
 from tfod.check.references.cvat_task.task import load_task
@@ -25,6 +25,7 @@ from tfod.check.reporters.text import render_text
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.inventory import Inventory, Location
 from tfod.check.sources.search import inventory_of
+from tfod.detection.labels.label_map import packaged_label_maps
 from tfod.errors import TfodError
 
 from tfod_validator.jobs.request import (
@@ -105,28 +106,29 @@ def _options(folder: Path, request: Request, limits: Limits) -> Options:
     if "config" in paths:
         name = next(one.name for one in request.files if one.role == "config")
         configuration = load_configuration(paths["config"], name)
-        configuration.require_no_files()
-    configured = configuration.values
-    receiver = request.receiver or configured.get("for")
-    profile = paths.get("profile") or request.profile or configured.get("profile")
+        for key, known in (("profile", READY), ("label_map", packaged_label_maps())):
+            if getattr(configuration, key) not in (None, *known):  # files are on another machine
+                raise TfodError(f"{name}: {key}: expected one of {', '.join(known)}, and no file")
+    receiver = request.receiver or configuration.receiver
+    profile = paths.get("profile") or request.profile or configuration.profile
     task = None
     if paths.keys() & {"cvat_labels", "cvat_xml"}:
         task = load_task(paths.get("cvat_labels"), paths.get("cvat_xml"))
         if task.without_frames is not None:
             task = replace(task, without_frames=_with_names(task.without_frames, folder, request))
-    selections = Selections(configuration.selection(), configuration.selections_by_path())
     return Options(
         profile=load_profile(profile) if profile else None,
         receiver=RECEIVERS[receiver] if receiver else None,
-        label_map=configured.get("label-map"),
-        severities=selections.severities(),
-        by_path=selections if selections.by_path else None,
+        label_map=configuration.label_map,
+        severities=severities_of(
+            configuration.select, configuration.ignore, severities_in(configuration.severity), {}
+        ),
         configuration=configuration.file,
         task=task,
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,
         max_record_bytes=limits.max_record_bytes,
-        fail_on=Severity(request.fail_on or configured.get("fail-on", "error")),
+        fail_on=Severity(request.fail_on or configuration.fail_on or "error"),
         spill=False,  # the sandbox lets a check write no files
         archive_limits=ArchiveLimits(
             limits.max_archive_entries, limits.max_archive_bytes, limits.max_archive_ratio

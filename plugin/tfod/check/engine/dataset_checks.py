@@ -92,7 +92,7 @@ def _check_shards(
             collector.add_all(empty_shard(), place)
         if shard.label_map is None and not shard.in_archive:
             collector.add_all(no_label_map(shard.boxes, shard.candidates), place)
-        images_may_lack = collector.policy.of(shard.name).severity(missing_image) is None
+        images_may_lack = collector.policy.severity(missing_image) is None
         if images_may_lack and not any(counts[shard.name] for counts in unreadable):
             collector.add_all(check_some_images(shard.images, shard.records), place)
         collector.add_all(mostly_flat(flat[shard.name], shard.boxes), place)

@@ -239,7 +239,6 @@ def _examiner(
     store: RowStore,
 ) -> Examiner:
     place = place_of(summary.work) + summary.number
-    instructions = instructions.of(summary.name)
     return Examiner(instructions, summary, label_map, store, place=place, numbered=numbered)
 
 

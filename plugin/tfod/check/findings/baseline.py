@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.check.findings.collector import Findings
-from tfod.check.findings.finding import Fingerprint, JsonValue, plural
+from tfod.check.findings.finding import Fingerprint, JsonValue
 from tfod.check.findings.fingerprints import KnownFingerprints, digest_of
 from tfod.errors import TfodError
 
@@ -69,25 +69,9 @@ class BaselineComparison:
     known: int = 0
     found: Counter[Fingerprint] = field(default_factory=Counter)
 
-    @property
-    def stale(self) -> int:
-        """How many entries occur no more, or less often."""
-        entries = self.baseline.entries.items()
-        return sum(one not in self.found or self.found[one] < amount for one, amount in entries)
-
-    def changes(self) -> str:
-        """What an update of the baseline changes."""
-        before, after = (
-            Counter({one: max(amount, 1) for one, amount in entries.items()})
-            for entries in (self.baseline.entries, self.found)
-        )
-        added, dropped = (after - before).total(), (before - after).total()
-        known = plural(self.known, "finding")
-        return f"{self.baseline.name}: {added:,} added, {dropped:,} dropped; {known} known"
-
     def to_json(self) -> dict[str, JsonValue]:
         """What the report says of it."""
-        return {"file": self.baseline.name, "known": self.known, "stale": self.stale}
+        return {"file": self.baseline.name, "known": self.known}
 
     def remove_known(self, findings: Findings) -> None:
         """Take what is known out of the findings of a dataset; datasets come in their order."""

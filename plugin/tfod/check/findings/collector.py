@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from tfod.check.findings.finding import Finding, Fingerprint, Place, Problem, Severity
 from tfod.check.findings.fingerprints import KnownFingerprints, Recognised, fingerprint_of
@@ -15,7 +14,6 @@ from tfod.check.rules.registry import Rule, problems_of
 _NOWHERE = Place()
 _LONGEST_TEXT = 400
 _MOST_ONCE = 1 << 14
-_Key = TypeVar("_Key")
 
 
 @dataclass
@@ -26,7 +24,6 @@ class Findings:
         listed: findings of each code, at most as many as may be listed in all.
         counts: how many there really are, by code and shard.
         severities: of each code that fired, the worst.
-        of_shards: the worst of each code in each shard, where shards have severities of their own.
         once: findings that are said once for each code, shard and feature, not counted yet.
         recognised: those that a baseline may have. They are counted, and not listed.
     """
@@ -35,7 +32,6 @@ class Findings:
     listed: dict[str, list[Finding]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     severities: dict[str, Severity] = field(default_factory=dict)
-    of_shards: dict[tuple[str, str], Severity] | None = None
     once: dict[tuple[str, str, str | None], Finding] = field(default_factory=dict)
     recognised: dict[Fingerprint, Recognised] = field(default_factory=dict)
 
@@ -47,11 +43,7 @@ class Findings:
         for code, counts in other.counts.items():
             self.counts[code].update(counts)
         for code, severity in other.severities.items():
-            _keep_worst(self.severities, code, severity)
-        if other.of_shards is not None:
-            self.of_shards = self.of_shards or {}
-            for place, severity in other.of_shards.items():
-                _keep_worst(self.of_shards, place, severity)
+            self._keep_worst(code, severity)
         for key, finding in other.once.items():
             if len(self.once) < _MOST_ONCE:
                 self.once.setdefault(key, finding)
@@ -70,19 +62,16 @@ class Findings:
     def count(self, code: str, severity: Severity, shard: str, number: int) -> None:
         """Count findings that are not listed."""
         self.counts[code][shard] += number
-        _keep_worst(self.severities, code, severity)
-        if self.of_shards is not None:
-            _keep_worst(self.of_shards, (code, shard), severity)
+        self._keep_worst(code, severity)
+
+    def _keep_worst(self, code: str, severity: Severity) -> None:
+        known = self.severities.get(code)
+        if known is None or known.rank < severity.rank:
+            self.severities[code] = severity
 
     def room(self, code: str) -> int:
         """How many more findings of this code would be listed."""
         return self.most - len(self.listed.get(code, ()))
-
-    def severity(self, code: str, shard: str) -> Severity | None:
-        """As what the findings of a code in a shard are counted; None where there are none."""
-        if self.of_shards is not None:
-            return self.of_shards.get((code, shard))
-        return self.severities.get(code)
 
     def close(self) -> None:
         """Count what was to be said once; call when all parts are merged."""
@@ -99,9 +88,6 @@ class Findings:
             self.severities.pop(code, None)
         elif len(listed) == left.total():  # which is usual
             self.severities[code] = max((one.severity for one in listed), key=lambda one: one.rank)
-            if self.of_shards is not None:
-                worst = sorted(listed, key=lambda one: one.severity.rank)
-                self.of_shards |= {(code, one.shard): one.severity for one in worst}
 
     @property
     def has_defects(self) -> bool:
@@ -125,8 +111,7 @@ class Findings:
         """True number of findings of each severity."""
         totals = dict.fromkeys(Severity, 0)
         for code, counts in self.counts.items():
-            for shard, count in counts.items():
-                totals[self.severity(code, shard) or self.severities[code]] += count
+            totals[self.severities[code]] += counts.total()
         return totals
 
     def choose(self) -> dict[str, list[Finding]]:
@@ -166,8 +151,8 @@ class Collector:
     def __init__(self, policy: Policy, most: int, known: KnownFingerprints | None = None) -> None:
         self.policy = policy
         self._known = known
-        self.findings = Findings(most, of_shards=None if policy.by_path is None else {})
-        self._severities: dict[tuple[str, str, Severity | None], Severity | None] = {}
+        self.findings = Findings(most)
+        self._severities: dict[tuple[str, Severity | None], Severity | None] = {}
 
     def check(self, subject: object, place: Place = _NOWHERE) -> None:
         """Let every rule for this kind of subject look at it; keep what they say."""
@@ -180,9 +165,9 @@ class Collector:
 
     def count(self, rule: Rule, shard: str, number: int) -> None:
         """Count findings of a rule that are not listed."""
-        severity = self._severity(rule, shard)
+        severity = self._severity(rule)
         if severity is not None and number:
-            severity = self.findings.severity(rule.code, shard) or severity
+            severity = self.findings.severities.get(rule.code, severity)
             self.findings.count(rule.code, severity, shard, number)
 
     def room(self, rule: Rule, wanted: int) -> int:
@@ -191,12 +176,12 @@ class Collector:
 
     def applies(self, rule: Rule, problem: Problem) -> bool:
         """Whether the rule is on for this problem."""
-        return self._severity(rule, "", problem.severity) is not None
+        return self._severity(rule, problem.severity) is not None
 
     def add(self, rule: Rule, problem: Problem, place: Place = _NOWHERE) -> None:
         """Keep one problem. The problem's own place is stronger."""
         place = problem.place or place
-        severity = self._severity(rule, place.shard, problem.severity)
+        severity = self._severity(rule, problem.severity)
         if severity is None:
             return
         if not problem.once and not self.room(rule, 1):
@@ -225,21 +210,13 @@ class Collector:
             key = (rule.code, place.shard, problem.feature)
             self.findings.once.setdefault(key, finding)
 
-    def _severity(self, rule: Rule, shard: str, of_case: Severity | None = None) -> Severity | None:
-        # One policy is for all shards mostly, and always for those that are examined here.
-        group = "" if self.policy.by_path is None or self.policy.patterns is not None else shard
-        key = rule.code, group, of_case
+    def _severity(self, rule: Rule, of_case: Severity | None = None) -> Severity | None:
+        key = rule.code, of_case
         if key not in self._severities:
-            self._severities[key] = self.policy.of(shard).severity(
+            self._severities[key] = self.policy.severity(
                 replace(rule, severity=of_case) if of_case else rule
             )
         return self._severities[key]
-
-
-def _keep_worst(severities: dict[_Key, Severity], key: _Key, severity: Severity) -> None:
-    known = severities.get(key)
-    if known is None or known.rank < severity.rank:
-        severities[key] = severity
 
 
 def shortened(text: str) -> str:

@@ -108,7 +108,6 @@ class Report:
         baseline: with what is known, which is not among the findings.
         shards: what was read of each.
         configuration: the file that options were read from, if any.
-        of_shards: severities by rule and shard, where shards have severities of their own.
     """
 
     valid: bool
@@ -128,7 +127,6 @@ class Report:
     baseline: BaselineComparison | None = None
     shards: Sequence[ShardSummary] = ()
     configuration: str | None = None
-    of_shards: Mapping[tuple[str, str], Severity] | None = None
 
     @property
     def total(self) -> int:
@@ -293,7 +291,6 @@ def make_report(
         fail_on=fail_on,
         receiver=receiver,
         configuration=configuration,
-        of_shards=findings.of_shards,
         profile=_common_profile(reports),
         datasets=reports,
         verdicts=worst_of((*(one for each in datasets for one in each.verdicts), *verdicts)),

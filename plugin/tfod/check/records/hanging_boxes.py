@@ -8,7 +8,7 @@ it turns out to be instead, BOX003, is put right here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,42 +37,42 @@ def settle_hanging_boxes(shards: Sequence[ShardSummary], collector: Collector) -
     if not hanging:
         return
     rule = all_rules()[_OUTSIDE]
-    severities = {shard: collector.policy.of(shard).severity(rule) for shard in hanging}
+    severity = collector.policy.severity(rule)
     listed = findings.listed[_PIXELS]
     moved = [one for one in listed if one.shard in hanging and _touches(one)]
     for shard, number in hanging.items():
         counts[shard] -= number
         if not counts[shard]:
             del counts[shard]
-        if (severity := severities[shard]) is not None:
+        if severity is not None:
             findings.count(_OUTSIDE, severity, shard, number)
     for known in findings.recognised.values():
         if known.last[-1].code == _PIXELS and _touches(known.last[-1]):
-            _move_known(known, severities, rule)
+            _move_known(known, hanging.keys(), rule, severity)
     findings.listed[_PIXELS] = [
         one for one in listed if one.shard not in hanging or not _touches(one)
     ]
     if not counts:
         del findings.counts[_PIXELS], findings.listed[_PIXELS], findings.severities[_PIXELS]
-    outside = [
-        _outside(one, rule, severity)
-        for one in moved
-        if (severity := severities[one.shard]) is not None
-    ]
-    if outside:
-        findings.listed[_OUTSIDE].extend(outside[: findings.room(_OUTSIDE)])
+    if moved and severity is not None:
+        outside = [_outside(one, rule, severity) for one in moved[: findings.room(_OUTSIDE)]]
+        findings.listed[_OUTSIDE].extend(outside)
 
 
-def _move_known(known: Recognised, severities: Mapping[str, Severity | None], rule: Rule) -> None:
-    """The same for findings that a baseline may have; severities are of the shards concerned."""
+def _move_known(
+    known: Recognised, hanging: Collection[str], rule: Rule, severity: Severity | None
+) -> None:
+    """The same for findings that a baseline may have."""
     counts, known.counts = known.counts, Counter()
     for (code, shard), number in counts.items():
-        if shard not in severities:
+        if shard not in hanging:
             known.counts[code, shard] += number
-        elif severities[shard] is not None:
+        elif severity is not None:
             known.counts[_OUTSIDE, shard] += number
-    moved = ((one, severities.get(one.shard)) for one in known.last)
-    known.last = [_outside(one, rule, severity) if severity else one for one, severity in moved]
+    if severity is not None:
+        known.last = [
+            _outside(one, rule, severity) if one.shard in hanging else one for one in known.last
+        ]
 
 
 def _corners(finding: Finding) -> list[float]:

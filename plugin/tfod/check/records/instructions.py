@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -71,20 +71,6 @@ class Instructions(RecordOptions):
     def most_duplicates(self) -> int:
         """How many duplicates of a kind are kept: all where a baseline has some."""
         return self.max_findings if self.known is None else sys.maxsize
-
-    def of(self, shard: str) -> Instructions:
-        """The instructions for a shard, by its name in the report."""
-        if self.policy.by_path is None:
-            return self
-        policy = self.policy.of(shard)
-        if policy.patterns not in self._by_patterns:
-            decoding = self.decoding.under(policy)
-            self._by_patterns[policy.patterns] = replace(self, policy=policy, decoding=decoding)
-        return self._by_patterns[policy.patterns]
-
-    @cached_property
-    def _by_patterns(self) -> dict[tuple[str, ...] | None, Instructions]:
-        return {}
 
     @cached_property
     def features(self) -> FeatureDescription:

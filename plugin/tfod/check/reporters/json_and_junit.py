@@ -98,13 +98,12 @@ def _add_case(suite: Element, shard: str, group: Group, count: int, report: Repo
     listed = [one for one in group.findings if one.shard == shard]
     case = _case(suite, f"{group.code} {group.title}".rstrip())
     text = "\n".join(_lines(group, listed, count))
-    severity = (report.of_shards or {}).get((group.code, shard), group.severity)
-    if severity.rank < report.fail_on.rank:
-        SubElement(case, "system-out").text = f"{severity.value}\n{text}"
+    if group.severity.rank < report.fail_on.rank:
+        SubElement(case, "system-out").text = f"{group.severity.value}\n{text}"
         return
     first = visible(listed[0].message if listed else group.title)
     message = first if count == 1 else f"{plural(count, 'finding')}, the first: {first}"
-    SubElement(case, "failure", message=message, type=severity.value).text = text
+    SubElement(case, "failure", message=message, type=group.severity.value).text = text
 
 
 def _lines(group: Group, listed: Sequence[Finding], count: int) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
@@ -31,25 +31,20 @@ def render_text(
     color: bool,
     receivers: bool = False,
     quiet: bool = False,
-    statistics: bool = False,
 ) -> str:
     """Write a report as text.
 
     ANSI sequences of shards are never passed on. ``receivers`` lists what each makes of the shards,
-    ``quiet`` leaves the findings alone, and of what is valid nothing; ``statistics`` counts the
-    findings of each rule in their place.
+    ``quiet`` leaves the findings alone, and of what is valid nothing.
     """
     if quiet and report.valid:
         return ""
     groups = group_findings(report)
     lines = [] if quiet else [*_head(report, color)]
     lines += _receivers(report) if receivers and not quiet else ()
-    if statistics:
-        lines += ["", *_statistics(groups, color)] if groups else ()
-    else:
-        for group in groups:
-            lines += ["", *group_lines(group, color)]
-    if not quiet and not statistics:
+    for group in groups:
+        lines += ["", *group_lines(group, color)]
+    if not quiet:
         for step in next_steps(report):
             if step.command:
                 text = _wrap(["Next:", *step.text.split(" ")], 0, 2)
@@ -84,14 +79,6 @@ def _head(report: Report, color: bool) -> Iterator[str]:
         first, *others = _wrap(words, 2, 4)
         yield _paint(first, word, _GREEN if one.valid else _RED) if color else first
         yield from others
-
-
-def _statistics(groups: Sequence[Group], color: bool) -> Iterator[str]:
-    """How many findings there are of each rule, most first."""
-    longest = max(len(f"{one.total:,}") for one in groups)
-    for one in sorted(groups, key=lambda one: -one.total):
-        line = f"{one.total:>{longest},}  {one.code}  {one.severity.value:<7}  {one.title}".rstrip()
-        yield _paint(line, one.code, _COLORS[one.severity]) if color else line
 
 
 def group_lines(group: Group, color: bool) -> Iterator[str]:

@@ -17,8 +17,10 @@ _ON_THE_PAGE = {
     ", or name one with --label-map.": ", or upload one together with the zip.",
     "Pass --profile with a profile of your own; tfod describe --as-profile writes one.": "If they "
     "are meant to be like this, choose the layout of the records under Options.",
-    "Raise --max-record-bytes if such records are meant.": "If such records are meant, check them "
-    "with tfod on your own machine.",
+    "Raise TFOD_MAX_RECORD_BYTES if such records are meant.": "If such records are meant, check "
+    "them with tfod on your own machine.",
+    ", or raise TFOD_MAX_ARCHIVE_BYTES.": ".",
+    ", or raise TFOD_MAX_ARCHIVE_ENTRIES.": ".",
     ", or give its images with --images.": ".",
     " without compression: tfod reshard --compression none.": " without compression.",
 }
@@ -150,18 +152,9 @@ def decoded(report: Report) -> str:
 def notes(report: Report) -> Iterator[tuple[str, str]]:
     """What else the reader has to know of what the verdict is about: a title, and a sentence."""
     if report.baseline is not None:
-        known, stale = report.baseline.known, report.baseline.stale
+        known = report.baseline.known
         are = "is" if known == 1 else "are"
         yield "Baseline", f"{plural(known, 'known finding')} {are} in the baseline"
-        if stale and not report.baseline.baseline.is_updated:
-            entries = "entry of it occurs" if stale == 1 else "entries of it occur"
-            yield (
-                "Baseline",
-                (
-                    f"{stale:,} {entries} less often in what was checked; if that is all that the "
-                    "baseline was written from, --update-baseline drops the rest"
-                ),
-            )
 
 
 def unnamed_key(finding: Finding) -> str:

@@ -142,7 +142,7 @@ def bomb(unpacked: int, packed: int, most: float) -> Iterator[Problem]:
 @rule(
     "ZIP008 error: too much to unpack",
     why="It fills the disk when it is unpacked.",
-    fix="Split it into several archives, or check the unpacked folder.",
+    fix="Split it into several archives, or raise TFOD_MAX_ARCHIVE_BYTES.",
     source="CWE-409",
 )
 def too_much_in_all(most: int) -> Iterator[Problem]:
@@ -153,7 +153,7 @@ def too_much_in_all(most: int) -> Iterator[Problem]:
 @rule(
     "ZIP009 error: too many entries",
     why="Files without number exhaust the disk's inodes and everybody's time.",
-    fix="Split it into several archives, or pack fewer files: shards hold many images each.",
+    fix="Pack fewer files: shards hold many images each, or raise TFOD_MAX_ARCHIVE_ENTRIES.",
     source="CWE-770",
 )
 def too_many_entries(promised: int, looked_at: int) -> Iterator[Problem]:

@@ -99,7 +99,7 @@ _damage_rule(
     "TFR012 warning: record too large to be checked",
     DamageKind.OVERSIZE,
     why="Reading it would take more memory than the limit allows; nothing else was checked in it.",
-    fix="Raise --max-record-bytes if such records are meant.",
+    fix="Raise TFOD_MAX_RECORD_BYTES if such records are meant.",
     source="protobuf: a message has at most 2 GiB",
 )
 

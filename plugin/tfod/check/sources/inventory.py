@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
@@ -93,6 +93,15 @@ class Inventory:
     empty: Sequence[tuple[str, str]] = ()
     unused_label_maps: Sequence[str] = ()
     name: str = ""
+
+    def without(self, names: Collection[str]) -> Inventory:
+        """The same without some files."""
+        groups = [
+            replace(group, shards=[one for one in group.shards if one.location.name not in names])
+            for group in self.groups
+        ]
+        archives = [one for one in self.archives if one.name not in names]
+        return replace(self, groups=[one for one in groups if one.shards], archives=archives)
 
     @property
     def shards(self) -> list[ShardSource]:

@@ -1,8 +1,12 @@
-"""How one logs in to a CVAT server: the options of cvat-cli, by the names they have there."""
+"""How one logs in to a CVAT server: by variables of the environment, some of them cvat-cli's own.
+
+``CVAT_HOST`` is its address. ``CVAT_ACCESS_TOKEN`` logs in, or else ``CVAT_USER`` (or ``USER``)
+with the password in ``PASS``, which is asked for where there is none. ``CVAT_ORGANIZATION`` is the
+short name of an organization. OpenSSL's ``SSL_CERT_FILE`` names a certificate of the server's own.
+"""
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import logging
 import os
@@ -10,80 +14,41 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from tfod.cvat.client.server import Server, ServerError
 from tfod.errors import TfodError, how_to_install
 
 TOKEN_VARIABLE = "CVAT_ACCESS_TOKEN"
 PASSWORD_VARIABLE = "PASS"
-_DEFAULT_HOST = "http://localhost"
-
-
-def add_connection_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which server, and as whom; cvat-cli has the same."""
-    group = parser.add_argument_group("the CVAT server")
-    group.add_argument(
-        "--server-host",
-        metavar="URL",
-        help=f"for example https://app.cvat.ai (default: {_DEFAULT_HOST})",
-    )
-    group.add_argument("--server-port", type=int, metavar="N", help="where it is not the usual one")
-    group.add_argument(
-        "--auth",
-        metavar="USER[:PASS]",
-        help=f"without a password it is taken from {PASSWORD_VARIABLE}, or asked for; without this "
-        f"option {TOKEN_VARIABLE} is used",
-    )
-    group.add_argument(
-        "--organization",
-        "--org",
-        metavar="SLUG",
-        help="short name of the organization; '' for the personal workspace",
-    )
-    group.add_argument(
-        "--insecure", action="store_true", help="do not check the server's certificate"
-    )
+HOST_VARIABLE = "CVAT_HOST"
+USER_VARIABLE = "CVAT_USER"
+ORGANIZATION_VARIABLE = "CVAT_ORGANIZATION"
+DEFAULT_HOST = "http://localhost"
 
 
 @contextmanager
-def connect(arguments: argparse.Namespace) -> Iterator[Server]:
-    """Log in as the options and the environment say.
+def connect(url: str | None = None) -> Iterator[Server]:
+    """Log in as the environment says; ``url`` is stronger than what it says of the server.
 
     Raises:
-        TfodError: cvat-sdk is absent, the options make no sense, or the server does not let us in.
+        TfodError: cvat-sdk is absent, the address makes no sense, or the server does not let us in.
     """
     sdk = _sdk()
-    if arguments.insecure:  # the user has been warned; once a request is no help
-        import urllib3
-
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    url = server_url(arguments.server_host, arguments.server_port)
+    url = (url or os.environ.get(HOST_VARIABLE) or DEFAULT_HOST).rstrip("/")
     logger = logging.getLogger("tfod.cvat.client")
     logger.addHandler(logging.NullHandler())  # cvat-sdk prints tracebacks otherwise
     logger.propagate = False
     try:
-        config = sdk.Config(verify_ssl=not arguments.insecure)
-        client = sdk.Client(url, logger=logger, config=config, check_server_version=False)
+        client = sdk.Client(url, logger=logger, check_server_version=False)
     except Exception as error:  # older SDKs look for the server here, newer ones check the URL
-        raise TfodError(f"{url}: {error}; look at --server-host") from None
+        raise TfodError(f"{url}: {error}; look at --server or {HOST_VARIABLE}") from None
     with client:
         server = Server(client)
         server.version = _version(server)
-        _login(sdk, server, arguments.auth)
-        if arguments.organization is not None:
-            client.organization_slug = arguments.organization
+        _login(sdk, server)
+        if ORGANIZATION_VARIABLE in os.environ:  # empty it means the personal workspace
+            client.organization_slug = os.environ[ORGANIZATION_VARIABLE]
         yield server
-
-
-def server_url(host: str | None, port: int | None) -> str:
-    """The server's address from host and port. Raises TfodError: both name a port."""
-    url = (host or _DEFAULT_HOST).rstrip("/")
-    if port is None:
-        return url
-    if urlsplit(url if "://" in url else f"https://{url}").port:
-        raise TfodError(f"--server-host {host} names a port already; leave out --server-port")
-    return f"{url}:{port}"
 
 
 def _version(server: Server) -> str:
@@ -92,17 +57,17 @@ def _version(server: Server) -> str:
     return str(found.get("version", "")) if isinstance(found, dict) else ""
 
 
-def _login(sdk: Any, server: Server, auth: str | None) -> None:
+def _login(sdk: Any, server: Server) -> None:
     token = os.environ.get(TOKEN_VARIABLE)
-    if auth is None and token:
+    if token:
         if not hasattr(sdk, "AccessTokenCredentials"):
             raise TfodError(
                 f"this cvat-sdk is too old for {TOKEN_VARIABLE}; pip install --upgrade cvat-sdk, "
-                "or give --auth USER:PASS"
+                f"or set {USER_VARIABLE} and {PASSWORD_VARIABLE} in its place"
             )
         server.client.login(sdk.AccessTokenCredentials(token))
         return
-    user, password = server.credentials = _credentials(auth, server.host)
+    user, password = server.credentials = _credentials(server.host)
     try:
         with server.expected(), server.errors():
             server.client.login((user, password))
@@ -113,19 +78,20 @@ def _login(sdk: Any, server: Server, auth: str | None) -> None:
     except ServerError as error:
         if error.status in (400, 401):
             raise TfodError(
-                f"{server.host} does not let {user} in ({error.text}); look at --auth"
+                f"{server.host} does not let {user} in ({error.text}); look at {USER_VARIABLE} and "
+                f"{PASSWORD_VARIABLE}"
             ) from None
         raise
 
 
-def _credentials(auth: str | None, host: str) -> tuple[str, str]:
-    user, _, password = (auth or getpass.getuser()).partition(":")
-    password = password or os.environ.get(PASSWORD_VARIABLE, "")
+def _credentials(host: str) -> tuple[str, str]:
+    user = os.environ.get(USER_VARIABLE) or os.environ.get("USER") or getpass.getuser()
+    password = os.environ.get(PASSWORD_VARIABLE, "")
     if not password:
         if sys.stdin is None or not sys.stdin.isatty():
             raise TfodError(
-                f"no password for {user} at {host}; give --auth USER:PASS, or set "
-                f"{PASSWORD_VARIABLE} or {TOKEN_VARIABLE}"
+                f"no password for {user} at {host}; set {TOKEN_VARIABLE}, or {USER_VARIABLE} and "
+                f"{PASSWORD_VARIABLE}"
             )
         password = getpass.getpass(f"Password for {user} at {host}: ")
     return user, password

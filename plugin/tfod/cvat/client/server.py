@@ -194,12 +194,12 @@ class Server:
             return self._network_error(error)
         text = answer_text(error.body) or one_line(str(error.reason or ""))
         explained = {
-            401: f"{self.host} does not know you (401: {text}); give --auth USER:PASS, or a token "
-            "in CVAT_ACCESS_TOKEN",
+            401: f"{self.host} does not know you (401: {text}); set CVAT_ACCESS_TOKEN, or "
+            "CVAT_USER and PASS",
             403: f"{self.host} does not allow this (403: {text}); ask for the role, or name the "
-            "organization with --org",
+            "organization in CVAT_ORGANIZATION",
             404: f"{self.host} does not have it, or does not show it to you (404: {text}); look "
-            "at the number and at --org",
+            "at the number and at CVAT_ORGANIZATION",
         }
         if status >= 500:
             message = f"{self.host} has failed ({status}: {text}); try again later"
@@ -212,12 +212,12 @@ class Server:
         cause = _cause(error)
         if "SSL" in text or "certificate" in text.lower() or isinstance(cause, _TLS):
             return ServerError(
-                f"{self.host}: no secure connection ({text}); look at the address, or trust the "
-                "server with --insecure"
+                f"{self.host}: no secure connection ({text}); look at the address, or name the "
+                "server's own certificate in SSL_CERT_FILE"
             )
         # urllib3 begins with the object that it speaks of.
         reason = getattr(cause, "strerror", None) or _OBJECT.sub("", text)
-        return ServerError(f"{self.host} cannot be reached ({reason}); look at --server-host")
+        return ServerError(f"{self.host} cannot be reached ({reason}); look at its address")
 
 
 def _tus_errors() -> tuple[type[Exception], ...]:

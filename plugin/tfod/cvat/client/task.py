@@ -40,7 +40,7 @@ class Target:
             if error.status == 404:
                 raise TfodError(
                     f"{server.host} has no {self}, or does not show it to you; look at the number "
-                    "in the address of its page, and at --org"
+                    "in the address of its page, and at CVAT_ORGANIZATION"
                 ) from None
             raise
         with server.expected():

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-REMOTE_TIMEOUT = 60.0
+REMOTE_TIMEOUT = 60
 """Seconds that a server may be silent, unless :func:`set_remote_timeout` says otherwise."""
 TRY_AGAIN = "try again when the server is well"
 _LONGEST_WAIT = 0.5  # seconds at once: Ctrl-C just before a wait is heard at its end
 _MOST_SILENCES = 3
-_timeout = REMOTE_TIMEOUT
+_timeout: float = REMOTE_TIMEOUT
 _interrupt: Callable[[], None] | None = None
 
 

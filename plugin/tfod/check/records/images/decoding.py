@@ -74,9 +74,7 @@ class Decoding:
         return not self.bounded or height * width <= max(_SMALL, size * _PIXELS_OF_A_BYTE)
 
     def under(self, policy: Policy) -> Decoding:
-        """The same, or none where the rule that checks decoding is off, and on for no path."""
-        if policy.by_path is not None and policy.patterns is None:
-            return self
+        """The same, or none where the rule that checks decoding is off."""
         if policy.severity(all_rules()[_RULE]) is None:
             return Decoding(limit=f"{_RULE} is off")
         return self

@@ -63,7 +63,7 @@ class Sample:
 
 
 def choose_samples(
-    report: Report, inventory: Inventory, profile: Profile | None, most: int
+    report: Report, inventory: Inventory, profile: Profile | None, most: int = 12
 ) -> list[Sample]:
     """At most so many images with findings, with as many rules as possible among them.
 

@@ -1,18 +1,13 @@
-"""The findings as workflow commands of GitHub Actions, and as GitLab's code quality."""
+"""The findings as workflow commands of GitHub Actions."""
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.reporters.github_and_gitlab import (
-    protect_from_commands,
-    render_github,
-    render_gitlab,
-)
+from tfod.check.reporters.github import render_github
 
 from tests.check.reports import found, hostile_report, make_report
 
@@ -58,36 +53,15 @@ def test_github_is_given_what_it_shows() -> None:
 
 def test_nothing_found() -> None:
     assert render_github(make_report()) == ""
-    assert json.loads(render_gitlab(make_report())) == []
 
 
 def test_hostile_texts_are_no_commands() -> None:
     for line in render_github(hostile_report()).splitlines():
         assert COMMAND.match(line), line
-    begin, text, end = protect_from_commands("::error::x\n").splitlines()
-    assert begin == f"::stop-commands::{end.strip(':')}" and text == "::error::x"
 
 
 @given(st.text())
-def test_any_text_is_one_line_for_github_and_valid_for_gitlab(text: str) -> None:
+def test_any_text_is_one_line(text: str) -> None:
     finding = found("BOX903", text, text, item=text, feature=text, fix=text)
     report = make_report([finding], sources=[text, "b"])
     assert len(commands(report)) == 1
-    (issue,) = json.loads(render_gitlab(report))
-    assert issue["location"]["path"] and issue["fingerprint"]
-
-
-def test_gitlab_has_an_issue_for_each_finding() -> None:
-    findings = [found("BOX903", "box 1", record=1), found("BOX903", "box 1", record=2)]
-    findings += [found("LAB906", "x"), found("ZIP917", "y")]
-    issues = json.loads(render_gitlab(make_report(findings)))
-    assert [one["severity"] for one in issues] == ["critical", "critical", "minor", "info"]
-    assert len({one["fingerprint"] for one in issues}) == 4, "GitLab shows those that differ"
-    assert {**issues[0], "fingerprint": ""} == {
-        "description": "BOX903 box outside the image: record 1: box 1\nFix: Clip boxes to "
-        "the image.",
-        "check_name": "BOX903",
-        "fingerprint": "",
-        "severity": "critical",
-        "location": {"path": "a.record", "lines": {"begin": 1}},
-    }
