@@ -88,7 +88,7 @@ def test_what_is_new_is_reported_and_nothing_else(
             again = check_sources(paths, options(baseline))
             assert counted(again) == Counter() and again.counts.by_code == {} and again.valid
             assert again.baseline is not None
-            assert (again.baseline.known, again.baseline.stale) == (before.total(), 0)
+            assert again.baseline.known == before.total()
     with written([*known, new]) as folder:
         paths = [str(Path(folder, one.name)) for one in (*known, new)]
         order.shuffle(paths)
@@ -138,9 +138,10 @@ def updated(run: Run, baseline: Path, *arguments: object) -> str:
 
 def test_records_that_have_moved_are_recognised(run: Run, train: Path, tmp_path: Path) -> None:
     baseline = tmp_path / "b.json"
-    assert " 0 dropped" in updated(run, baseline, train)
+    said = updated(run, baseline, train)
     total, new = known_and_new(run, baseline, train)
     assert total > 60 and new == {}
+    assert said == f"tfod: {baseline}: {total} findings known\n"
     codes = {one["code"] for one in json.loads(baseline.read_text())["findings"]}
     # Two records share an image, and a source id; a box hangs out; classes and texts; all records.
     assert codes >= {"IMG010", "NAM008", "BOX003", "BOX006", "BOX007", "LAB006", "NAM010", "EXA008"}
@@ -176,9 +177,6 @@ def test_one_more_defect_like_a_known_one_is_new(run: Run, tmp_path: Path) -> No
     write_shard(tmp_path / "data", "train", nameless, nameless, nameless)
     _, new = known_and_new(run, baseline, tmp_path / "data")
     assert new["BOX006"] == 1
-    write_shard(tmp_path / "data", "train", nameless)
-    result = run("check", tmp_path / "data", "--baseline", baseline, "--decode=none")
-    assert "less often in what was checked" in result.out and result.code == 0
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -233,7 +231,7 @@ def test_the_verdict_is_about_what_is_new_and_the_receivers_about_all(
 
 def test_the_file(run: Run, train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = updated(run, Path("tfod-baseline.json"), "data")
+    updated(run, Path("tfod-baseline.json"), "data")
     first = Path("tfod-baseline.json").read_text()
     assert run("check", "data", "--update-baseline", "--decode=none").code == 0
     assert Path("tfod-baseline.json").read_text() == first
@@ -245,9 +243,8 @@ def test_the_file(run: Run, train: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert entry["message"] == "box 1 is inverted, xmin is larger than xmax: xmin 0.5, ymin 0.2, " \
         "xmax 0.3, ymax 0.4"  # fmt: skip
     assert "data" not in first
-    assert "added, 0 dropped" in said
     write_shard(tmp_path / "data", "train", *bad_records(10))
-    assert " 0 added, " in updated(run, Path("tfod-baseline.json"), "data")
+    updated(run, Path("tfod-baseline.json"), "data")
     assert len(Path("tfod-baseline.json").read_text()) < len(first) / 2
 
 
@@ -272,17 +269,6 @@ def test_a_file_that_is_no_baseline_is_one_line(
     assert Path(path).read_bytes() == content.encode("latin-1")
 
 
-def test_the_configuration_names_it(
-    run: Run, train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tfod.toml").write_text('baseline = "known.json"')
-    monkeypatch.chdir(train)
-    assert run("check", ".", "--update-baseline", "--decode=none").code == 0
-    assert (tmp_path / "known.json").is_file()
-    assert run("check", ".", "--decode=none").code == 0
-    assert run("check", ".", "--decode=none", "--no-config").code == 1
-
-
 def test_no_file_is_one_line(run: Run, train: Path) -> None:
     assert "--update-baseline writes one" in run("check", train, "--baseline", "b.json").refused()
 
@@ -299,5 +285,5 @@ def test_many_entries_none_of_which_occurs(tmp_path: Path) -> None:
     shard = write_shard(tmp_path, "train", *bad_records(3))
     report = check_sources([shard], options(baseline))
     assert report.baseline is not None
-    assert (report.baseline.known, report.baseline.stale) == (0, 10_000)
+    assert report.baseline.known == 0
     assert report.total == check_sources([shard], options(None)).total

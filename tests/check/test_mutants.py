@@ -53,9 +53,14 @@ def test_the_same_bytes_each_time(tmp_path: Path, mutants: Path) -> None:
 
 @by_name
 def test_says_what_its_name_says(
-    mutants: Path, mutant: Mutant, capsys: pytest.CaptureFixture[str]
+    mutants: Path,
+    mutant: Mutant,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     skip_without_its_needs(mutant)
+    for name, value in mutant.environment.items():
+        monkeypatch.setenv(name, value)
     with in_its_folder(mutant, mutants):
         code = main(["check", *mutant.arguments(mutants), "--format", "json", "--jobs", "1"])
     printed = capsys.readouterr()

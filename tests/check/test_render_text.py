@@ -124,20 +124,6 @@ def test_quiet_is_the_findings_alone() -> None:
     assert text(middle_sized(), quiet=True) == findings
 
 
-def test_statistics_count_in_place_of_the_findings() -> None:
-    table = (
-        "20  BOX903  error    box outside the image\n"
-        " 4  LAB906  warning  class differs from the map by case or spaces\n"
-        " 1  TFR904  error    data checksum is wrong\n"
-        " 1  SET901  error    a shard of the set is missing\n"
-        " 1  ZIP917  info     stray files\n"
-    )
-    head = GOLDEN[: GOLDEN.index("\nTFR904")]
-    assert text(middle_sized(), statistics=True) == f"{head}\n{table}"
-    assert text(middle_sized(), statistics=True, quiet=True) == table
-    assert text(make_report(), statistics=True) == text(make_report())
-
-
 def test_warnings_that_fail_are_said_to() -> None:
     one = found("LAB906", "x")
     assert text(make_report([one])).startswith("VALID: 0 errors, 1 warning, 0 infos\n")

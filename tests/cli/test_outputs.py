@@ -56,7 +56,7 @@ def test_a_file_appears_whole(run: Run, folder: Path, old: bool) -> None:
 )
 def test_what_is_refused_before_the_work(run: Run, folder: Path, output: str, message: str) -> None:
     write_file(folder / "tfod.toml", "exclude = ['a.record']")  # what is excluded is a source, too
-    assert message in run("check", "a.record", "--output", output).refused()
+    assert message in run("check", "a.record", "--quiet", "--output", output).refused()
     assert names(folder) == {"tfod.toml"}
     assert Path("label_map.pbtxt").read_text() == LABEL_MAP
 

@@ -70,6 +70,7 @@ def _described(mutant: Mutant) -> dict[str, Any]:
         "fires": mutant.fires,
         "codes": sorted(mutant.expected),
         "arguments": mutant.arguments("."),
+        "environment": mutant.environment,
     }
 
 

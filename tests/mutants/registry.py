@@ -83,17 +83,27 @@ class Mutant:
         path = self.path(folder)
         return [os.path.join(path, name) for name in self.inside] or [path]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that set its limits."""
+        limits = ((name, self.options.get(name)) for name in LIMITS)
+        return {f"TFOD_{name.upper()}": str(value) for name, value in limits if value is not None}
+
     def arguments(self, folder: str | Path) -> list[str]:
         """What comes behind ``tfod check``."""
         path = self.path(folder)
         found = self.sources(folder)
         for name, value in self.options.items():
+            if name in LIMITS:
+                continue
             found.append(f"--{name.replace('_', '-')}")
             if value is not True:
                 found.append(os.path.join(path, value) if isinstance(value, Inside) else str(value))
         return found
 
 
+LIMITS = ("max_record_bytes", "max_archive_bytes", "max_archive_entries")
+"""Options of the library that are variables of the environment to the command."""
 Declare: TypeAlias = Callable[[], Iterator[Mutant]]
 _DECLARATIONS: list[tuple[str, Declare]] = []
 

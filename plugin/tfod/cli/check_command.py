@@ -106,7 +106,7 @@ def _add_expectations(group: argparse._ActionsContainer) -> None:
     text = "do not check these; a code is stronger than its family"
     add("--ignore", type=_split, action="extend", metavar="CODES", help=text)
     text = f"severity of a rule or a family: {', '.join(LEVELS)}"
-    add("--severity", type=_severity, action="append", metavar="CODE=LEVEL", help=text)
+    add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
     add("--fail-on", choices=LEVELS[:2], help="from where on shards are invalid (default: error)")
     text = "a tfod.toml (default: the nearest, in this folder or above)"
     add("--config", type=file_name, metavar="FILE", help=text)
@@ -128,8 +128,9 @@ def _split(text: str) -> Sequence[str]:
 
 def _severity(text: str) -> tuple[str, str]:
     code, _, level = (part.strip() for part in text.partition("="))
+    require_rule_names([code.upper()], f"--severity {text}")
     if level.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not CODE={', '.join(LEVELS)}")
+        raise TfodError(f"--severity {text}: expected CODE={', '.join(LEVELS)}")
     return code.upper(), level.lower()
 
 
@@ -181,8 +182,8 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
     """What is typed, or else what the configuration says."""
     select = arguments.select or configuration.select
     ignore = arguments.ignore or configuration.ignore
-    typed = dict(arguments.severity or ())
-    for option, names in (("select", select), ("ignore", ignore), ("severity", typed)):
+    typed = dict(map(_severity, arguments.severity))
+    for option, names in (("select", select), ("ignore", ignore)):
         require_rule_names(names or (), f"--{option}")
     receiver = arguments.receiver or configuration.receiver
     limits = ArchiveLimits()
