@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from tfod.cli.command_line import Commands, add_number
 from tfod.cli.create_command import add_image_policy, policy_of
 from tfod.cli.outputs import add_output_options, begin_output
-from tfod.detection.box_pairs import PIXEL
 from tfod.shards.convert.formats import FORMATS, ReadOptions
+from tfod.shards.diff.box_pairs import PIXEL
 
 
 def add_parser(commands: Commands) -> None:

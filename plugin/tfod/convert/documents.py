@@ -241,14 +241,6 @@ def read_json(path: str, **options: Any) -> Any:
         raise TfodError(f"{path} is not JSON that can be read ({reason}); save it again") from None
 
 
-def yaml_error(file: str, error: Exception) -> TfodError:
-    """What PyYAML says of a file, with the line."""
-    mark = getattr(error, "problem_mark", None)
-    line = f":{mark.line + 1}" if mark else ""
-    what = getattr(error, "problem", None) or " ".join(str(error).split())
-    return TfodError(f"{file}{line}: not a valid YAML file: {what}")
-
-
 def parse_number(text: str, where: str, finite: bool = True) -> float:
     """A number in a text of annotations.
 

@@ -29,7 +29,6 @@ from tfod.check.profiles.profile import (
 )
 from tfod.check.profiles.python_source import PythonSource
 from tfod.check.rules.registry import require_rule_names
-from tfod.convert.documents import yaml_error
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value
 from tfod.errors import TfodError, how_to_install
@@ -297,7 +296,10 @@ def _parse_yaml(data: bytes, source: str) -> Any:
     try:
         return yaml.load(data.decode("utf-8-sig"), Loader)
     except (yaml.YAMLError, ValueError) as error:  # such as of a date, or bytes not UTF-8
-        raise yaml_error(source, error) from None
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        what = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise TfodError(f"{source}{line}: not a valid YAML file: {what}") from None
 
 
 def _parse_json(data: bytes, source: str) -> Any:

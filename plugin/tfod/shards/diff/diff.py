@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.check.findings.finding import plural
-from tfod.detection.box_pairs import PIXEL, iou
 from tfod.shards.convert.formats import FORMATS, ReadOptions, format_of_source
 from tfod.shards.create.problems import OddBoxes, Policy
+from tfod.shards.diff.box_pairs import PIXEL, iou
 from tfod.shards.diff.matching import BoxComparison, Matched, match
 from tfod.shards.diff.result import Box, Diff, Difference
 from tfod.shards.diff.side import (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.detection.box_pairs import Pairs, TwoSides, Unpaired, ranges
+from tfod.shards.diff.box_pairs import Pairs, TwoSides, Unpaired, ranges
 from tfod.shards.diff.side import Side
 
 _AT_ONCE = 1 << 14  # records
