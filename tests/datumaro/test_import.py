@@ -13,6 +13,7 @@ import pytest
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
 from tfod.datumaro import compat
+from tfod.datumaro.images import file_size
 from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.reader import RecordBatch
@@ -758,3 +759,11 @@ def test_progress_is_reported(make_shard, load) -> None:
 def test_import_is_the_same_again(make_shard, load) -> None:
     make_shard("s", image() | objects([BOX], ["x"], [1]) | {"image/encoded": jpeg()})
     assert content(load()) == content(load())
+
+
+def test_a_image_file_whose_header_is_long(tmp_path) -> None:
+    """An editor's notes come first, and are longer than what is read at first."""
+    image = jpeg(20, 30)
+    note = b"\xff\xe2" + (65_000).to_bytes(2, "big") + bytes(64_998)
+    (tmp_path / "a.jpg").write_bytes(image[:2] + note + image[2:])
+    assert file_size(str(tmp_path / "a.jpg")) == (20, 30)
