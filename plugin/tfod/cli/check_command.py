@@ -61,14 +61,14 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "check",
         help="find every defect of shards and annotation zips",
-        description="Check shards, globs, folders, zips, URLs or standard input (-). Exit status "
-        "0: nothing at or above the level of --fail-on; 1: findings; 2: the check could not run.",
+        description="Check shards, folders, zips, globs, URLs or standard input (-). Exit status: "
+        "0 valid, 1 not, 2 the check could not run.",
     )
-    text = "without any, the shards that --pipeline-config names"
+    text = "by default what --pipeline-config names"
     parser.add_argument("sources", metavar="SOURCE", nargs="*", help=text)
     _add_expectations(parser.add_argument_group("what is expected"))
     add = parser.add_argument_group("what the shards are held against").add_argument
-    text = f"labels and frames on a CVAT server: {', '.join(KINDS)}"
+    text = f"a {', '.join(KINDS)} of the server CVAT_HOST"
     add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
     add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
     add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
@@ -85,10 +85,10 @@ def add_parser(commands: Commands) -> None:
     add = group.add_argument
     add_output_options(group, FORMATS)
     add_number(group, "--max-findings", "how many are listed (default: 1000)", 1000)
-    text = "the findings alone, and nothing where the shards are valid"
+    text = "the findings alone, and of valid shards nothing"
     add("-q", "--quiet", action="store_true", help=text)
     add("--baseline", type=file_name, metavar="FILE", help="report only what is not in this one")
-    text = f"write all findings into the baseline ({BASELINE})"
+    text = f"write all into it (default: {BASELINE})"
     add("--update-baseline", action="store_true", help=text)
     parser.set_defaults(run=_check)
 
@@ -98,17 +98,18 @@ def _add_expectations(group: argparse._ActionsContainer) -> None:
     add = group.add_argument
     text = f"who reads the shards next: {', '.join(RECEIVERS)}"
     add("--for", dest="receiver", choices=tuple(RECEIVERS), metavar="NAME", help=text)
-    text = f"the keys of a record: a file, or {', '.join(READY)}"
+    text = f"what a record has: {', '.join(READY)}, or a file"
     add("--profile", metavar="NAME|FILE", help=text)
     add_label_map(group)
-    text = "check these rules alone: codes and families, with commas"
+    text = "only these rules: codes and families, with commas"
     add("--select", type=_split, action="extend", metavar="CODES", help=text)
-    text = "do not check these; a code is stronger than its family"
+    text = "not these; a code is stronger than its family"
     add("--ignore", type=_split, action="extend", metavar="CODES", help=text)
-    text = f"severity of a rule or a family: {', '.join(LEVELS)}"
+    text = f"of a rule or a family: {', '.join(LEVELS)}"
     add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
-    add("--fail-on", choices=LEVELS[:2], help="from where on shards are invalid (default: error)")
-    text = "a tfod.toml (default: the nearest, in this folder or above)"
+    text = "error or warning: what makes shards invalid"
+    add("--fail-on", choices=LEVELS[:2], metavar="LEVEL", help=text)
+    text = "a tfod.toml, in place of the nearest one upward"
     add("--config", type=file_name, metavar="FILE", help=text)
 
 

@@ -70,13 +70,13 @@ def add_number(
 
 def add_label_map(parser: argparse._ActionsContainer) -> None:
     """Add ``--label-map`` to a command that reads shards."""
-    text = "a label map for all shards; those beside them otherwise"
+    text = "for all shards, in place of those beside them"
     parser.add_argument("--label-map", metavar="FILE|NAME", help=text)
 
 
 def add_runner_options(parser: argparse._ActionsContainer) -> None:
     """Add ``--runner`` to a command."""
-    text = "an Apache Beam runner; its own options stand behind --"
+    text = "an Apache Beam runner; -- and its own options last"
     parser.add_argument(_OPTION, metavar="NAME", help=text)
 
 

@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> None:
     add = parser.add_argument
     _add_target(parser)
     add("zip", metavar="ANNO.zip", help="shards and their label map")
-    text = "what becomes of the annotations that are there (default: replace, as in CVAT)"
+    text = "of what is there (default: replace, as in CVAT)"
     add("--mode", choices=("append", "replace"), default="replace", help=text)
     add("--dry-run", action="store_true", help="stop before anything is touched")
     text = "a label map in place of the one in the zip"
@@ -60,12 +60,12 @@ def add_parser(commands: Commands) -> None:
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("kind", choices=KINDS, help="what ID is the number of")
+    add("kind", metavar="KIND", choices=KINDS, help=", ".join(KINDS))
     add("number", metavar="ID", type=whole_number(1), help="as in its page's address")
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
-    text = f"such as https://app.cvat.ai (default: {HOST_VARIABLE}, or {DEFAULT_HOST})"
+    text = f"default: {HOST_VARIABLE}, or {DEFAULT_HOST}"
     parser.add_argument("--server", metavar="URL", help=text)
     parser.epilog = f"{TOKEN_VARIABLE}, or CVAT_USER and PASS, log in; CVAT_ORGANIZATION is a slug."
 

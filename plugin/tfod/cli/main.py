@@ -60,7 +60,23 @@ class _Version(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and name the command that they are about."""
+    """A parser whose errors are one line, and name the command that they are about.
+
+    Its help fits on a screen: the usage does not repeat the options.
+    """
+
+    def __init__(self, **more: Any) -> None:
+        # Options with a long value stand in one line with their text.
+        def formatter(prog: str) -> argparse.HelpFormatter:
+            return argparse.HelpFormatter(prog, max_help_position=28)
+
+        super().__init__(formatter_class=formatter, **more)
+
+    def format_help(self) -> str:
+        """What ``--help`` prints."""
+        positionals = [_in_usage(one) for one in self._get_positional_actions()]
+        self.usage = " ".join(("%(prog)s [options]", *positionals))
+        return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = super().parse_known_args(args, namespace)
@@ -70,6 +86,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_FAILED, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _in_usage(action: argparse.Action) -> str:
+    """``SOURCE...``, ``[CODE]``."""
+    name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if action.nargs in (argparse.ONE_OR_MORE, argparse.ZERO_OR_MORE, argparse.PARSER):
+        return f"{name}..."
+    return f"[{name}]" if action.nargs == argparse.OPTIONAL else name
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
