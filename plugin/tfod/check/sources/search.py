@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -123,7 +124,7 @@ class _Search:
             except ShardsNotFoundError as error:
                 if not os.path.isdir(source):
                     raise
-                self.empty.append((source, str(error)))
+                self.empty.append((source, _what_else(source) or str(error)))
 
     def _add_file(self, location: Location) -> None:
         """One file that was named: a zip by its bytes, or by its name, or else a shard."""
@@ -215,6 +216,20 @@ def _holds_shards(path: str) -> bool:
         return False
     except ShardError:
         return True  # a damaged one, which is reported
+
+
+def _what_else(folder: str) -> str | None:
+    """What a folder without shards is, and what to type; None where its files do not say."""
+    from tfod.check.sources.archive_contents import other_format  # for an error alone
+
+    paths = [os.path.relpath(path, folder).replace(os.sep, "/") for path in files_below(folder)]
+    found = other_format(paths)
+    if found is None:
+        return None
+    command = f"tfod convert {shlex.quote(folder)} shards"
+    if found == "Datumaro":
+        command = f"datum convert -i {shlex.quote(folder)} -if datumaro -f tf_detection_api"
+    return f"{folder}: holds {found}, and no shards; to make some type: {command}"
 
 
 def inventory_of(locations: Sequence[Location]) -> Inventory:
