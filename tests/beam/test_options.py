@@ -15,7 +15,7 @@ from tfod.cli.main import main
         ("check --ru direct a -- --x -- b", "check --ru direct a", "--x -- b"),
         ("check --runner direct a", "check --runner direct a", ""),
         ("check -- -odd-name", "check -- -odd-name", ""),
-        ("check --remote-timeout 3 -- --runner", "check --remote-timeout 3 -- --runner", ""),
+        ("check --max-findings 3 -- --runner", "check --max-findings 3 -- --runner", ""),
     ],
 )
 def test_what_stands_behind_two_dashes(typed: str, ours: str, beams: str) -> None:

@@ -16,6 +16,7 @@ from PIL import Image
 from tfod.cli.main import main
 
 from tests.commands import Run
+from tests.files import write_files
 from tests.records import encode, image, objects, write_shard
 
 LABEL_MAP = "item { id: 1 name: 'cat' }\n"
@@ -282,6 +283,26 @@ class TestSeveral:
         assert not report["findings"][0]["message"].startswith(str(empty))
         assert main(["check", str(two / "cats"), str(empty)]) == 1
         assert capsys.readouterr().out.startswith("INVALID: 1 of 2 datasets valid, 1 error, ")
+
+    @pytest.mark.parametrize(
+        ("files", "what"),
+        [
+            (["VOC2007/Annotations/a.xml", "VOC2007/JPEGImages/a.jpg"], "Pascal VOC"),
+            (["annotations/instances_train.json", "images/a.jpg"], "COCO"),
+            (["data.yaml", "labels/train/a.txt", "images/train/a.jpg"], "YOLO"),
+            (["annotations.xml", "images/a.jpg"], "CVAT for images or video"),
+        ],
+    )
+    def test_a_folder_of_another_format(
+        self, tmp_path: Path, capsys: Any, files: list[str], what: str
+    ) -> None:
+        folder = tmp_path / "my data"
+        write_files(folder, dict.fromkeys(files, ""))
+        assert main(["check", str(folder)]) == 2
+        assert capsys.readouterr().err == (
+            f"tfod: {folder}: holds {what}, and no shards; to make some type: "
+            f"tfod convert '{folder}' shards\n"
+        )
 
     def test_folders_without_shards_alone(self, tmp_path: Path, capsys: Any) -> None:
         for name in "ab":

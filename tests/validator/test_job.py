@@ -131,11 +131,10 @@ def test_a_configuration(tmp_path: Path) -> None:
     """What the upload asks for is stronger; paths are the names of what is uploaded."""
     text = b"""
         for = "cvat"
-        fail-on = "warning"
+        fail_on = "warning"
         select = ["LAB", "NAM"]
-        label-map = "coco"
-        [per-path."b.*"]
-        ignore = ["LAB"]
+        label_map = "coco"
+        severity = {LAB006 = "info"}
     """
     shard = shard_of(tmp_path, text="bird of paradise")
     files = {"a.record": shard, "b.record": shard, "config:tfod.toml": text}
@@ -144,7 +143,8 @@ def test_a_configuration(tmp_path: Path) -> None:
     assert report["configuration"] == "tfod.toml"
     assert (report["receiver"], report["fail_on"]) == ("cvat", "warning")
     assert {one["code"][:3] for one in report["findings"]} <= {"LAB", "NAM"}
-    assert {one["shard"] for one in report["findings"] if one["code"] == "LAB006"} == {"a.record"}
+    levels = {one["severity"] for one in report["findings"] if one["code"] == "LAB006"}
+    assert levels == {"info"}
     assert b"Configuration: tfod.toml" in documents[REPORTS["text"]]
     documents = check_upload(tmp_path, files, receiver="any", fail_on="error").documents
     report = json.loads(documents[REPORTS["json"]])
@@ -160,7 +160,7 @@ def _prepared() -> None:
 
 
 def test_the_same_outcome_in_the_sandbox(tmp_path: Path) -> None:
-    configuration = b'label-map = "coco"'
+    configuration = b'label_map = "coco"'
     files = {"a.record": shard_of(tmp_path, xmax=0.05), "config:tfod.toml": configuration}
     request = request_of(tmp_path, files)
     outcome = run_in_sandbox(tmp_path, request, Limits(), lambda *_: True)

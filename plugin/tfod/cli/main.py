@@ -180,7 +180,8 @@ def _run(given: Sequence[str]) -> int:
         if path == "":
             raise TfodError("the name of what to write is empty; is a variable not set?")
         require_local(path or "")
-    set_remote_timeout(limit("TFOD_REMOTE_TIMEOUT", REMOTE_TIMEOUT))
+    if os.environ.get("TFOD_REMOTE_TIMEOUT"):
+        set_remote_timeout(limit("TFOD_REMOTE_TIMEOUT", REMOTE_TIMEOUT))
     code: int = options.run(options)
     return code
 

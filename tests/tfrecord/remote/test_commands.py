@@ -161,7 +161,7 @@ def test_images_are_fetched_from_their_places(bucket: Bucket, run: Run) -> None:
     filler = encode(image("big.jpg") | {"image/encoded": bytes(200_000)})
     url = bucket.put("a.tfrecord", frame(bad, *([filler] * 100), bad))
     bucket.forget()
-    done = run("check", url, "--profile", "cvat", "--format", "html", "--samples", 3)
+    done = run("check", url, "--profile", "cvat", "--format", "html", "--select", "BOX")
     assert done.code < 2 and "<svg" in done.out
     assert bucket.line.sent < 1.3 * 100 * 200_000
 
@@ -171,7 +171,7 @@ def test_images_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Ru
     filler = encode(image("big.jpg") | {"image/encoded": bytes(1 << 20)})
     shard = frame(*[one for bad in records(60)[::5] for one in (bad, filler, filler)])
     server.files["/a.tfrecord"] = shard
-    options = ("--profile", "cvat", "--samples", 12, "--label-map", "coco")
+    options = ("--profile", "cvat", "--label-map", "coco")
     assert run("check", f"{url}/a.tfrecord", *options, "--format", "html").code < 2
     assert server.sent < 2.5 * len(shard)
 
@@ -242,14 +242,15 @@ def test_a_zip_is_copied_and_checked(bucket: Bucket, run: Run) -> None:
     assert bucket.line.sent < 1.1 * len(stream.getvalue()) + 3000
 
 
-def test_a_server_that_is_silent_in_the_middle_is_a_finding(bucket: Bucket, run: Run) -> None:
+def test_a_server_that_is_silent_in_the_middle_is_a_finding(
+    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "5")
     shard = frame(*(bytes(100_000) for _ in range(100)))
     large = bucket.put("data/a.tfrecord", shard)
     small = bucket.put("data/b.tfrecord", frame(*records(3)))
     bucket.line.hold_after = 4 << 20
-    done = run(
-        *("check", large, small, "--profile", "cvat", "--remote-timeout", 5, "--format", "json")
-    )
+    done = run("check", large, small, "--profile", "cvat", "--format", "json")
     assert done.code == 1 and done.err == ""
     report = json.loads(done.out)
     reported = {one["shard"]: one for one in report["findings"] if one["code"] == "TFR013"}
@@ -259,11 +260,14 @@ def test_a_server_that_is_silent_in_the_middle_is_a_finding(bucket: Bucket, run:
     assert all(one["sha256"] is None for one in report["sources"])
 
 
-def test_a_server_that_is_silent_from_the_start_is_one_line(bucket: Bucket, run: Run) -> None:
+def test_a_server_that_is_silent_from_the_start_is_one_line(
+    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "1")
     url = bucket.put("a.tfrecord", frame(b"1"))
     bucket.server.freeze()
     try:
-        done = run("check", url, "--remote-timeout", 1)
+        done = run("check", url)
     finally:
         bucket.server.thaw()
     assert done.code == 2

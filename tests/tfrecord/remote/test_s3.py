@@ -335,9 +335,9 @@ def test_a_check_by_several_ends_while_a_server_is_silent(
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "tfod.cli.main", "check", *urls),
-            *("--profile", "cvat", "--jobs", "2", "--remote-timeout", "600"),
+            *("--profile", "cvat", "--jobs", "2"),
         ],
-        env=bucket.environment(),
+        env={**bucket.environment(), "TFOD_REMOTE_TIMEOUT": "600"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
