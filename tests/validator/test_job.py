@@ -135,9 +135,10 @@ def test_a_configuration(tmp_path: Path) -> None:
         select = ["LAB", "NAM"]
         label_map = "coco"
         severity = {LAB006 = "info"}
+        exclude = ["b.*"]
     """
     shard = shard_of(tmp_path, text="bird of paradise")
-    files = {"a.record": shard, "b.record": shard, "config:tfod.toml": text}
+    files = {"a.record": shard, "b.record": b"no shard", "config:tfod.toml": text}
     documents = check_upload(tmp_path, files, fail_on=None).documents
     report = json.loads(documents[REPORTS["json"]])
     assert report["configuration"] == "tfod.toml"

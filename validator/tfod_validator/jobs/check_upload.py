@@ -66,9 +66,14 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
     """
     _require_files(folder, request)
     try:
-        places = [Location(one.name, str(folder / one.stored)) for one in request.sources]
+        configuration = _configuration(folder, request)
+        places = [
+            Location(one.name, str(folder / one.stored))
+            for one in request.sources
+            if not configuration.excludes(one.name)
+        ]
         inventory = inventory_of(places)
-        options = _options(folder, request, limits)
+        options = _options(folder, request, limits, configuration)
         report = check(inventory, options, _counting(progress, limits.max_records))
     except _TooManyRecordsError:
         most = limits.max_records
@@ -100,15 +105,22 @@ def _with_names(text: str, folder: Path, request: Request) -> str:
     return text
 
 
-def _options(folder: Path, request: Request, limits: Limits) -> Options:
+def _configuration(folder: Path, request: Request) -> Configuration:
+    for one in request.files:
+        if one.role == "config":
+            found = load_configuration(str(folder / one.stored), one.name)
+            for key, known in (("profile", READY), ("label_map", packaged_label_maps())):
+                if getattr(found, key) not in (None, *known):  # files are on another machine
+                    expected = f"expected one of {', '.join(known)}, and no file"
+                    raise TfodError(f"{one.name}: {key}: {expected}")
+            return found
+    return Configuration()
+
+
+def _options(
+    folder: Path, request: Request, limits: Limits, configuration: Configuration
+) -> Options:
     paths = {one.role: str(folder / one.stored) for one in request.files if one.role != "file"}
-    configuration = Configuration()
-    if "config" in paths:
-        name = next(one.name for one in request.files if one.role == "config")
-        configuration = load_configuration(paths["config"], name)
-        for key, known in (("profile", READY), ("label_map", packaged_label_maps())):
-            if getattr(configuration, key) not in (None, *known):  # files are on another machine
-                raise TfodError(f"{name}: {key}: expected one of {', '.join(known)}, and no file")
     receiver = request.receiver or configuration.receiver
     profile = paths.get("profile") or request.profile or configuration.profile
     task = None
