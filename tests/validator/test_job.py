@@ -145,7 +145,7 @@ def test_a_configuration(tmp_path: Path) -> None:
     assert (report["receiver"], report["fail_on"]) == ("cvat", "warning")
     assert {one["code"][:3] for one in report["findings"]} <= {"LAB", "NAM"}
     levels = {one["severity"] for one in report["findings"] if one["code"] == "LAB006"}
-    assert levels == {"info"}
+    assert levels == {"info"} and report["counts"]["shards"] == 1
     assert b"Configuration: tfod.toml" in documents[REPORTS["text"]]
     documents = check_upload(tmp_path, files, receiver="any", fail_on="error").documents
     report = json.loads(documents[REPORTS["json"]])
