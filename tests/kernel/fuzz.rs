@@ -72,16 +72,12 @@ fn read(buffer: &[u8], starts: &[i64], lengths: &[i64]) -> Found {
         assert!(ends.windows(2).all(|pair| pair[0] <= pair[1]) && ends.last() == Some(&count));
         (bytes(head[0], head[1]), kind, (0..rows).map(row).collect(), ends, values.collect())
     });
-    let mut columns: Vec<_> = columns.collect();
-    columns.sort();
     let problems = (0..sizes[1] as i64).map(|number| {
         let at = 8 * sizes[0] as i64 + 4 * number;
         let key = Some(word(at + 2)).filter(|start| *start >= 0);
         (word(at), word(at + 1), key.map(|start| bytes(start, word(at + 3))))
     });
-    let mut problems: Vec<_> = problems.collect();
-    problems.sort();
-    (columns, problems)
+    (columns.collect(), problems.collect())
 }
 
 #[no_mangle]

@@ -71,14 +71,12 @@ def test_python_stands_in(tmp_path: Path, library: bytes | None, why: str) -> No
 
 
 def plain_columns(columns: Columns) -> tuple[Any, ...]:
-    """Everything in columns, comparable to the bit."""
-    found = {
-        (one.key, one.kind): (one.rows.tolist(), one.ends.tolist(), one.values.tobytes())
+    """Everything in columns, in its order, comparable to the bit."""
+    found = [
+        (one.key, one.kind, one.rows.tolist(), one.ends.tolist(), one.values.tobytes())
         for one in columns.columns
-        if len(one.rows)
-    }
-    problems = sorted((one.row, one.code, one.key or b"") for one in columns.problems)
-    return columns.rows, found, problems
+    ]
+    return columns.rows, found, columns.problems
 
 
 def spans(payloads: list[bytes]) -> tuple[bytes, np.ndarray, np.ndarray]:
@@ -359,6 +357,19 @@ def test_every_problem_by_name() -> None:
     assert [values_of(columns, buffer, row).get(b"a", (0, []))[1] for row in range(6)] == [
         [7], [], [1], [2], [5, 6], [1],
     ]  # fmt: skip
+
+
+def test_columns_come_in_the_order_of_their_first_rows() -> None:
+    """What a malformed record has, or a list that another one replaces, is in no column."""
+    damaged = encode({"b": [1], "a": [2]}) + b"\n\x08\n\x06\n\x01z\x12\x01\xff"
+    replaced = b"\n\x12\n\x10\n\x01a\x12\x0b\x1a\x03\n\x01\x05\x0a\x04\n\x02xx"
+    columns = both([damaged, replaced, encode({"c": [1.5], "a": [3]}), encode({"b": [4]})])
+    assert [(one.key, one.kind) for one in columns.columns] == [
+        (b"a", ListKind.BYTES),
+        (b"c", ListKind.FLOAT),
+        (b"a", ListKind.INT64),
+        (b"b", ListKind.INT64),
+    ]
 
 
 NUMBERS = st.one_of(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1))

@@ -31,11 +31,13 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
     batch.read()
     rest = np.flatnonzero(batch.odd)
     others = reference.parse_examples(buffer, starts[rest], lengths[rest])
-    for one in others.columns:
+    for place, one in enumerate(others.columns):
         counts = np.diff(one.ends.astype(np.int64), prepend=0)
         codes = np.full(len(counts), batch.code(one.key))
-        batch.lists[one.kind].append(_Lists(rest[one.rows], codes, counts, one.values))
-    columns = [column for kind in ListKind for column in batch.columns(kind)]
+        places = np.full(len(counts), place)
+        batch.lists[one.kind].append(_Lists(rest[one.rows], codes, places, counts, one.values))
+    found = [one for kind in ListKind for one in batch.columns(kind)]
+    columns = [column for _, column in sorted(found, key=lambda one: one[0])]
     problems = [replace(one, row=int(rest[one.row])) for one in others.problems]
     return Columns(len(starts), columns, problems)
 
@@ -47,10 +49,11 @@ def _runs(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 class _Lists(NamedTuple):
-    """Lists of one kind: the row and the key of each, how many values it has, and all values."""
+    """Lists of one kind: of each its row, key, place in the row and count of values; all values."""
 
     rows: np.ndarray
     codes: np.ndarray
+    places: np.ndarray
     counts: np.ndarray
     values: np.ndarray
 
@@ -58,7 +61,8 @@ class _Lists(NamedTuple):
         """Other lists, or another order."""
         counts = self.counts[places]
         values = _runs((np.cumsum(self.counts) - self.counts)[places], counts)
-        return _Lists(self.rows[places], self.codes[places], counts, self.values[values])
+        heads = (one[places] for one in (self.rows, self.codes, self.places))
+        return _Lists(*heads, counts, self.values[values])
 
 
 class _Batch:
@@ -80,7 +84,7 @@ class _Batch:
         self._at[rows], stop, plain = self._delimited(self._at[rows], self._end[rows], _FIRST)
         rows = self._plain(rows, plain & (stop == self._end[rows]))
         entries = []
-        while True:
+        for place in count():
             rows = rows[(self._at[rows] < self._end[rows]) & ~self.odd[rows]]
             if len(rows) < _FEW_ROWS:
                 break
@@ -93,7 +97,7 @@ class _Batch:
             self._at[rows] = stop
             self._plain(rows, plain)
             entries.append(codes[plain] * len(self.odd) + rows[plain])
-            self._features(rows[plain], codes[plain], value[plain], stop[plain])
+            self._features(rows[plain], codes[plain], place, value[plain], stop[plain])
         self.odd[rows] = True
         self._forget_odd(np.sort(np.concatenate([*entries, rows[:0]])))
 
@@ -107,8 +111,8 @@ class _Batch:
                 one if len(keep) == len(one.rows) else one.chosen(keep) for one, keep in kept
             ]
 
-    def columns(self, kind: ListKind) -> Iterator[KeyColumn]:
-        """The columns of one kind, each in the order of its rows."""
+    def columns(self, kind: ListKind) -> Iterator[tuple[tuple[int, int], KeyColumn]]:
+        """The columns of one kind, each with its first row and where in that row it comes."""
         found = self.lists[kind]
         if not found:
             return
@@ -120,13 +124,14 @@ class _Batch:
         for begin, stop in pairwise(bounds):
             ends = stops[begin:stop]
             before = int(ends[0] - whole.counts[begin])
-            yield KeyColumn(
+            column = KeyColumn(
                 names[int(whole.codes[begin])],
                 kind,
                 whole.rows[begin:stop].astype("<u4"),
                 (ends - before).astype("<u8"),
                 whole.values[before : int(ends[-1])],
             )
+            yield (int(whole.rows[begin]), int(whole.places[begin])), column
 
     def _plain(self, rows: np.ndarray, plain: np.ndarray) -> np.ndarray:
         """Those rows that are plain; the others leave the batch."""
@@ -182,13 +187,15 @@ class _Batch:
         return self.code(key)
 
     def _features(
-        self, rows: np.ndarray, codes: np.ndarray, at: np.ndarray, end: np.ndarray
+        self, rows: np.ndarray, codes: np.ndarray, place: int, at: np.ndarray, end: np.ndarray
     ) -> None:
-        """A feature in each row."""
+        """A feature in each row, the one that comes at ``place``."""
         empty = at == end
+        places = np.full(len(rows), place)
         none = np.flatnonzero(empty)
         no_counts, no_values = np.zeros(len(none), np.int64), np.empty(0, "<i8")
-        self.lists[ListKind.NONE].append(_Lists(rows[none], codes[none], no_counts, no_values))
+        heads = (rows[none], codes[none], places[none])
+        self.lists[ListKind.NONE].append(_Lists(*heads, no_counts, no_values))
         tags = self._buffer.take(at, mode="clip")
         first, stop, plain = self._delimited(at, end, tags)
         plain &= (stop == end) & np.isin(tags, list(_KIND_OF_TAG))
@@ -198,7 +205,8 @@ class _Batch:
             if len(own):
                 read = self._strings if kind is ListKind.BYTES else self._numbers
                 counts, values = read(kind, rows[own], first[own], stop[own])
-                self.lists[kind].append(_Lists(rows[own], codes[own], counts, values))
+                heads = (rows[own], codes[own], places[own])
+                self.lists[kind].append(_Lists(*heads, counts, values))
 
     def _strings(
         self, _: ListKind, rows: np.ndarray, at: np.ndarray, end: np.ndarray

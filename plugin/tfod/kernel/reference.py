@@ -164,7 +164,7 @@ def fields(data: Bytes, position: int, end: int) -> Iterator[Field]:
 
 
 def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Columns:
-    """Parse records to columns, one for each key and kind of list.
+    """Parse records to columns, one for each key and kind of list, as they first come.
 
     What a record holds is what protobuf says; a record that protobuf refuses is a row without
     values and a problem. A span that is not within the buffer is such a row.

@@ -110,7 +110,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a batch of records, and its problems in the order of the rows."""
+    """The columns of a batch of records as they first come in it, and its problems row by row."""
 
     rows: int
     columns: Sequence[KeyColumn]

@@ -143,9 +143,9 @@ impl<'a> Columns<'a> {
     /// Takes back what the present record has left.
     pub fn undo_record(&mut self, row: u32) {
         while let Some(place) = self.touched.pop() {
-            let column = &mut self.columns[place as usize];
-            if column.rows.last() == Some(&row) {
-                column.drop_row();
+            // One that was taken back before may be gone.
+            if self.columns.get(place as usize).map_or(false, |one| one.rows.last() == Some(&row)) {
+                self.drop_row(place);
             }
         }
         for problem in self.problems.drain(self.known_problems..) {
@@ -172,9 +172,15 @@ impl<'a> Columns<'a> {
         place
     }
 
-    /// Takes back the row of a column that another list of the same feature has replaced.
+    /// Takes back the last row of a column. One that is empty then was begun by the present record,
+    /// and none behind it is left: it goes, so that the columns are in the order of their first rows.
     pub fn drop_row(&mut self, place: u32) {
-        self.columns[place as usize].drop_row();
+        let column = &mut self.columns[place as usize];
+        column.drop_row();
+        if column.rows.is_empty() {
+            self.keys[column.key as usize].columns[column.kind as usize] = NOWHERE;
+            self.columns.truncate(place as usize);
+        }
     }
 
     /// Says something of a row, once.
@@ -194,24 +200,20 @@ impl<'a> Columns<'a> {
         }
     }
 
-    fn shown(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().filter(|column| !column.rows.is_empty())
-    }
-
     /// How many columns and problems there are, and bytes in the block.
     pub fn sizes(&self) -> [u64; 3] {
-        let data: usize = self.shown().flat_map(Column::lengths).map(padded).sum();
-        let (columns, problems) = (self.shown().count(), self.problems.len());
+        let data: usize = self.columns.iter().flat_map(Column::lengths).map(padded).sum();
+        let (columns, problems) = (self.columns.len(), self.problems.len());
         [columns as u64, problems as u64, (columns * COLUMN + problems * PROBLEM + data) as u64]
     }
 
     /// Writes everything: a [`COLUMN`] for each column, a [`PROBLEM`] for each problem, then what
     /// the columns hold.
     pub fn write(&self, buffer: &[u8], block: &mut [u8]) {
-        let (columns, rest) = block.split_at_mut(self.shown().count() * COLUMN);
+        let (columns, rest) = block.split_at_mut(self.columns.len() * COLUMN);
         let (problems, mut rest) = rest.split_at_mut(self.problems.len() * PROBLEM);
         let mut word = (columns.len() + problems.len()) / 8;
-        for (column, out) in self.shown().zip(columns.chunks_exact_mut(COLUMN)) {
+        for (column, out) in self.columns.iter().zip(columns.chunks_exact_mut(COLUMN)) {
             let [rows, ends, values] = column.lengths();
             let mut begins = [0; 3];
             for (begin, length) in begins.iter_mut().zip([rows, ends, values]) {

@@ -1,0 +1,104 @@
+"""What commands print and write is the same with the compiled kernel and with Python's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.cli.main import main
+from tfod.kernel import WHY_NOT_COMPILED
+
+from tests.conftest import CORPUS
+from tests.image_kinds import plain_image
+from tests.mutants.make import all_mutants
+
+SHARDS = sorted(path for path in CORPUS.rglob("*record") if path.is_file())
+_DURATION = re.compile(r'(?<="duration": )[\d.]+|[\d.]+ s(?=, report version)')
+_OF_THE_PROCESS = "input-output-error"  # a mutant that is a file of whoever reads it
+
+
+def commands(mutants: str) -> Iterator[list[str]]:
+    """Ten commands; what they write is in folders without other files."""
+    everything = ["check", mutants, str(CORPUS), "--no-sha256"]
+    yield from ([*everything, "--format", name] for name in ("text", "json"))
+    for shard in map(str, SHARDS):
+        yield ["describe", shard, "--as-profile"]
+        yield ["convert", shard, "coco", "--to", "coco"]
+        yield ["show", shard, "-o", "page.html"]
+        yield ["diff", shard, str(SHARDS[0]), "--format", "text"]
+        yield ["diff", shard, str(SHARDS[0]), "--format", "json"]
+        yield ["merge", shard, "merged"]
+        yield ["check", shard, "--decode", "all", "--for", "od-api", "--format", "html"]
+    yield ["create", "csv", "--csv-input", "../boxes.csv", "--image-dir", "..",
+           "--output-path", "created.record"]  # fmt: skip
+    yield ["rules"]
+    for one in all_mutants():
+        if one.case != _OF_THE_PROCESS:
+            path = one.path(mutants)
+            yield ["describe", path]
+            yield ["reshard", path, "resharded"]
+            if one.fires:
+                yield ["repair", path, "repaired"]
+
+
+def run_all(mutants: str) -> None:
+    """Run the commands in this process, and print what became of them, a line each."""
+    Path("a.jpg").write_bytes(plain_image((40, 20)))
+    Path("boxes.csv").write_text(
+        "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,40,20,cat,1,2,30,15\n"
+    )
+    for number, command in enumerate(commands(mutants)):
+        Path(str(number)).mkdir()
+        os.chdir(str(number))
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(command)
+        files = {
+            str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(Path().rglob("*"))
+            if path.is_file()
+        }
+        os.chdir("..")
+        texts = [_DURATION.sub("", one.getvalue()) for one in (out, err)]
+        print(json.dumps([command, code, *texts, files]))
+
+
+def test_the_same_with_each_kernel(mutants: Path, tmp_path: Path) -> None:
+    if WHY_NOT_COMPILED:
+        pytest.skip(f"there is no compiled kernel to compare with: {WHY_NOT_COMPILED}")
+    running = []
+    for kernel in ("0", ""):
+        folder = tmp_path / f"kernel{kernel}"
+        folder.mkdir()
+        program = "import sys; from tests.kernel.test_outputs import run_all; run_all(sys.argv[1])"
+        environment = {"TFOD_KERNEL": kernel, "PYTHONPATH": str(Path(__file__).parents[2])}
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(mutants)],
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+    python, compiled = (process.communicate()[0].splitlines() for process in running)
+    assert [process.returncode for process in running] == [0, 0]
+    done = set()
+    for one, other in zip(map(json.loads, compiled), map(json.loads, python), strict=True):
+        command, code, *texts, files = one
+        lines = [text.splitlines() for text in (*texts, *other[2:4])]
+        odd = [pair for pair in zip(lines[0] + lines[1], lines[2] + lines[3]) if len(set(pair)) > 1]
+        assert (command, odd[:1]) == (command, [])
+        assert one == other
+        if code in (0, 1):
+            done.add(command[0])
+    assert len(done) == 10, done
