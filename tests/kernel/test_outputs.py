@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tfod.cli.main import main
@@ -94,11 +93,8 @@ def test_the_same_with_each_kernel(mutants: Path, tmp_path: Path) -> None:
     assert [process.returncode for process in running] == [0, 0]
     done = set()
     for one, other in zip(map(json.loads, compiled), map(json.loads, python), strict=True):
-        command, code, *texts, files = one
-        lines = [text.splitlines() for text in (*texts, *other[2:4])]
-        odd = [pair for pair in zip(lines[0] + lines[1], lines[2] + lines[3]) if len(set(pair)) > 1]
-        assert (command, odd[:1]) == (command, [])
         assert one == other
+        command, code, *_ = one
         if code in (0, 1):
             done.add(command[0])
     assert len(done) == 10, done
