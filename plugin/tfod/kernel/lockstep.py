@@ -61,8 +61,8 @@ class _Lists(NamedTuple):
         """Other lists, or another order."""
         counts = self.counts[places]
         values = _runs((np.cumsum(self.counts) - self.counts)[places], counts)
-        heads = (one[places] for one in (self.rows, self.codes, self.places))
-        return _Lists(*heads, counts, self.values[values])
+        rows, codes = self.rows[places], self.codes[places]
+        return _Lists(rows, codes, self.places[places], counts, self.values[values])
 
 
 class _Batch:
