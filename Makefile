@@ -86,10 +86,10 @@ tests: environment
 test-part-%: $(VENV)/test.installed
 	$(BIN)/python $(PYTEST) $(FOLDERS_$*) $(MORE:%=--ignore=%)
 
-# What needs more than that environment has: other servers and trainers, a browser, the web of pages.
+# What needs more than that environment has, or more time: other servers and trainers, a browser, the pages.
 MORE_beam = tests/beam tests/tfrecord/remote tests/training/torch tests/training/tensorflow/test_verdicts.py
 MORE_cvat = tests/cvat/client tests/cvat/docker tests/test_ci.py tests/test_wheel.py tests/docs
-MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi nginx docker_files scale)
+MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi nginx docker_files scale processes steady)
 MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) tests/receivers
 
 test-more-%: $(VENV)/test-all.installed
