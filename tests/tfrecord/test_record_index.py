@@ -114,3 +114,6 @@ def test_forked_processes_unpack_the_same_file_at_once(tmp_path: Path) -> None:
     with multiprocessing.get_context("fork").Pool(4) as pool:
         found = [pool.apply_async(span.read) for _ in range(4)]
         assert [one.get() == payloads[7] for one in found] == [True] * 4
+        # They end by themselves: a SIGTERM, which main() handles, may come just before they wait.
+        pool.close()
+        pool.join()
