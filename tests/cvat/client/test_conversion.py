@@ -251,7 +251,6 @@ class TestXml:
         )
         assert image.others == {"polyline": 1, "cuboid": 1, "skeleton": 1}
         assert image.tags == (CvatTag("car", (("x", "y"),)),)
-        assert (image.boxes, image.other_shapes) == ((box,), 6)
 
     @pytest.mark.parametrize(
         "inner",
