@@ -29,12 +29,7 @@ def render_json(report: Report) -> str:
     Characters that steer a terminal or turn the direction of text are JSON escapes. Numbers that
     JSON has no word for are the strings ``NaN``, ``Infinity`` and ``-Infinity``.
     """
-    return dump_json(report.to_json())
-
-
-def dump_json(document: object) -> str:
-    """JSON of a report or for a service, indented, with the characters escaped that steer."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
+    text = json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False, indent=2)
     return escape_json(text) + "\n"
 
 
