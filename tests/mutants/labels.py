@@ -158,6 +158,7 @@ def no_class() -> Iterator[Mutant]:
 def liberties() -> Iterator[Mutant]:
     curly = LABEL_MAP.decode().replace("'cat'", "\u201ccat\u201d")
     yield fail("curly-quotes", mapped(curly), **IN_MAP)
+    yield fail("no-quotes", mapped(LABEL_MAP.replace(b"'", b"")), **IN_MAP)
     yield fail("no-item", mapped(LABEL_MAP.replace(b"item {", b"{")), **IN_MAP)
     yield fail("byte-order-mark", mapped(b"\xef\xbb\xbf" + LABEL_MAP), **IN_MAP)
     yield fail("own-field", mapped(LABEL_MAP.replace(b"name:", b"colour: 'red' name:")), **IN_MAP)

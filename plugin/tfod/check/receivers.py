@@ -42,6 +42,19 @@ class Receiver:
 # What stops other receivers: any text is a source id here, and a class needs no number.
 _STOPS_OTHERS: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019"), OFF)
 
+# tfod.datumaro: what is imported whole, with each box, class and image as the record has it; boxes
+# are cut at the image's edge. A text or an id that no map explains becomes a class.
+_DATUMARO: Severities = {
+    **_STOPS_OTHERS,
+    **dict.fromkeys(("EXA012", "BOX003", "BOX012", "BOX013"), Severity.WARNING),
+    **dict.fromkeys(("BOX020", "BOX021", "NAM001", "NAM006", "SET004"), Severity.WARNING),
+    **dict.fromkeys(("IMG001", "IMG002", "IMG003", "IMG005", "IMG006"), Severity.WARNING),
+    **dict.fromkeys(("IMG007", "IMG009", "IMG012", "IMG014"), Severity.WARNING),
+    **dict.fromkeys(("LAB003", "LAB004", "LAB005", "LAB006", "LAB007"), Severity.WARNING),
+    **dict.fromkeys(("LAB009", "LAB010", "LAB011", "LAB012", "LAB014"), Severity.WARNING),
+    "LAB015": Severity.WARNING,
+}
+
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them.
 _CVAT: Severities = {
@@ -116,7 +129,7 @@ _TF_VISION: Severities = {
     # It reads the ids of classes alone; neither texts nor a label map.
     **dict.fromkeys(("LAB008", "LAB017", "LAB020"), Severity.ERROR),
     **dict.fromkeys(("LAB002", "LAB003", "LAB004", "LAB005", "LAB006"), Severity.WARNING),
-    **dict.fromkeys(("LAB010", "LAB011", "LAB015", "SET004"), Severity.WARNING),
+    **dict.fromkeys(("LAB010", "LAB011", "SET004"), Severity.WARNING),
     "IMG014": Severity.WARNING,  # nor the format
 }
 # Model Maker reads no masks.
@@ -134,7 +147,7 @@ def _trainer(name: str, title: str, severities: Severities, profile: str) -> Rec
 
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
-DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _STOPS_OTHERS)
+DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _DATUMARO)
 OD_API = _trainer("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
 TF_VISION = _trainer("tf-vision", "TF-Vision", {**_TF_VISION, **_MASKS_ARE_0_AND_1}, "tf_vision")
 MODEL_MAKER = _trainer("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision")

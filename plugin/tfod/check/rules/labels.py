@@ -280,7 +280,7 @@ def no_class(use: ClassUse) -> Iterator[Problem]:
 @rule(
     "LAB015 error: label map is not in protobuf's text format",
     why="The trainer stops at it with a ParseError; tfod and CVAT's importer read it all the same.",
-    fix="Use straight quotes, 'item {' before each class, and no other fields.",
+    fix="Put each name in straight quotes, 'item {' before each class, and use no other fields.",
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
 def liberties(file: LabelMapFile) -> Iterator[Problem]:

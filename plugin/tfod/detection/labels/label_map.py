@@ -44,6 +44,10 @@ _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2
 # Datumaro's reader takes items without the word "item" in front; so do we. Blanks are looked at
 # from their first one alone, or a million of them would be looked at a million times.
 _BRACE = re.compile(r"(?<!\s)(\s*)\{")
+# A name alone in its line, or in front of the end of its item.
+_UNQUOTED = re.compile(
+    r"\b((?:display_)?name *: *)(?!\s)([^'\"{}\n#;,]*[^'\"{}\s#;,])(?= *(?:[,;}#\r\n]|$))"
+)
 _LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
 EMPTY_SUBSETS = "subsets without images:"
 """Begins the comment in a label map that names subsets whose shards are empty on purpose."""
@@ -191,9 +195,9 @@ def _escape(text: str) -> str:
 def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[str]]:
     """Parse a label map's text.
 
-    Curly quotes, items without the word ``item``, fields of somebody's own and a byte order mark
-    are not legal text format, but what is meant is plain: they are read, and named in the second
-    result.
+    Curly quotes, names without quotes, items without the word ``item``, fields of somebody's own and
+    a byte order mark are not legal text format, but what is meant is plain: they are read, and named
+    in the second result.
 
     Returns:
         The map, and the liberties that were taken, as sentences (usually none).
@@ -214,14 +218,17 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         with_items = _BRACE.sub(_as_item, repaired)
         if with_items != repaired:
             liberties.append("items without the word 'item' are read as items")
+        with_quotes = _UNQUOTED.sub(lambda name: name[1] + quoted(name[2]), with_items)
+        if with_quotes != with_items:
+            liberties.append("names without quotes are read as names")
         try:
-            message = _parse(with_items, allow_unknown_field=True)
+            message = _parse(with_quotes, allow_unknown_field=True)
         except (text_format.ParseError, UnicodeError):
             raise LabelMapError(_what_is_wrong(text, source, error)) from None
         # A field of somebody's own is no harm; a misspelt name, or another kind of file, is.
         if not message.item or not all(item.name or item.display_name for item in message.item):
             raise LabelMapError(_what_is_wrong(text, source, error)) from None
-        if with_items == text:
+        if with_quotes == text:
             liberties.append(f"unknown fields are not read ({error})")
     return LabelMap(tuple(_to_item(item) for item in message.item)), [
         f"{source}: {liberty}" for liberty in liberties
