@@ -675,3 +675,45 @@ def test_an_error_ends_the_hashing(sound: str, monkeypatch: pytest.MonkeyPatch) 
     with take_inventory([sound]) as inventory, pytest.raises(KeyboardInterrupt):
         check_inventory(inventory, progress=interrupt)
     assert ended == [True]
+
+
+def test_a_misspelt_box_key_is_named_and_all_else_is_checked(check: Run, tmp_path: Path) -> None:
+    record = objects([(0.1, 0.2, 0.5, 0.6)], ["cat"], [1])
+    record["image/object/bbox/zl"] = record.pop("image/object/bbox/ymin")
+    path = write_shard(tmp_path, "train", encode({**image("a.jpg", 20, 40), **record}))
+    report = json.loads(check(path, "--format", "json").out)
+    assert report["profile"]["name"] == "cvat"
+    found = {one["code"]: one for one in report["findings"]}
+    assert "0 ymin" in found["BOX001"]["message"]
+    assert found["EXA008"]["message"].endswith(
+        "image/object/bbox/ymin is missing: did you mean that?"
+    )
+    assert found["EXA008"]["fix"].startswith("Write image/object/bbox/ymin in place of ")
+    assert report["counts"]["records"] == 1 and "EXA010" not in found
+
+
+def test_an_attribute_of_somebody_s_own_is_not_taken_for_a_key(tmp_path: Path) -> None:
+    path = write_shard(tmp_path, "train", training(**{"image/object/colour": ["red"]}))
+    (found,) = check_sources([path]).findings
+    assert found.code == "EXA008" and "did you mean" not in found.message
+
+
+def test_of_an_empty_shard_alone_its_set_is_not_judged(tmp_path: Path) -> None:
+    full = write_shard(tmp_path, "train", training())
+    Path(full).rename(tmp_path / "train-00000-of-00002")
+    alone = write_file(tmp_path / "train-00001-of-00002", b"")
+    assert codes_of(str(alone)).keys() == {"SET005"}
+
+
+def test_a_shard_without_boxes_says_so(check: Run, tmp_path: Path, sound: str) -> None:
+    nothing = write_shard(tmp_path / "nothing", "train", encode(image()))
+    for path, end in ((nothing, " infos; no boxes"), (sound, " infos")):
+        (line, *_) = check(path, "--for", "cvat").out.splitlines()
+        assert line.startswith("VALID for CVAT: ") and line.endswith(end)
+
+
+def test_a_folder_is_no_label_map(check: Run, tmp_path: Path) -> None:
+    path = write_shard(tmp_path / "data", "train", training(), label_map=None)
+    (tmp_path / "data" / "label_map.pbtxt").mkdir()
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
+    assert check(path).out.startswith("VALID: 0 errors, 0 warnings, 0 infos\n")

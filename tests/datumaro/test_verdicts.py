@@ -1,5 +1,5 @@
-"""One verdict: ``tfod check --for datumaro`` finds no error if and only if Datumaro's import is whole:
-it refuses nothing, and has each record's boxes, classes and image.
+"""One verdict: ``tfod check --for datumaro`` finds no error if and only if Datumaro's import is
+whole: it refuses nothing, and has each record's boxes, classes and image.
 
 What the import refuses is always an error, whoever reads the shards; what is an error for another
 reason than the import's is in tables, with the reason.

@@ -31,7 +31,8 @@ def label_maps_in(folder: str) -> list[str]:
     if is_url(folder):
         return list(filter(may_be_label_map, _remote_files(folder)))
     if os.path.isdir(folder):
-        return sorted(filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*"))))
+        found = filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*")))
+        return sorted(path for path in found if not os.path.isdir(path))
     from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
 
     return sorted(filter(may_be_label_map, files_in(folder)))

@@ -84,6 +84,22 @@ def test_a_byte_order_mark_is_a_liberty(encoding: str) -> None:
     assert liberties == ["m: a byte order mark is ignored; save the file as UTF-8 without one"]
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("item {\n  id : 1\n  name : RBC\n}\n", ["RBC"]),
+        (
+            "item { id: 1, name: stop sign, }\r\nitem { name:кошка # no dog\n id: 2 }",
+            ["stop sign", "кошка"],
+        ),
+    ],
+)
+def test_names_without_quotes_are_read_and_named(text: str, names: list[str]) -> None:
+    label_map, liberties = parse_label_map(text, "m")
+    assert [one.name for one in label_map.items] == names
+    assert liberties == ["m: names without quotes are read as names"]
+
+
 def test_liberties_are_named() -> None:
     label_map, liberties = parse_label_map("item { id: 3 name: “car” } { id: 7 name: ‘bus’ }", "m")
     assert label_map.items == (CAR, BUS)

@@ -36,6 +36,7 @@ from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.rules.shards import different_keys, different_label_maps, empty_set, empty_shard
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
+from tfod.tfrecord.shard_sets.names import parse_shard_name
 
 if TYPE_CHECKING:
     from tfod.check.references.cvat_task.task import Task
@@ -103,8 +104,15 @@ def _check_shards(
             together = sum((shard.columns for shard in members), BoxColumns())
             problems = with_own_keys(problems_of(together), renamed)
             collector.add_all(problems, Place(members[0].name))
-        if all(shard.is_empty_file for shard in members):
+        if all(shard.is_empty_file for shard in members) and _are_whole(members):
             collector.add_all(empty_set(len(members)), Place(members[0].name))
+
+
+def _are_whole(members: Sequence[ShardSummary]) -> bool:
+    """Whether they are all that their numbering promises: of the others nothing is known."""
+    names = map(parse_shard_name, (one.name for one in members))
+    totals = {name.total for name in names if name is not None}
+    return all(total is None or total <= len(members) for total in totals)
 
 
 def _check_classes(

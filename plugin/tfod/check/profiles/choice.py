@@ -117,15 +117,17 @@ class _Fit:
 
     @cached_property
     def has_box(self) -> bool:
-        """Whether all its box keys are there, and half of the records have any of its features.
+        """Whether its box keys are there, and half of the records have any of its features.
 
-        Shards beside a table of another kind do not make it one of detection.
+        Shards beside a table of another kind do not make it one of detection. Of several keys one
+        may be absent: it is misspelt, and the check says so.
         """
         box, features = self.profile.field_mapping.box, self.profile.features.keys()
+        there = sum(any(key in one for one in self.samples) for key in box)
         return (
-            bool(box)
+            there >= max(1, len(box) - 1)
+            and bool(box)
             and self._is_common(not features.isdisjoint(one) for one in self.samples)
-            and all(any(key in one for one in self.samples) for key in box)
         )
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
+from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.reporters.escaping import visible
 
@@ -62,7 +63,8 @@ def headline(report: Report) -> str:
 
 def extent(report: Report) -> str:
     """How much data there is: ``12 images, 24 boxes``."""
-    return f"{plural(report.counts.records, 'image')}, {plural(report.counts.boxes, 'box')}"
+    boxes = "no boxes" if _lacks_boxes(report) else plural(report.counts.boxes, "box")
+    return f"{plural(report.counts.records, 'image')}, {boxes}"
 
 
 def _unread(report: Report) -> int:
@@ -107,7 +109,7 @@ def besides(report: Report) -> str:
 
 
 def totals(report: Report) -> str:
-    """``2 errors, 1 warning, 0 infos``, and which level fails if it is not errors.
+    """``2 errors, 1 warning, 0 infos``, which level fails if it is not errors, and ``no boxes``.
 
     Of several datasets how many are valid comes first; a folder that holds none is not.
     """
@@ -116,8 +118,17 @@ def totals(report: Report) -> str:
     if every > 1:
         valid = sum(one.valid for one in report.datasets)
         found = f"{valid:,} of {plural(every, 'dataset')} valid, {found}"
-    level = report.fail_on
-    return found if level is Severity.ERROR else f"{found} ({level.value}s fail, too)"
+    if report.fail_on is not Severity.ERROR:
+        found += f" ({report.fail_on.value}s fail, too)"
+    # Nothing is wrong with boxes that are not there, and mostly they should be.
+    return f"{found}; no boxes" if report.valid and _lacks_boxes(report) else found
+
+
+def _lacks_boxes(report: Report) -> bool:
+    """Whether records that may have boxes have none at all; those of classifications may not."""
+    profile = READY.get(report.profile.name)
+    is_detection = profile is None or bool(profile.field_mapping.box)
+    return bool(report.counts.records) and not report.counts.boxes and is_detection
 
 
 def _by_severity(counts: Counts) -> str:

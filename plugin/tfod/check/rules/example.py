@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
 _PARSER = "tensorflow/core/util/example_proto_fast_parsing.cc"
 _SHOWN = 60
 _KEYS_SHOWN = 24
+_NEAR = 0.8  # of two names, as difflib has it
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,13 +169,17 @@ def duplicate_key(features: Features) -> Iterator[Problem]:
 )
 def unknown_feature(features: Features) -> Iterator[Problem]:
     """A key that means nothing here. Said once for each shard."""
+    there = {column.key for column in features.examples.lists.values()}
     for column in features.examples.lists.values():
         key = column.key
         if key in features.expected or key in keys.KNOWN_KEYS:
             continue
         if not key.startswith(keys.ATTRIBUTE_PREFIX):
-            message = f"{_shown(key)} is not a feature of this profile"
-            yield Problem(message, feature=key, row=int(column.rows[0]), once=True)
+            message, fix = f"{_shown(key)} is not a feature of this profile", None
+            if meant := _meant_by(key, features.expected.keys() - there):
+                message += f", and {meant} is missing: did you mean that?"
+                fix = f"Write {meant} in place of {_shown(key)}."
+            yield Problem(message, feature=key, row=int(column.rows[0]), once=True, fix=fix)
 
 
 @rule(
@@ -233,6 +238,19 @@ detection_rule(
     fix="Export the shard again.",
     source="tfod.detection.keys: EXTRA_ATTRIBUTES",
 )
+
+
+def _meant_by(key: str, absent: Set[str]) -> str | None:
+    """The absent feature in whose place a key stands: the only one beside it, or one like it."""
+    import difflib  # few shards have such keys
+
+    group = key.rpartition("/")[0]
+    beside = [one for one in absent if group and one.rpartition("/")[0] == group]
+    if len(beside) == 1:
+        return beside[0]
+    names = {one.rpartition("/")[2]: one for one in sorted(beside or absent)}
+    near = difflib.get_close_matches(key.rpartition("/")[2], names, n=1, cutoff=_NEAR)
+    return names[near[0]] if near else None
 
 
 def _of_form(features: Features, form: Form) -> Iterator[FormProblem]:

@@ -195,9 +195,9 @@ def _escape(text: str) -> str:
 def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[str]]:
     """Parse a label map's text.
 
-    Curly quotes, names without quotes, items without the word ``item``, fields of somebody's own and
-    a byte order mark are not legal text format, but what is meant is plain: they are read, and named
-    in the second result.
+    Curly quotes, names without quotes, items without the word ``item``, fields of somebody's own
+    and a byte order mark are not legal text format, but what is meant is plain: they are read, and
+    named in the second result.
 
     Returns:
         The map, and the liberties that were taken, as sentences (usually none).
