@@ -64,8 +64,11 @@ def test_one_verdict_for_each_receiver(
 
 def test_html_and_junit_say_for_whom(run: Run, outside: str) -> None:
     _, page, _ = run("check", outside, "--for", "cvat", "--format", "html")
-    assert '<h1 class="verdict">Ready for CVAT: ' in page
-    assert "<title>Ready for CVAT: " in page
+    ready = "Ready for CVAT once it is zipped with its label map: 1 image, 1 box"
+    assert f'<h1 class="verdict">{ready}</h1>' in page
+    assert f"<title>{ready}" in page
+    _, text, _ = run("check", outside, "--for", "cvat")
+    assert text.splitlines()[0].endswith(" infos; zip it with its label map")
     _, page, _ = run("check", outside, "--format", "html")
     assert '<h1 class="verdict">1 error in 1 of 1 image</h1>' in page
     _, document, _ = run("check", outside, "--for", "od-api", "--format", "junit")

@@ -11,6 +11,7 @@ from tfod.check.findings.finding import Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.receivers import ANY, CVAT
 from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.wording import is_to_be_zipped
 from tfod.check.rules.repairs import REPAIRED_WHOLLY, REPAIRS
 
 _MOST_STEPS = 3
@@ -35,9 +36,12 @@ def next_steps(report: Report) -> list[Step]:
 
 def _after_valid(report: Report) -> Iterator[Step]:
     if report.receiver == CVAT.name:
+        what = "this file"
+        if is_to_be_zipped(report):
+            what = "a zip of these shards and their label map (label_map.pbtxt)"
         yield Step(
             "In CVAT open the menu of the task or job, choose Upload annotations, then "
-            "TFRecord 1.0 and this file."
+            f"TFRecord 1.0 and {what}."
         )
     elif report.receiver == ANY.name:
         yield Step("It can be read. Who takes it, and who does not, is below.")

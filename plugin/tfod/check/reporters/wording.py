@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.profiles.profile import READY
-from tfod.check.receivers import ANY, RECEIVERS
+from tfod.check.receivers import ANY, CVAT, RECEIVERS
 from tfod.check.reporters.escaping import visible
 
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
@@ -35,7 +35,7 @@ def verdict(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """The verdict as a sentence: ``Ready for CVAT: 12 images, 24 boxes``.
+    """The verdict as a sentence: ``Ready for CVAT: 12 images, 24 boxes``; CVAT wants a zip.
 
     Or ``9 errors in 3 of 38 images``, in which warnings count where they fail, too; a single error
     that concerns no image is named.
@@ -44,7 +44,8 @@ def headline(report: Report) -> str:
     whom = _for_whom(report)
     if report.valid:
         ready = f"Ready{whom}" if whom else "Valid"
-        return f"{ready}: {extent(report)}"
+        zipped = " once it is zipped with its label map" if is_to_be_zipped(report) else ""
+        return f"{ready}{zipped}: {extent(report)}"
     refused = f"Not ready{whom}: " if whom else ""
     levels = [one for one in SEVEREST_FIRST if one.rank >= report.fail_on.rank]
     amounts = [(one, counts.by_severity.get(one, 0)) for one in levels]
@@ -59,6 +60,12 @@ def headline(report: Report) -> str:
         message = _in_short(failing[0])
         return refused + message if refused else message[:1].upper() + message[1:]
     return f"{refused}{numbers}"
+
+
+def is_to_be_zipped(report: Report) -> bool:
+    """Whether there are shards that lie open for CVAT, which takes zips."""
+    names = (one.name.lower() for one in report.sources)
+    return report.receiver == CVAT.name and not all(one.endswith(".zip") for one in names)
 
 
 def extent(report: Report) -> str:
@@ -109,7 +116,7 @@ def besides(report: Report) -> str:
 
 
 def totals(report: Report) -> str:
-    """``2 errors, 1 warning, 0 infos``, which level fails if it is not errors, and ``no boxes``.
+    """``2 errors, 1 warning, 0 infos``, which level fails if it is not errors, and what to know.
 
     Of several datasets how many are valid comes first; a folder that holds none is not.
     """
@@ -120,8 +127,11 @@ def totals(report: Report) -> str:
         found = f"{valid:,} of {plural(every, 'dataset')} valid, {found}"
     if report.fail_on is not Severity.ERROR:
         found += f" ({report.fail_on.value}s fail, too)"
-    # Nothing is wrong with boxes that are not there, and mostly they should be.
-    return f"{found}; no boxes" if report.valid and _lacks_boxes(report) else found
+    if report.valid and _lacks_boxes(report):  # nothing is wrong, but mostly there should be some
+        found += "; no boxes"
+    if report.valid and is_to_be_zipped(report):
+        found += "; zip it with its label map"
+    return found
 
 
 def _lacks_boxes(report: Report) -> bool:
