@@ -196,6 +196,7 @@ $(VENV)/demo.installed: $(VENV)/bin/python $(SOURCES)
 $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) uv
 	$(INSTALL) $(BIN)/python -e '.[test]'
+	@$(BIN)/tfod --version # with which kernel, of which pip says nothing
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
 $(VENV)/test-all.installed: $(VENV)/test.installed

@@ -89,10 +89,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _in_usage(action: argparse.Action) -> str:
-    """``SOURCE...``, ``[CODE]``."""
+    """``SOURCE...``, ``[CODE]``; ``SOURCE … DEST`` says by itself that there are several."""
     name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     if action.nargs in (argparse.ONE_OR_MORE, argparse.ZERO_OR_MORE, argparse.PARSER):
-        return f"{name}..."
+        return name if "…" in name else f"{name}..."
     return f"[{name}]" if action.nargs == argparse.OPTIONAL else name
 
 

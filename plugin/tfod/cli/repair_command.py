@@ -46,7 +46,8 @@ def add_parser(commands: Commands) -> None:
     add("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
     add("target", metavar="DEST", nargs="?", help="the folder of the result")
     add("--dry-run", action="store_true", help="say what would be done, and write nothing")
-    add("--report", metavar="FILE", help="write every change here, as JSON")
+    text = "write every change here, as JSON"
+    add("-o", "--output", dest="report", metavar="FILE", help=text)
     add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
     add_receiver(parser)
     add_label_map(parser)

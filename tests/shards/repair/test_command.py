@@ -78,7 +78,7 @@ def test_what_it_says_and_writes(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, report = files_in(source), tmp_path / "report.json"
-    assert run_repair(source, tmp_path / "out", "--report", report) == 0
+    assert run_repair(source, tmp_path / "out", "--output", report) == 0
     output = capsys.readouterr().out
     assert output.startswith("2 changes made: 1 record changed, 1 dropped\n")
     assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in output
@@ -102,11 +102,11 @@ def test_what_it_says_and_writes(
 def test_a_dry_run_says_the_same_and_writes_nothing(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_repair(source, "--dry-run", "--report", tmp_path / "a.json") == 0
+    assert run_repair(source, "--dry-run", "--output", tmp_path / "a.json") == 0
     output = capsys.readouterr().out
     assert output.startswith("2 changes would be made: ") and "2 left\n" in output
     assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
-    assert run_repair(source, tmp_path / "out", "--report", tmp_path / "b.json") == 0
+    assert run_repair(source, tmp_path / "out", "--output", tmp_path / "b.json") == 0
     dry, wet = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
     assert dry["changes"] == wet["changes"] and dry["counts"] == wet["counts"]
 
@@ -138,7 +138,7 @@ def test_many_changes_are_counted_and_few_are_shown(
     many = [with_boxes([(0.5, 0.25, 1.02, 0.5)], filename=f"{n}.jpg") for n in range(1200)]
     write_records(tmp_path / "in", "a", many)
     write_files(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
-    run_repair(tmp_path / "in", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX")
+    run_repair(tmp_path / "in", tmp_path / "out", "--output", tmp_path / "r.json", "--only", "BOX")
     output = capsys.readouterr().out
     assert "BOX004 fixed: box reaches beyond the image (1,200)\n" in output
     assert output.count(" clipped to the image: ") == 3 and "  and 1,197 more\n" in output
@@ -225,12 +225,12 @@ def test_several_zips_are_repaired_one_by_one(
         (["in"], "is read, and would be replaced; write to another folder"),
         (["in", "--overwrite"], "is read, and would be replaced; write to another folder"),
         (["there"], "there/train.tfrecord is there already; write to another folder"),
-        (["new", "--report", "there/train.tfrecord"], "there/train.tfrecord is"),
+        (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord is"),
         (["new", "--only", "BOX0O6"], "--only: there is no rule or family 'BOX0O6'"),
         (["new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
         (["train.txt/new"], "cannot write there"),
         ([""], "the name of what to write is empty"),
-        (["new", "--report", ""], "the name of what to write is empty"),
+        (["new", "--output", ""], "the name of what to write is empty"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
@@ -361,7 +361,7 @@ def test_where_the_report_cannot_be_written_nothing_is_published(tmp_path: Path)
     source = write_files(
         tmp_path / "in", {"a.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
     )
-    arguments = [str(source), f"{tmp_path}/out", "--report", f"{tmp_path}/report.json"]
+    arguments = [str(source), f"{tmp_path}/out", "--output", f"{tmp_path}/report.json"]
     assert run_repair(*arguments) == 1
     most = (tmp_path / "report.json").stat().st_size - 100
     assert (tmp_path / "out" / "a.tfrecord").stat().st_size < most
@@ -404,12 +404,12 @@ def test_a_report_takes_the_place_of_nothing(
     before, out = files_in(source), tmp_path / "out"
     for name in ("train.tfrecord", "label_map.pbtxt"):
         for more in ([out], ["--dry-run"]):
-            assert run_repair(source, *more, "--report", source / name, "--overwrite") == 2
+            assert run_repair(source, *more, "--output", source / name, "--overwrite") == 2
             assert "name another file" in capsys.readouterr().err
-        assert run_repair(source, out, "--report", out / name) == 2
+        assert run_repair(source, out, "--output", out / name) == 2
         assert "name another file" in capsys.readouterr().err
     assert files_in(source) == before and not out.exists()
-    assert run_repair(source, out, "--report", out / "changes.json") == 0
+    assert run_repair(source, out, "--output", out / "changes.json") == 0
 
 
 def test_a_folder_in_which_a_writer_was_killed_is_put_back(source: Path, tmp_path: Path) -> None:

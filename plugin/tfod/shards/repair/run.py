@@ -223,7 +223,7 @@ class _Run:
         self._results = [self._path(shard) for shard in shards]
         report, files = self._options.report, (*sources, *self._results, *self._texts)
         if report and os.path.realpath(report) in map(os.path.realpath, files):
-            raise TfodError(f"--report {report}: is of the source or the result; name another file")
+            raise TfodError(f"--output {report}: is of the source or the result; name another file")
         out = OutputFolder(self._output, sources, self._options.overwrite, shards_there=self._there)
         for path, content in self._texts.items():
             out.add_text(self._relative(path), content)
