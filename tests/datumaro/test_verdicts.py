@@ -79,6 +79,7 @@ LOST: Mapping[str, str] = {
     "EXA010": "what the keys mean is not known, so nothing is known to be whole",
     "BOX005": "boxes in pixels are cut to nothing at the image's edge",
     "IMG011": "all images of a subset are in another one",
+    "IMG012": "without an image, whose header says it, boxes cannot be scaled",
     **dict.fromkeys(("SET001", "SET002"), "records of the set are missing"),
     **dict.fromkeys(
         ("ZIP002", "ZIP003", "ZIP004", "ZIP005", "ZIP007", "ZIP012"), "others unpack the zip"

@@ -49,7 +49,7 @@ _DATUMARO: Severities = {
     **dict.fromkeys(("EXA012", "BOX003", "BOX012", "BOX013"), Severity.WARNING),
     **dict.fromkeys(("BOX020", "BOX021", "NAM001", "NAM006", "SET004"), Severity.WARNING),
     **dict.fromkeys(("IMG001", "IMG002", "IMG003", "IMG005", "IMG006"), Severity.WARNING),
-    **dict.fromkeys(("IMG007", "IMG009", "IMG012", "IMG014"), Severity.WARNING),
+    **dict.fromkeys(("IMG007", "IMG009", "IMG014"), Severity.WARNING),
     **dict.fromkeys(("LAB003", "LAB004", "LAB005", "LAB006", "LAB007"), Severity.WARNING),
     **dict.fromkeys(("LAB009", "LAB010", "LAB011", "LAB012", "LAB014"), Severity.WARNING),
     "LAB015": Severity.WARNING,

@@ -300,7 +300,7 @@ class Examiner:
         for row, far, points in batch.far_keypoints():
             self._add(batch, row, masks.keypoints_in_pixels(far, points))
         boxes = batch.boxes
-        if self._mapping.height is not None:
+        if self._mapping.height is not None or self._mapping.has_pixel_boxes:
             for row in np.flatnonzero(batch.without_size).tolist():
                 self._add(batch, row, check_size_known(int(batch.stated_box_counts[row])))
         if len(boxes.corners):
