@@ -26,6 +26,7 @@ from cvat.apps.engine.models import (
 from PIL import Image
 
 from tests.records import encode, image, objects
+from tests.records import frame as shard
 from tests.zip_forge import real_zip
 
 BOXES, MASKS = "TFRecord 1.0", "TFRecord Masks 1.0"
@@ -185,6 +186,11 @@ def import_into(instance: Task | Job, path: Path, name: str = BOXES, **more: Any
         return stored(instance.task)
     server.import_task_annotations(path, instance, name, **more)
     return stored(instance)
+
+
+def put(folder: Path, task: Task | Job, *records: bytes, **more: Any) -> list[Any]:
+    """Import a zip of one shard of these records; returns what is stored then."""
+    return import_into(task, upload(folder, {"t.tfrecord": shard(*records)}), **more)
 
 
 def stored(task: Task) -> list[tuple[Any, ...]]:

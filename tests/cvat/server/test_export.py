@@ -10,16 +10,20 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import sys
 from pathlib import Path
 
 import cvat
 import numpy as np
 import pytest
 import tfod
+from cvat.apps.dataset_manager.bindings import TaskData
+from cvat.apps.dataset_manager.formats.registry import make_exporter
 from cvat.apps.engine.models import AttributeSpec, AttributeType, Frame, Job, Label
 from PIL import Image
 
 from tests.cvat.server.tasks import (
+    BOXES,
     HEIGHT,
     MASKS,
     WIDTH,
@@ -65,19 +69,14 @@ def test_the_subset_is_as_the_server_has_it(tmp_path: Path) -> None:
     assert list(found.subsets) == ["train"]
 
 
-def test_names_keep_folders_dots_letters_and_extensions(tmp_path: Path) -> None:
-    names = ["in/side/a.jpg", "b.v2.final.png", "кадр 1.jpg", "000123.jpg", "frame.000123.jpg"]
-    found = export(make_task(box(1, "cat"), frames=names), tmp_path)
+@pytest.mark.parametrize("save_images", [False, True])
+def test_names_keep_folders_dots_letters_and_extensions(tmp_path: Path, save_images: bool) -> None:
+    """New servers lower extensions in the items that a format sees, not in the frames."""
+    names = ["in/side/a.jpg", "b.v2.final.png", "кадр 1.jpg", "frame.000123.jpg", "A.JPG"]
+    found = export(make_task(box(1, "cat"), frames=names), tmp_path, save_images=save_images)
     assert found.names() == names
     assert found.boxes()["b.v2.final.png"] == [FULL]
-
-
-@pytest.mark.parametrize("save_images", [False, True])
-def test_extensions_in_capitals(tmp_path: Path, save_images: bool) -> None:
-    """New servers lower them in the items that a format sees, not in the frames."""
-    found = export(make_task(frames=["A.JPG"]), tmp_path, save_images=save_images)
-    assert found.names() == ["A.JPG"]
-    assert [one.source_id for one in found.records] == ["1"]
+    assert [one.source_id for one in found.records] == ["1", "2", "3", "4", "5"]
 
 
 def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
@@ -230,16 +229,13 @@ def some_shapes() -> list[dict[str, object]]:
 
 
 def test_outlines_are_boxes_in_the_plain_format(tmp_path: Path) -> None:
-    found = export(make_task(*some_shapes()), tmp_path).boxes()
+    exported = export(make_task(*some_shapes()), tmp_path)
+    found = exported.boxes()
     assert found["a.jpg"] == [("cat", 10.0, 10.0, 30.0, 26.0)]
     assert found["b.jpg"] == [("bird", 11.0, 20.0, 16.0, 23.0)]
     ((_, *ellipse),) = found["c.jpg"]
     assert np.allclose(ellipse, (20, 12, 40, 28), atol=1.01)
-
-
-def test_the_plain_format_has_no_masks(tmp_path: Path) -> None:
-    found = export(make_task(*some_shapes(), box(0, "bird")), tmp_path)
-    assert [one.masks for one in found.records] == [None, None, None]
+    assert [one.masks for one in exported.records] == [None, None, None]
 
 
 def masks_of(found: Exported) -> dict[str | None, list[np.ndarray]]:
@@ -284,19 +280,6 @@ def test_grouped_shapes_are_objects_of_their_own(tmp_path: Path) -> None:
     found = export(task, tmp_path, MASKS)
     assert len(found.boxes()["a.jpg"]) == 2
     assert len(masks_of(found)["a.jpg"]) == 2
-
-
-def test_attributes_that_the_format_has_a_key_for(tmp_path: Path) -> None:
-    found = export(
-        make_task(
-            box(0, "cat", occluded=True, attributes={"difficult": "true", "colour": "red"}),
-            box(0, "bird"),
-        ),
-        tmp_path,
-    )
-    attributes = found.records[0].attributes
-    assert list(attributes["occluded"]) == [1, 0]
-    assert list(attributes["difficult"]) == [1, 0]
 
 
 @pytest.mark.parametrize("name", ["difficult", "truncated", "is_crowd", "group_of"])
@@ -380,13 +363,6 @@ def test_cvat_s_own_notes_are_no_attributes(tmp_path: Path) -> None:
         assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
 
 
-def test_boxes_outside_of_the_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """CVAT lets a box hang over the edge; what is in the shard ends at the edge."""
-    found = export(make_task(box(0, "cat", -4, -2, 70, 20)), tmp_path)
-    assert found.boxes()["a.jpg"] == [("cat", 0.0, 0.0, 64.0, 20.0)]
-    assert losses(caplog) == ["TFRecord: clipped to their frame: 1 shape"]
-
-
 def test_labels_in_any_script_and_with_quotes(tmp_path: Path) -> None:
     classes = ["кошка", "it's", 'a "quote"', "two words"]
     task = make_task(*(box(0, name) for name in classes), classes=classes)
@@ -410,3 +386,36 @@ def test_a_image_that_cannot_be_read_names_itself(tmp_path: Path) -> None:
     task = make_task(frames=[type(broken)("lost.jpg", WIDTH, HEIGHT, lost)])
     with pytest.raises(Exception, match=r"lost.*Input/output error"):
         export(task, tmp_path, save_images=True)
+
+
+def test_rectangles_drawn_from_the_wrong_corner_are_exported(tmp_path: Path) -> None:
+    found = export(make_task(box(0, "cat", 30, 40, 10, 8)), tmp_path)
+    assert found.boxes()["a.jpg"] == [("cat", 10.0, 8.0, 30.0, 40.0)]
+
+
+def test_shapes_outside_of_the_image_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = make_task(
+        box(0, "cat", 100, 100, 120, 120),
+        shape("polygon", 0, "cat", (-30, -30, -10, -30, -10, -10)),
+        box(0, "cat", 1, 2, 3, 4),
+        box(0, "cat", -4, -2, 70, 20),
+    )
+    found = export(task, tmp_path)
+    assert found.boxes()["a.jpg"] == [("cat", 1.0, 2.0, 3.0, 4.0), ("cat", 0.0, 0.0, 64.0, 20.0)]
+    assert losses(caplog) == [
+        "TFRecord: not written, wholly outside their frame: 2 shapes; "
+        "clipped to their frame: 1 shape"
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+def test_an_export_on_a_full_disk_shows_no_path_of_the_server(tmp_path: Path) -> None:
+    """The zip is written last, and is the largest."""
+    task = make_task(box(0, "cat"))
+    with pytest.raises(Exception) as caught:
+        make_exporter(BOXES)("/dev/full", str(tmp_path), TaskData(task.annotations, task))
+    assert str(caught.value) == "the server's disk is full; ask its administrator"
+    if cvat.IS_NEW:
+        assert type(caught.value).__name__ == "CvatExportError"

@@ -1,4 +1,4 @@
-"""Import of annotations into a task or a job: zips as others make them.
+"""Import of annotations into a task or a job: zips as others make them, and what an attack found.
 
 Shown: ``.record`` files, shards, Roboflow's folders, label maps in odd but legal syntax or none at
 all; what becomes of attributes, masks, odd boxes, and of the annotations of other jobs.
@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import gzip
 import io
-import logging
+import json
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tfod
-from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, JobType, Task
+from cvat.apps.engine.models import (
+    Annotations,
+    AttributeSpec,
+    AttributeType,
+    Job,
+    JobType,
+    Label,
+    Task,
+)
 from PIL import Image
 
 from tests.cvat.server.tasks import (
-    FULL,
     HEIGHT,
     IN_PIXELS,
     LABEL_MAP,
@@ -29,7 +37,9 @@ from tests.cvat.server.tasks import (
     export,
     import_into,
     make_task,
+    put,
     record,
+    refusal,
     stored,
     tag,
     upload,
@@ -45,14 +55,21 @@ def rows(task: Task) -> list[tuple[Any, ...]]:
 
 def test_a_mask_without_a_pixel_is_its_box(tmp_path: Path) -> None:
     """Of cvat#6767: CVAT says 'zero-size array to reduction operation minimum' and stops."""
-    out = io.BytesIO()
-    Image.new("L", (WIDTH, HEIGHT)).save(out, "PNG")
-    payload = record("a.jpg", "cat", **{"image/object/mask": [out.getvalue()]})
-    task = make_task()
-    found = import_into(
-        task, upload(tmp_path, {"a.tfrecord": shard(payload)}), MASKS, conv_mask_to_poly=False
+    found = put(
+        tmp_path,
+        make_task(),
+        with_mask(np.zeros((HEIGHT, WIDTH), np.uint8)),
+        name=MASKS,
+        conv_mask_to_poly=False,
     )
     assert [(row[1], row[3]) for row in found] == [("rectangle", IN_PIXELS)]
+
+
+def with_mask(mask: np.ndarray, **more: Any) -> bytes:
+    """A record of one cat with this mask."""
+    out = io.BytesIO()
+    Image.fromarray(mask).save(out, "PNG")
+    return record("a.jpg", "cat", **{"image/object/mask": [out.getvalue()]}, **more)
 
 
 OPEN_IMAGES = (
@@ -106,6 +123,22 @@ LAYOUTS: dict[str, dict[str, bytes]] = {
     "names with the folders of another machine": {
         "t.tfrecord": shard(record("/home/me/a.jpg", "cat"), record("C:\\data\\b.jpg", "bird"))
     },
+    "compressed": {
+        "t.tfrecord": gzip.compress(shard(record("a.jpg", "cat"), record("b.jpg", "bird")))
+    },
+    "deep down": {
+        "a.tfrecord": shard(record("a.jpg", "cat")),
+        "d/e/f/g/h/b.tfrecord": shard(record("b.jpg", "bird")),
+    },
+    # As in training with the OD API, the text decides: ids need not be the task's.
+    "ids that differ from their texts": {
+        "t.tfrecord": shard(record("a.jpg", "cat", ids=[1]), record("b.jpg", "bird", ids=[2])),
+        "label_map.pbtxt": LABEL_MAP,
+    },
+    "a class in the label map that no box has": {
+        "t.tfrecord": shard(record("a.jpg", "cat"), record("b.jpg", "bird")),
+        "label_map.pbtxt": LABEL_MAP + b"item { id: 3 name: 'dog' }",
+    },
 }
 
 
@@ -143,84 +176,39 @@ def test_only_shards_and_label_maps_are_unpacked(
 
 @pytest.mark.parametrize("name", ["frame_1.png", "frame_00000001.jpg"])
 def test_frames_of_a_video_as_others_number_them(tmp_path: Path, name: str) -> None:
-    """Where every frame of the video is in the task, its digits are the frame's number."""
+    """Where every frame of the video is in the task, its digits are the frame's number.
+
+    An attribute called frame does not move the image: CVAT goes by it before the digits.
+    """
     task = make_task(is_video=True)
-    import_into(task, upload(tmp_path, {"t.tfrecord": shard(record(name, "cat"))}))
+    extra = {"tfod/attributes": json.dumps({"image": {"frame": 0}})}
+    put(tmp_path, task, record(name, "cat", **extra))
     assert [one["frame"] for one in task.annotations.shapes] == [1]
-
-
-def test_an_attribute_called_frame_moves_no_image(tmp_path: Path) -> None:
-    """CVAT goes by it before it goes by the digits of the name."""
-    one = tfod.Detection(
-        filename="frame_1.png",
-        height=HEIGHT,
-        width=WIDTH,
-        boxes=np.array([FULL], np.float32),
-        class_text=["cat"],
-        image_extra={"frame": 0},
-    )
-    task = make_task(is_video=True)
-    import_into(task, upload(tmp_path, {"t.tfrecord": shard(tfod.encode_detection(one))}))
-    assert [one["frame"] for one in task.annotations.shapes] == [1]
-
-
-def test_compressed_shards(tmp_path: Path) -> None:
-    data = gzip.compress(shard(record("a.jpg", "cat")))
-    task = make_task()
-    import_into(task, upload(tmp_path, {"t.tfrecord": data}))
-    assert rows(task) == [("a.jpg", "cat", IN_PIXELS)]
-
-
-def test_the_text_decides_where_the_id_differs(tmp_path: Path) -> None:
-    """As in training with the OD API; ids of the label map need not be the task's."""
-    files = {"t.tfrecord": shard(record("a.jpg", "cat", ids=[1])), "label_map.pbtxt": LABEL_MAP}
-    task = make_task()
-    import_into(task, upload(tmp_path, files))
-    assert [label for _, label, _ in rows(task)] == ["cat"]
-
-
-def test_classes_of_the_label_map_that_no_box_has_do_not_matter(tmp_path: Path) -> None:
-    files = {
-        "t.tfrecord": shard(record("a.jpg", "cat")),
-        "label_map.pbtxt": LABEL_MAP + b"item { id: 3 name: 'dog' }",
-    }
-    task = make_task()
-    import_into(task, upload(tmp_path, files))
-    assert len(rows(task)) == 1
 
 
 def test_boxes_that_hang_over_the_edge_are_cut(tmp_path: Path) -> None:
     own = objects([(-0.1, -0.1, 0.5, 1.05)], ["cat"])
-    data = shard(encode(image("a.jpg", HEIGHT, WIDTH) | own))
     task = make_task()
-    import_into(task, upload(tmp_path, {"t.tfrecord": data}))
+    put(tmp_path, task, encode(image("a.jpg", HEIGHT, WIDTH) | own))
     assert rows(task) == [("a.jpg", "cat", (0.0, 0.0, 32.0, 48.0))]
 
 
 def test_attributes_that_the_label_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Numbers become the label's texts; what it lacks is counted in the log."""
     keys = {f"image/object/{name}": [1] for name in ("occluded", "difficult", "truncated")}
-    data = shard(record("a.jpg", "cat", **keys))
-    task = make_task()
-    ((*_, occluded, attributes),) = import_into(task, upload(tmp_path, {"t.tfrecord": data}))
+    keys["image/caption"] = ["a yard", "with a cat"]
+    ((*_, occluded, attributes),) = put(tmp_path, make_task(), record("a.jpg", "cat", **keys))
     assert occluded is True
     assert dict(attributes) == {"difficult": "true"}
     assert any("1 truncated" in line for line in caplog.messages)
-
-
-def test_attributes_that_the_label_would_refuse(tmp_path: Path) -> None:
-    """CVAT ends an import at a checkbox that is neither true nor false."""
-    task = make_task()
-    for label in task.labels:
-        label.attributes = [AttributeSpec("truncated", AttributeType.CHECKBOX, "false")]
-    data = shard(record("a.jpg", "cat", **{"image/object/truncated": [0.5]}))
-    ((*_, attributes),) = import_into(task, upload(tmp_path, {"t.tfrecord": data}))
-    assert attributes == ()
+    assert "captions of images, which CVAT does not have: 2" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("kind", "values", "key", "stored_as"),
     [
+        # CVAT ends an import at a checkbox that is neither true nor false.
+        (AttributeType.CHECKBOX, "", {"image/object/truncated": [0.5]}, None),
         (AttributeType.SELECT, "no\nyes", {"image/object/difficult": [1]}, "yes"),
         (AttributeType.RADIO, "False\nTrue", {"image/object/difficult": [0]}, "False"),
         (AttributeType.SELECT, "a\nb", {"image/object/difficult": [1]}, None),
@@ -238,23 +226,15 @@ def test_attributes_are_of_the_kind_that_the_label_has(
     task = make_task()
     for label in task.labels:
         label.attributes = [AttributeSpec(name, kind, "", values=values)]
-    data = shard(record("a.jpg", "cat", **key))
-    ((*_, attributes),) = import_into(task, upload(tmp_path, {"t.tfrecord": data}))
+    ((*_, attributes),) = put(tmp_path, task, record("a.jpg", "cat", **key))
     assert dict(attributes).get(name) == stored_as
 
 
 def test_an_attribute_called_rotation_turns_nothing(tmp_path: Path) -> None:
-    one = tfod.Detection(
-        filename="b.jpg",
-        height=HEIGHT,
-        width=WIDTH,
-        boxes=np.array([FULL], np.float32),
-        class_text=["cat"],
-        attributes={"rotation": [30], "outside": [1], "track_id": [5], "keyframe": [1]},
-    )
-    data = shard(tfod.encode_detection(one))
+    own = {"rotation": 30, "outside": 1, "track_id": 5, "keyframe": 1}
+    keys = {f"image/object/attribute/{name}": [value] for name, value in own.items()}
     task = make_task()
-    import_into(task, upload(tmp_path, {"t.tfrecord": data}))
+    put(tmp_path, task, record("b.jpg", "cat", **keys))
     assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
     assert task.annotations.shapes[0]["rotation"] == 0
     assert task.annotations.shapes[0]["outside"] is False
@@ -262,38 +242,20 @@ def test_an_attribute_called_rotation_turns_nothing(tmp_path: Path) -> None:
 
 def test_what_was_there_is_replaced(tmp_path: Path) -> None:
     task = make_task(box(0, "bird"), box(2, "bird"), tags=[tag(0, "bird")])
-    import_into(task, upload(tmp_path, {"t.tfrecord": shard(record("b.jpg", "cat"))}))
+    put(tmp_path, task, record("b.jpg", "cat"))
     assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
     assert task.annotations.tags == []
 
 
 def test_a_job_replaces_its_own_frames(tmp_path: Path) -> None:
     task = make_task(box(0, "bird", 1, 1, 5, 5), box(1, "bird"), box(2, "bird"))
-    data = shard(record("b.jpg", "cat"))
-    import_into(Job(task, 1, 2), upload(tmp_path, {"t.tfrecord": data}))
+    put(tmp_path, Job(task, 1, 2), record("b.jpg", "cat"))
     assert rows(task) == [("a.jpg", "bird", (1, 1, 5, 5)), ("b.jpg", "cat", IN_PIXELS)]
 
 
 def test_more_annotations_than_cvat_holds_at_once(tmp_path: Path) -> None:
     """CVAT stores what was added in portions of 30,000; none is lost or stored twice."""
-    data = shard(encode(image("a.jpg", HEIGHT, WIDTH) | objects([FULL] * 30_100, ["cat"] * 30_100)))
-    task = make_task()
-    assert len(import_into(task, upload(tmp_path, {"t.tfrecord": data}))) == 30_100
-
-
-def test_the_log_tells_what_was_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    keys = {"image/object/view": ["Frontal"]}
-    data = shard(record("a.jpg", "cat", **keys))
-    import_into(make_task(), upload(tmp_path, {"t.tfrecord": data}))
-    output = [one.getMessage() for one in caplog.records if one.name == "tfod.cvat"]
-    assert any("1 view" in line for line in output)
-
-
-def test_captions_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    data = shard(record("a.jpg", "cat", **{"image/caption": ["a yard", "with a cat"]}))
-    assert len(import_into(make_task(), upload(tmp_path, {"t.tfrecord": data}))) == 1
-    assert "captions of images, which CVAT does not have: 2" in caplog.text
+    assert len(put(tmp_path, make_task(), record("a.jpg", *["cat"] * 30_100))) == 30_100
 
 
 def test_a_zip_of_the_task_in_one_of_its_jobs(
@@ -317,8 +279,198 @@ def test_a_zip_of_the_task_in_its_job_of_ground_truth(
 ) -> None:
     """CVAT describes the whole range of such a job; its page shows the chosen frames alone."""
     task = make_task()
-    data = shard(*(record(name, "cat") for name in ("a.jpg", "b.jpg", "c.jpg")))
     job = Job(task, 0, 2, type=JobType.GROUND_TRUTH, chosen=(1,))
-    import_into(job, upload(tmp_path, {"t.tfrecord": data}))
+    put(tmp_path, job, *(record(name, "cat") for name in ("a.jpg", "b.jpg", "c.jpg")))
     assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
     assert "2 images of the task's other jobs left out" in caplog.text
+
+
+def where(task: Task) -> list[tuple[str, str]]:
+    """Name of the frame and label of everything drawn."""
+    return [(row[0], row[2]) for row in stored(task)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "names"),
+    [
+        (("fr/0.jpg", "1.png", "fr/0/a.png"), ("1.png", "fr/0.jpg", "fr/0/a.png")),
+        (("a.jpg", "q/a.jpg", "q/x/y/b.jpg", "x/y/b.jpg"), ("a.jpg", "x/y/b.jpg")),
+        (("fr/a.png", "fr/b.png"), ("a.png", "b.png")),
+    ],
+)
+def test_every_image_goes_to_its_own_frame(
+    tmp_path: Path, frames: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """CVAT's own lookup takes frame 0 for none found where names lie in folders."""
+    task = make_task(frames=frames)
+    put(tmp_path, task, *(record(name, "cat") for name in names))
+    found = sorted(name for name, _ in where(task))
+    assert [name.endswith(own) for name, own in zip(found, sorted(names), strict=True)]
+    assert {name.rsplit("/")[-1] for name in found} == {name.rsplit("/")[-1] for name in names}
+    assert len(found) == len(set(found)) == len(names)
+    if all(name in frames for name in names):
+        assert found == sorted(names)
+
+
+@pytest.mark.parametrize("frames", [("a.jpg", "a.png"), ("a.png", "a.jpg"), ("a.v1", "a.v2")])
+def test_frames_that_differ_in_their_extension(tmp_path: Path, frames: tuple[str, ...]) -> None:
+    """CVAT's own lookup takes the last of them for all."""
+    for name in frames:
+        task = make_task(frames=frames)
+        put(tmp_path, task, record(name, "cat"))
+        assert where(task) == [(name, "cat")]
+    task = make_task(frames=frames)
+    put(tmp_path, task, *(record(name, "cat") for name in frames))
+    assert where(task) == [(name, "cat") for name in sorted(frames)]
+
+
+@pytest.mark.parametrize(
+    ("names", "frames"),
+    [
+        (["a.jpg"], None),
+        (["/home/me/night/a.jpg"], None),
+        (["a.jpg", "b.jpg"], ["night/a.jpg", "night/b.jpg"]),
+        (["night1.jpg"], ["night/night1.jpg"]),
+    ],
+)
+def test_folders_that_names_lack(tmp_path: Path, names: list[str], frames: list[str]) -> None:
+    """Of several folders CVAT takes the first, whether or not it has the other images."""
+    task = make_task(frames=("day/a.jpg", "night/a.jpg", "night/b.jpg", "night/night1.jpg"))
+    if frames:
+        put(tmp_path, task, *(record(name, "cat") for name in names))
+        assert [name for name, _ in where(task)] == frames
+    else:
+        path = upload(tmp_path, {"t.tfrecord": shard(*(record(name, "cat") for name in names))})
+        assert refusal(task, path) == (
+            f"the image matches no frame: {names[0]}. Nothing was changed. "
+            "a.jpg is in several folders (day/a.jpg, night/a.jpg): name one. "
+            "Frames are named like day/a.jpg."
+        )
+
+
+@pytest.mark.parametrize("name", ["DSC_0001.jpg", "kitten1.jpg", "IMG_00000001.jpg"])
+def test_digits_behind_any_six_letters_are_no_frame(tmp_path: Path, name: str) -> None:
+    task = make_task(is_video=True)
+    path = upload(tmp_path, {"t.tfrecord": shard(record(name, "cat"))})
+    assert f"{name!r} matches no frame" in refusal(task, path)
+
+
+@pytest.mark.parametrize("score", [float("nan"), 7.0, -1.0, float("inf")])
+def test_a_score_that_is_none_is_left_out(tmp_path: Path, score: float) -> None:
+    task = make_task()
+    payload = record("a.jpg", "cat", **{"image/object/attribute/score": [score]})
+    assert len(put(tmp_path, task, payload)) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "stored_as"),
+    [
+        (2**63 - 1, "9223372036854775807"),
+        (2**63, None),
+        (-(2**63), None),
+        (int("1" + "0" * 4000), None),
+        ([1], None),
+        ({"a": 1}, None),
+        ("a\0b", None),
+        ("x" * 4096, "x" * 4096),
+        ("x" * 4097, None),
+    ],
+    ids=[
+        "largest",
+        "too-large",
+        "too-small",
+        "huge",
+        "list",
+        "object",
+        "NUL",
+        "longest",
+        "too-long",
+    ],
+)
+def test_values_that_a_text_attribute_can_hold(
+    tmp_path: Path, value: Any, stored_as: str | None
+) -> None:
+    task = make_task()
+    extra = json.dumps({"objects": {"0": {"colour": value}}}).encode()
+    put(tmp_path, task, record("a.jpg", "cat", **{"tfod/attributes": extra}))
+    (found,) = task.annotations.shapes
+    assert found["attributes"].get("colour") == stored_as
+
+
+def png_bomb(width: int, height: int) -> bytes:
+    """A PNG of so many black pixels, whose rows nobody needs to unpack to know its size."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+
+
+def test_masks_are_not_unpacked_before_their_size_is_known(tmp_path: Path) -> None:
+    payload = record("a.jpg", "cat", **{"image/object/mask": [png_bomb(60_000, 60_000)]})
+    text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
+    assert f"is 60000x60000 pixels, its image {WIDTH}x{HEIGHT}" in text
+    gif = io.BytesIO()
+    Image.new("L", (WIDTH, HEIGHT)).save(gif, "GIF")
+    payload = record("a.jpg", "cat", **{"image/object/mask": [gif.getvalue()]})
+    text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
+    assert "is not a PNG image" in text
+
+
+def in_two_parts() -> np.ndarray:
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    mask[5:15, 5:15] = mask[25:40, 30:50] = 1
+    return mask
+
+
+def in_hundreds_of_parts() -> np.ndarray:
+    rows, columns = np.indices((HEIGHT, WIDTH))
+    return ((rows % 4 != 3) & (columns % 4 != 3)).astype(np.uint8)
+
+
+KEYPOINTS = {
+    **{f"image/object/keypoint/{axis}": [0.25, 0.5] for axis in "xy"},
+    "image/object/keypoint/visibility": [2, 2],
+}
+
+
+@pytest.mark.parametrize(
+    ("mask", "more", "kinds"),
+    [
+        (in_two_parts(), {}, ["polygon", "polygon"]),
+        (in_two_parts(), KEYPOINTS, ["polygon", "polygon", "points"]),
+        (in_hundreds_of_parts(), {}, ["mask"]),
+    ],
+    ids=["two parts", "with keypoints", "hundreds of parts"],
+)
+def test_the_parts_of_a_mask_are_one_group(
+    tmp_path: Path, mask: np.ndarray, more: dict[str, Any], kinds: list[str]
+) -> None:
+    """Hundreds of parts stay a mask."""
+    task = make_task()
+    put(tmp_path, task, with_mask(mask, **more), name=MASKS, conv_mask_to_poly=True)
+    assert [one["type"] for one in task.annotations.shapes] == kinds
+    groups = [one["group"] for one in task.annotations.shapes if one["type"] == "polygon"]
+    assert len(set(groups)) <= 1 and 0 not in groups
+
+
+@pytest.mark.parametrize("name", ["rotation", "source", "score", "occluded", "outside", "keyframe"])
+def test_attributes_named_like_cvats_own_do_no_harm(tmp_path: Path, name: str) -> None:
+    spec = AttributeSpec(name, AttributeType.NUMBER, "1")
+    task = make_task(box(0, "cat", 5, 6, 30, 40, attributes={name: "45"}))
+    task.own_labels[:] = [Label("cat", [spec])]
+    path = export(task, tmp_path).path
+    import_into(task, path)
+    (found,) = task.annotations.shapes
+    assert found["points"] == pytest.approx([5, 6, 30, 40], abs=0.01)
+    assert found["rotation"] == 0
+
+
+def test_numbers_come_back_as_they_were_typed(tmp_path: Path) -> None:
+    spec = AttributeSpec("area", AttributeType.NUMBER, "0")
+    task = make_task(box(0, "cat", attributes={"area": "12.34"}))
+    task.own_labels[:] = [Label("cat", [spec])]
+    import_into(task, export(task, tmp_path).path)
+    assert task.annotations.shapes[0]["attributes"] == {"area": "12.34"}

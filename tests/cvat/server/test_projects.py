@@ -376,3 +376,11 @@ def test_empty_masks_and_frames_of_other_tasks_do_not_matter(tmp_path: Path) -> 
     old, new = project.tasks
     assert [row[0] for row in stored(old)] == ["t0/b.jpg"]
     assert [row[2] for row in stored(new)] == ["cat"]
+
+
+def test_images_get_a_images_extension(tmp_path: Path) -> None:
+    """CVAT goes by extensions: manifest.jsonl is something else to it, whatever it holds."""
+    names = ("manifest.jsonl", "a.zip", "b.mp4")
+    project = load(tmp_path, {"t.tfrecord": shard(*(with_image(name) for name in names))})
+    found = sorted(one.name for one in project.tasks[0].frames)
+    assert all(name.endswith(".jpg") for name in found) and len(found) == 3

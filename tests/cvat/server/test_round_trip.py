@@ -75,19 +75,18 @@ def test_its_own_export_comes_back(tmp_path: Path, kind: str, save_images: bool)
     assert [row[:5] for row in import_into(task, path)] == before
 
 
-def test_into_a_task_whose_frames_lie_in_a_folder(tmp_path: Path) -> None:
-    """The names of the zip lack the folder that all frames of the task are in."""
-    path = export(make_task(box(1, "cat"), box(2, "bird")), tmp_path).path
-    task = make_task(frames=["set/a.jpg", "set/b.jpg", "set/c.jpg"])
-    found = import_into(task, path)
-    assert [row[0] for row in found] == ["set/b.jpg", "set/c.jpg"]
-
-
-def test_the_first_frame_of_a_folder(tmp_path: Path) -> None:
-    """CVAT takes frame 0 for no match where a folder is to be put in front of the name."""
-    path = export(make_task(box(0, "cat"), box(2, "bird")), tmp_path).path
-    task = make_task(frames=["set/a.jpg", "set/b.jpg", "set/c.jpg"])
-    assert [row[0] for row in import_into(task, path)] == ["set/a.jpg", "set/c.jpg"]
+@pytest.mark.parametrize(
+    "frames",
+    [
+        # CVAT takes frame 0 for no match where a folder is to be put in front of the name.
+        ["set/a.jpg", "set/b.jpg", "set/c.jpg"],
+        ["a.png", "b.PNG", "c.bmp"],
+    ],
+    ids=["all in a folder", "other extensions"],
+)
+def test_into_a_task_whose_frames_are_called_otherwise(tmp_path: Path, frames: list[str]) -> None:
+    path = export(make_task(*(box(number, "cat") for number in range(3))), tmp_path).path
+    assert [row[0] for row in import_into(make_task(frames=frames), path)] == frames
 
 
 @pytest.mark.skipif(not cvat.IS_NEW, reason="old servers have no placeholders")
@@ -101,12 +100,6 @@ def test_a_task_with_placeholders(tmp_path: Path) -> None:
         (1, "cat"),
         (2, "bird"),
     ]
-
-
-def test_other_extensions_match(tmp_path: Path) -> None:
-    path = export(make_task(box(1, "cat"), frames=["a.jpg", "b.jpg"]), tmp_path).path
-    task = make_task(frames=["a.png", "b.PNG"])
-    assert [row[0] for row in import_into(task, path)] == ["b.PNG"]
 
 
 points = st.tuples(
