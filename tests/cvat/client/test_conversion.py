@@ -19,12 +19,9 @@ from tfod.cvat.client.changes import Changes, shapes_by_frame
 from tfod.cvat.client.dataset import compressed_runs
 from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import Label
-from tfod.detection.boxes import enclosing_points
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.masks import (
-    box_outline,
     decode_mask_png,
-    ellipse_outline,
     encode_mask_png,
     fill_box,
     fill_polygon,
@@ -180,10 +177,6 @@ def _uncompressed(text: str) -> list[int]:
 
 
 class TestRaster:
-    def test_box_is_half_open(self) -> None:
-        mask = fill_polygon(box_outline((10, 20, 12, 23)), SIZE)
-        assert np.argwhere(mask).tolist() == [[y, x] for y in (20, 21, 22) for x in (10, 11)]
-
     def test_as_pillow_draws_it_but_for_the_edge(self) -> None:
         from PIL import Image, ImageDraw
 
@@ -196,17 +189,6 @@ class TestRaster:
         assert abs(ours.sum() - area) < 20
         length = np.hypot(xs - np.roll(xs, 1), ys - np.roll(ys, 1)).sum()
         assert (ours ^ theirs).sum() < length
-
-    def test_ellipse(self) -> None:
-        mask = fill_polygon(ellipse_outline(40, 30, 20, 10), SIZE)
-        ys, xs = np.mgrid[:60, :80] + 0.5
-        assert (mask ^ (((xs - 40) / 20) ** 2 + ((ys - 30) / 10) ** 2 <= 1)).sum() <= 8
-        turned = ellipse_outline(40, 30, 20, 10, 90.0)
-        assert np.allclose(enclosing_points(turned), (30, 10, 50, 50))
-
-    @given(st.lists(st.floats(-50, 150), min_size=6, max_size=12).filter(lambda p: not len(p) % 2))
-    def test_stays_in_the_image(self, points: list[float]) -> None:
-        assert fill_polygon(points, SIZE).shape == SIZE
 
     def test_thin(self) -> None:
         assert np.argwhere(fill_polygon([4.1, 5.1, 4.2, 5.1, 4.2, 5.2], SIZE)).tolist() == [[5, 4]]
