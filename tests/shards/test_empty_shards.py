@@ -155,10 +155,3 @@ def test_a_folder_to_write_is_needed(
         main([command, str(folder)])
     assert ended.value.code == 2
     assert "name what to read and, last, the folder to write" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["reshard", "merge"])
-def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    assert ended.value.code == 0 and "SOURCE" in capsys.readouterr().out

@@ -110,16 +110,6 @@ def test_text_decides_over_id_and_stays(tmp_path: Path) -> None:
     assert (first.class_text, second.class_text) == (["dog"], None)
 
 
-def test_display_names_name_the_same_class(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    a = source(tmp_path / "a", {}, boxed(("Cat", 5)))
-    (a / "label_map.pbtxt").write_text("item { id: 5 name: '/m/01' display_name: 'Cat' }")
-    b = source(tmp_path / "b", {5: "dog", 6: "Cat"}, boxed(("Cat", 6), name="b.jpg"))
-    _, names = merged(tmp_path, a, b)
-    assert names[5] == "/m/01"
-    assert labels_in(tmp_path / "out") == [[5], [5]]
-
-
 CAT, NAMED_CAT = "id: 5 name: 'Cat'", "id: 1 name: '/m/1' display_name: 'Cat'"
 
 
@@ -236,12 +226,6 @@ def test_subsets_of_one_name_join_in_order(tmp_path: Path) -> None:
     assert done.records == {"train": 6, "val": 1}
     found = [one.filename for one in read_detections(tmp_path / "out" / "train-*")]
     assert found == ["b0", "b1", "b2", "a0", "a1", "a2"]
-
-
-def test_a_shard_that_is_given_twice_is_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "x"}, boxed(("x", 1)))
-    with pytest.raises(TfodError, match="given twice"):
-        merge([a, a / "train.tfrecord"], tmp_path / "out")
 
 
 def with_image(data: bytes, name: str, *classes: tuple[str | None, int | None]) -> dict[str, Any]:

@@ -257,13 +257,6 @@ def test_repair_is_named_where_something_is_sound(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-def test_shards_that_are_not_there_are_told_of(tmp_path: Path) -> None:
-    paths = write_records(tmp_path / "in", "s", [b"1", b"2", b"3"], num_shards=3)
-    Path(paths[1]).unlink()
-    (note,) = reshard(tmp_path / "in", tmp_path / "out").notes
-    assert "s-00001-of-00003.tfrecord" in note
-
-
 def test_seeds_out_of_range(tmp_path: Path) -> None:
     for seed in (-1, 1 << 32):
         with pytest.raises(OptionError):

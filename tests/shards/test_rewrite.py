@@ -11,7 +11,6 @@ from tfod.example.example import (
     Example,
     bytes_feature,
     encode_entry,
-    encode_example,
     float_feature,
     int64_feature,
 )
@@ -99,8 +98,3 @@ def test_all_other_bytes_stay_in_their_order() -> None:
         odd + field(1, first + twice + odd, long=True)
         + field(1, last + encode_entry("n", new)) + odd
     )  # fmt: skip
-
-
-def test_a_record_without_features_gets_some() -> None:
-    added = rewrite_example(Example.from_bytes(b""), {"a": int64_feature([1])})
-    assert added == encode_example({"a": int64_feature([1])})

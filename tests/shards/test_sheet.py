@@ -235,16 +235,6 @@ def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
     assert "script" not in re.sub(r"&lt;/?script", "", page).replace("runs no script", "")
 
 
-def test_a_page_draws_masks_and_keypoints(tmp_path: Path) -> None:
-    mask = {keys.MASK: [encode_mask_png(np.ones((20, 40), bool))], keys.KEYPOINT_X: [0.5],
-            keys.KEYPOINT_Y: [0.5]}  # fmt: skip
-    tile = tile_of(with_boxes([(0.25, 0.5, 0.5, 0.75)], **mask), tmp_path)
-    page = page_of(tile)
-    assert f'd="M250.0 250.0H500.0V375.0H250.0Z" stroke="{spelled(CAT)}"' in page
-    assert page.count("data:image/png") == 1 and page.count("data:image/jpeg") == 1
-    assert '<circle class="point" cx="500.0" cy="250.0"' in page and ">cat</text>" in page
-
-
 # Which records
 
 

@@ -9,7 +9,7 @@ import hashlib
 import io
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.check.check import check_sources
-from tfod.convert.coco import read_coco
 from tfod.convert.coco_keypoints import PERSON_KEYPOINTS
 from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import read_label_map
@@ -49,6 +48,14 @@ CROWDED_PIXELS = [6382, 3359, 4365, 2722, 3376, 13895]
 
 def created(run: Run, out: Path, *options: object, file: Path | None = None) -> str:
     return run(*coco_arguments(file=file), "--output-dir", out, *options).succeeded()
+
+
+Edit = Callable[[Any], object]
+
+
+def edited(folder: Path, edit: Edit, name: str = "instances_train") -> Path:
+    """The example's file after an edit."""
+    return edited_json(COCO / f"{name}.json", edit, folder / "odd.json")
 
 
 def refused(run: Run, out: Path, *options: object, file: Path | None = None) -> str:
@@ -102,15 +109,14 @@ class TestRecords:
         assert list(first) == ["shapes_01.jpg"]
 
     def test_what_has_no_place_is_left_out_and_counted(self, run: Run, tmp_path: Path) -> None:
-        def add(found: Mapping[str, Any]) -> None:
+        def add(found: Any) -> None:
             one = found["annotations"][0]
             found["annotations"] += [
                 {**one, "id": 5, "image_id": 99},
                 {"id": 6, "image_id": 1000, "category_id": 1},
             ]
 
-        file = edited_json(COCO / "instances_train.json", add, tmp_path / "odd.json")
-        output = created(run, tmp_path, "--num-shards", "1", file=file)
+        output = created(run, tmp_path, "--num-shards", "1", file=edited(tmp_path, add))
         assert len(by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"].boxes) == 3
         assert "1 annotations of images that are not listed, left out" in output
         assert "1 annotations without bbox, left out" in output
@@ -122,7 +128,7 @@ class TestRecords:
             del found["images"][0]["width"], found["images"][0]["height"]
             found["images"][1]["width"] *= 2
 
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "s.json")
+        file = edited(tmp_path, edit)
         output = created(run, tmp_path, "--num-shards=1", file=file)
         found = by_filename(tmp_path / "coco_train.record")
         assert found["shapes_01.jpg"].boxes[0, 0] == np.float32(196.1 / 320)
@@ -172,19 +178,16 @@ class TestKeypoints:
         assert "1 keypoints of no object that is written, left out" in output
         assert "k.json, annotation 5" in output
 
-    def test_too_few_values(self, run: Run, tmp_path: Path) -> None:
-        def cut(found: Mapping[str, Any]) -> None:
-            found["annotations"][0]["keypoints"].pop()
-
-        file = edited_json(COCO / "person_keypoints_train.json", cut, tmp_path / "k.json")
-        output = refused(run, tmp_path / "out", "--train-keypoint-annotations-file", file)
-        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in output
-
-    def test_numbers_beyond_float32(self, run: Run, tmp_path: Path) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            found["annotations"][0]["keypoints"][0] = 1e300
-
-        file = edited_json(COCO / "person_keypoints_train.json", edit, tmp_path / "k.json")
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            lambda found: found["annotations"][0]["keypoints"].pop(),
+            lambda found: found["annotations"][0]["keypoints"].__setitem__(0, 1e300),
+        ],
+        ids=["too few values", "numbers beyond float32"],
+    )
+    def test_what_they_are_not(self, run: Run, tmp_path: Path, edit: Edit) -> None:
+        file = edited(tmp_path, edit, "person_keypoints_train")
         output = refused(run, tmp_path / "out", "--train-keypoint-annotations-file", file)
         assert "annotation 104900: keypoints are not 3 times x, y and visibility" in output
 
@@ -199,7 +202,7 @@ class TestKeypoints:
         twice = edited_json(points, repeat, tmp_path / "k.json")
         output = refused(run, tmp_path / "out", "--train-keypoint-annotations-file", twice)
         assert "k.json: image 1049 has two annotations of id 104900" in output
-        file = edited_json(COCO / "instances_train.json", repeat, tmp_path / "i.json")
+        file = edited(tmp_path, repeat)
         option = ("--train-keypoint-annotations-file", points)
         output = refused(run, tmp_path / "out", *option, file=file)
         assert "annotation 104900: two objects of image 1049 have this id" in output
@@ -207,10 +210,8 @@ class TestKeypoints:
 
 class TestRefusals:
     def test_two_sets_that_contradict_each_other(self, run: Run, tmp_path: Path) -> None:
-        def rename(found: Mapping[str, Any]) -> None:
-            found["categories"][1]["name"] = "box"
-
-        file = edited_json(COCO / "instances_val.json", rename, tmp_path / "v.json")
+        rename = lambda found: found["categories"][1].update(name="box")  # noqa: E731
+        file = edited(tmp_path, rename, "instances_val")
         arguments = [*coco_arguments(), *coco_arguments("val", file)[1:]]
         ran = run(*arguments, "--output-dir", tmp_path / "out")
         assert ran.code == 2 and "category 3 is 'box', and 'square' in another set" in ran.err
@@ -256,10 +257,7 @@ class TestRefusals:
     def test_annotations(
         self, run: Run, tmp_path: Path, change: Mapping[str, Any], says: str
     ) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            found["annotations"][0].update(change)
-
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        file = edited(tmp_path, lambda found: found["annotations"][0].update(change))
         output = refused(run, tmp_path / "out", "--include-masks", file=file)
         assert says in output and str(file) in output
 
@@ -279,34 +277,66 @@ class TestRefusals:
     def test_categories(
         self, run: Run, tmp_path: Path, change: Mapping[str, Any], says: str
     ) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            found["categories"][3].update(change)
-
-        file = edited_json(COCO / "instances_val.json", edit, tmp_path / "odd.json")
+        edit = lambda found: found["categories"][3].update(change)  # noqa: E731
+        file = edited(tmp_path, edit, "instances_val")
         ran = run(*coco_arguments("val", file), "--output-dir", tmp_path / "out")
         assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
         assert not (tmp_path / "out").exists()
 
-    def test_an_image_id_that_comes_twice(self, run: Run, tmp_path: Path) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            found["images"][1]["id"] = found["images"][0]["id"]
-
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        assert "image 1000: another image has this id" in refused(run, tmp_path / "out", file=file)
-
-    def test_ids_of_images_that_are_texts(self, run: Run, tmp_path: Path) -> None:
-        """JSON tells 1000 from "1000", and every box would be lost."""
-
-        def edit(found: Mapping[str, Any]) -> None:
-            for one in found["annotations"]:
-                one["image_id"] = str(one["image_id"])
-
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+    @pytest.mark.parametrize(
+        ("edit", "says"),
+        [
+            (
+                lambda found: found["images"][1].update(id=found["images"][0]["id"]),
+                ["image 1000: another image has this id"],
+            ),
+            # JSON tells 1000 from "1000", and every box would be lost.
+            (
+                lambda found: [
+                    one.update(image_id=str(one["image_id"])) for one in found["annotations"]
+                ],
+                [
+                    "nothing is written: annotations whose image_id is not the id of an image: 21 "
+                    '({file}, annotation 100000: "1000"; ',
+                    "a number and a text are different ids",
+                ],
+            ),
+            (
+                lambda found: [one.update(bbox=[]) for one in found["annotations"]],
+                [
+                    "annotations without bbox, and no other annotation of the file has one: 21",
+                    "({file}, annotation 100000; ",
+                ],
+            ),
+            (
+                lambda found: [
+                    found["images"][2].update(file_name="../../shapes_02.jpg"),
+                    found["images"][3].pop("file_name"),
+                ],
+                ["image 1021: 'file_name' is missing"],
+            ),
+            (
+                lambda found: found["images"][0].update(file_name="\ud800.jpg"),
+                ["\\ud800.jpg is not a valid file name"],
+            ),
+            (
+                lambda found: found["annotations"][0].update(attributes=["occluded"]),
+                ['attributes are ["occluded"], expected names and values'],
+            ),
+        ],
+        ids=[
+            "image-id-twice",
+            "ids-as-texts",
+            "no-box",
+            "no-name",
+            "no-file-name",
+            "no-attributes",
+        ],
+    )
+    def test_files(self, run: Run, tmp_path: Path, edit: Edit, says: list[str]) -> None:
+        file = edited(tmp_path, edit)
         output = refused(run, tmp_path / "out", file=file)
-        first = f'{file}, annotation 100000: "1000"; '
-        what = "annotations whose image_id is not the id of an image: 21"
-        assert f"nothing is written: {what} ({first}" in output
-        assert "a number and a text are different ids" in output
+        assert all(one.replace("{file}", str(file)) in output for one in says)
 
     @pytest.mark.parametrize(("unplaced", "code"), [(1, 0), (2, 2)])
     def test_more_than_one_in_twenty_without_image(
@@ -316,50 +346,20 @@ class TestRefusals:
             for one in found["annotations"][:unplaced]:
                 one["image_id"] = 99
 
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        file = edited(tmp_path, edit)
         ran = run(*coco_arguments(file=file), "--output-dir", tmp_path / "out")
         assert ran.code == code and f"{file}, annotation 100000: 99" in ran.err
         assert (tmp_path / "out").exists() is (code == 0)
 
-    def test_no_annotation_has_a_box(self, run: Run, tmp_path: Path) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            for one in found["annotations"]:
-                one["bbox"] = []
-
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        output = refused(run, tmp_path / "out", file=file)
-        assert "annotations without bbox, and no other annotation of the file has one: 21" in output
-        assert f"({file}, annotation 100000; " in output
-
     def test_without_the_list_of_annotations(self, run: Run, tmp_path: Path) -> None:
         """Only COCO's test images come without; an empty list is of images without objects."""
 
-        def edit(found: Any) -> None:
-            del found["annotations"]
-
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        file = edited(tmp_path, lambda found: found.pop("annotations"))
         output = refused(run, tmp_path / "out", file=file)
         assert f"{file} is not COCO JSON: it lacks" in output
         testdev = ("--test-image-dir", IMAGES, "--testdev-annotations-file", file)
         ran = run("coco", *testdev, "--output-dir", tmp_path / "out")
         assert ran.code == 0 and "8 images, 0 objects" in ran.out
-
-    def test_images(self, run: Run, tmp_path: Path) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            found["images"][2]["file_name"] = "../../shapes_02.jpg"
-            del found["images"][3]["file_name"]
-
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        output = refused(run, tmp_path / "out", file=file)
-        assert "image 1021: 'file_name' is missing" in output
-
-    def test_a_name_that_no_file_can_have(self, run: Run, tmp_path: Path) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            found["images"][0]["file_name"] = "\ud800.jpg"
-
-        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        output = refused(run, tmp_path / "out", file=file)
-        assert "\\ud800.jpg is not a valid file name" in output
 
 
 def test_two_images_of_one_file(run: Run, tmp_path: Path) -> None:
@@ -367,23 +367,27 @@ def test_two_images_of_one_file(run: Run, tmp_path: Path) -> None:
         found["images"][1]["file_name"] = found["images"][0]["file_name"]
         found["images"][1].update(width=320, height=240)
 
-    file = edited_json(COCO / "instances_train.json", edit, tmp_path / "twice.json")
+    file = edited(tmp_path, edit)
     output = created(run, tmp_path / "out", "--odd-boxes=drop", file=file)
     what = "1 images whose file_name another image has, too, a record for each"
     assert f"{what} (the first: {file}, image 1007: shapes_01.jpg)" in output
 
 
-def test_an_annotation_without_segmentation_gets_its_box(run: Run, tmp_path: Path) -> None:
-    def empty(found: Mapping[str, Any]) -> None:
+def test_an_annotation_without_segmentation_or_area_gets_its_boxs(run: Run, tmp_path: Path) -> None:
+    def empty(found: Any) -> None:
         found["annotations"][3]["segmentation"] = []
+        del found["annotations"][3]["area"]
 
-    file = edited_json(COCO / "instances_train.json", empty, tmp_path / "e.json")
+    file = edited(tmp_path, empty)
     output = created(run, tmp_path, "--include-masks", "--num-shards=1", file=file)
     assert "1 annotations without segmentation, their mask is their box" in output
-    (mask,) = masks_of(by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"])
+    assert "1 annotations without area, that of their box is written" in output
+    found = by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"]
+    (mask,) = masks_of(found)
     rows, columns = np.nonzero(mask)
     assert (columns.min(), rows.min(), columns.max(), rows.max()) == (71, 188, 148, 265)
     assert mask.sum() == 78 * 78
+    assert found.attributes["area"] == float32([78.01 * 78.01])
 
 
 def test_attributes_as_cvat_writes_them_are_kept(run: Run, tmp_path: Path) -> None:
@@ -412,7 +416,7 @@ def test_attributes_that_are_null_in_all_objects_of_an_image(run: Run, tmp_path:
         for one in found["annotations"]:
             one["attributes"] = {"colour": "red" if one["image_id"] == images[0] else None}
 
-    file = edited_json(COCO / "instances_train.json", add, tmp_path / "a.json")
+    file = edited(tmp_path, add)
     created(run, tmp_path, "--num-shards=1", file=file)
     key = "image/object/attribute/colour"
     found = [set(one.byte_strings(key)) for one in read_examples(tmp_path) if key in one]
@@ -425,7 +429,7 @@ def test_attributes_named_as_cocos_own_values_are_counted(run: Run, tmp_path: Pa
         first["attributes"] = {"area": "north", "is_crowd": bool(first["iscrowd"])}
         second["attributes"] = {"area": second["area"], "is_crowd": 7}
 
-    file = edited_json(COCO / "instances_train.json", add, tmp_path / "a.json")
+    file = edited(tmp_path, add)
     output = created(run, tmp_path, "--num-shards=1", file=file)
     for name in ("area", "is_crowd"):
         assert f"1 attributes named {name}, left out for COCO's own value (the first: " in output
@@ -443,7 +447,7 @@ def test_annotations_of_one_id_are_counted(run: Run, tmp_path: Path) -> None:
         found["annotations"].append(dict(found["annotations"][5]))
 
     before = created(run, tmp_path / "before")
-    file = edited_json(COCO / "instances_train.json", add, tmp_path / "a.json")
+    file = edited(tmp_path, add)
     output = created(run, tmp_path / "after", file=file)
     says = "1 annotations whose id another one has, too, an object for each (the first: "
     assert says in output and says not in before
@@ -452,27 +456,6 @@ def test_annotations_of_one_id_are_counted(run: Run, tmp_path: Path) -> None:
         for folder in ("before", "after")
     ]
     assert counts[1] == counts[0] + 1
-
-
-def test_attributes_that_are_none(run: Run, tmp_path: Path) -> None:
-    def spoil(found: Mapping[str, Any]) -> None:
-        found["annotations"][0]["attributes"] = ["occluded"]
-
-    file = edited_json(COCO / "instances_train.json", spoil, tmp_path / "a.json")
-    assert 'attributes are ["occluded"], expected names and values' in refused(
-        run, tmp_path, file=file
-    )
-
-
-def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Path) -> None:
-    def cut(found: Mapping[str, Any]) -> None:
-        del found["annotations"][3]["area"]
-
-    file = edited_json(COCO / "instances_train.json", cut, tmp_path / "a.json")
-    output = created(run, tmp_path, "--num-shards=1", file=file)
-    assert "1 annotations without area, that of their box is written" in output
-    found = by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"]
-    assert found.attributes["area"] == float32([78.01 * 78.01])
 
 
 @pytest.mark.parametrize(
@@ -501,11 +484,6 @@ def test_files_that_are_none(run: Run, tmp_path: Path, text: str, says: str) -> 
     assert says in refused(run, tmp_path / "out", file=tmp_path / "x.json")
     (tmp_path / "x.json").unlink()
     assert "x.json cannot be read" in refused(run, tmp_path / "out", file=tmp_path / "x.json")
-
-
-def test_annotations_are_read_slim() -> None:
-    found = read_coco(str(COCO / "instances_train.json"), ("bbox",))
-    assert all(one.keys() == {"image_id", "bbox"} for one in found.annotations[1000])
 
 
 def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:

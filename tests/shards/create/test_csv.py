@@ -119,3 +119,20 @@ def test_a_csv_without_rows(run: Run, csv: Path) -> None:
     ran = run(*arguments(csv))
     assert (ran.code, ran.err) == (2, "tfod: nothing is written: no image is left\n")
     assert not (csv.parent / "out").exists()
+
+
+def test_images_that_no_row_names_are_counted(run: Run, tmp_path: Path) -> None:
+    """A row of the name alone writes a record without objects."""
+    nothing = "shapes_06.jpg"
+    path = tmp_path / "train.csv"
+    path.write_text("\n".join([*ROWS.splitlines()[:2], f"{nothing},,,,,,,"]))
+    out = tmp_path / "train.record"
+    ran = run("csv", "--csv-input", path, "--image-dir", IMAGES, "--output-path", out)
+    named = {nothing, "shapes_02.jpg"}
+    others = sorted({path.name for path in IMAGES.iterdir()} - named)
+    assert ran.code == 0 and ran.err == (
+        f"tfod create: {len(others)} images of {IMAGES} that no row names, left out "
+        f"(the first: {others[0]}); a row of the name alone writes one without objects\n"
+    )
+    found = by_filename(out)
+    assert set(found) == named and len(found[nothing].boxes) == 0

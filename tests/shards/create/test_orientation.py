@@ -163,14 +163,7 @@ def test_boxes_that_contradict_the_size(run: Run, tmp_path: Path, kind: str) -> 
     assert "images whose boxes fit them only as their EXIF orientation shows them" in ran.err
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_an_image_without_objects_needs_no_frame(run: Run, tmp_path: Path, kind: str) -> None:
-    save(tmp_path, 3)
-    ran = run(*FORMATS[kind](tmp_path, STORED, []))
-    assert ran.code == 0 and ran.err == "", ran.err
-
-
-@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("orientation", [1, 3, 6])
 @pytest.mark.parametrize("kind", [*WITH_SIZES, "coco --include-masks"])
 def test_an_image_without_objects_has_no_box_of_another_size(
     run: Run, tmp_path: Path, kind: str, orientation: int

@@ -72,6 +72,8 @@ class TestRecords:
         assert one.source_id == "1"
         data = (IMAGES / "shapes_01.jpg").read_bytes()
         assert one.encoded == data and one.sha256 == hashlib.sha256(data).hexdigest()
+        png = found["shapes_03.png"]
+        assert png.format == "png" and png.encoded == (IMAGES / "shapes_03.png").read_bytes()
 
     def test_every_box_is_the_xml_divided_by_its_size(self, run: Run, tmp_path: Path) -> None:
         created(run, VOC, tmp_path / "p.record", "--set=val")
@@ -87,11 +89,6 @@ class TestRecords:
             assert one.boxes.tolist() == float32(expected)
             poses = [pose.text for pose in root.iterfind("object/pose")]
             assert one.attributes["view"] == poses
-
-    def test_a_png_stays_one(self, run: Run, tmp_path: Path) -> None:
-        created(run, VOC, tmp_path / "p.record")
-        one = by_filename(tmp_path / "p.record")["shapes_03.png"]
-        assert one.format == "png" and one.encoded == (IMAGES / "shapes_03.png").read_bytes()
 
     def test_difficult_objects_can_be_left_out(self, run: Run, tmp_path: Path) -> None:
         output = created(run, VOC, tmp_path / "p.record", "--ignore-difficult-instances")
@@ -164,15 +161,6 @@ class TestPlaces:
         created(run, tmp_path / "kit", tmp_path / "default.record")
         assert list(by_filename(tmp_path / "default.record")) == ["shapes_01.jpg"]
 
-    def test_labelimg(self, run: Run, tmp_path: Path) -> None:
-        """Images and XML in one folder, no lists."""
-        folder = tmp_path / "labelled"
-        folder.mkdir()
-        for name in ("Annotations/shapes_02.xml", "JPEGImages/shapes_02.jpg"):
-            shutil.copy(VOC / name, folder)
-        created(run, folder, tmp_path / "x.record", "--annotations-dir", ".")
-        assert list(by_filename(tmp_path / "x.record")) == ["shapes_02.jpg"]
-
     def test_old_labelimg_leaves_out_the_extension(self, run: Run, voc: Path, first: Path) -> None:
         (voc / "JPEGImages" / "shapes_01.jpg").rename(voc / "JPEGImages" / "shapes_01.JPG")
         edit(first, "shapes_01.jpg", "shapes_01")
@@ -186,6 +174,7 @@ class TestPlaces:
             ("annotations", "images", ()),  # raccoon
             ("annots", "images", ()),  # kangaroo
             (".", ".", ()),  # LabelImg's one folder
+            (".", ".", ("--annotations-dir=.",)),
             ("xml", "images", ()),
             ("xml", "images", ("--annotations-dir=xml", "--image-dir={}/images")),
             ("Annotations", "elsewhere", ("--image-dir={}/elsewhere",)),

@@ -11,7 +11,6 @@ import pytest
 from tests.commands import Run
 from tests.shards.create.conftest import (
     COCO,
-    IMAGES,
     VOC,
     by_filename,
     coco_arguments,
@@ -111,13 +110,3 @@ def test_masks_decode_to_the_images_size(run: Run, tmp_path: Path) -> None:
             mask = tf.io.decode_png(data, channels=1).numpy()
             assert mask.shape == (record["image/height"], record["image/width"], 1)
             assert set(np.unique(mask)) == {0, 1}
-
-
-def test_images_are_the_files(run: Run, tmp_path: Path) -> None:
-    out = shards(run, tmp_path)
-    records = parsed(out / "pascal.record")
-    assert len(records) == 8
-    for record in records:
-        path = IMAGES / record["image/filename"].decode()
-        assert record["image/encoded"] == path.read_bytes()
-        assert record["image/format"].decode() == ("png" if path.suffix == ".png" else "jpeg")
