@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -67,24 +66,6 @@ def test_real_shards_keep_every_record(
             assert Path(after).read_bytes() == Path(there).read_bytes()
         for path in source.paths:
             note_shard(path)
-
-
-def test_tensorflow_reads_what_came_out(corpus: Path, figures: Any, tmp_path: Path) -> None:
-    tf = pytest.importorskip("tensorflow")
-    for compression, kind in ((Compression.NONE, ""), (Compression.GZIP, "GZIP")):
-        folder = tmp_path / compression.value
-        done = reshard(corpus / "blood-cells", folder, ShardLayout(7, None, compression), shuffle=1)
-        assert len(done.paths) == 7
-        read = [one.numpy() for one in tf.data.TFRecordDataset(done.paths, kind)]
-        assert len(read) == figures["blood-cells/test.record"]["records"]
-        boxes = images = 0
-        for payload in read:
-            features = tf.train.Example.FromString(payload).features.feature
-            boxes += len(features["image/object/bbox/xmin"].float_list.value)
-            images += len(features["image/encoded"].bytes_list.value[0])
-        source = payloads(corpus / "blood-cells" / "test.record")
-        assert Counter(read) == Counter(source)
-        assert (boxes, images > 1_000_000) == (figures["blood-cells/test.record"]["boxes"], True)
 
 
 @examples(40)

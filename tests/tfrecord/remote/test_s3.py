@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tfod.detection.labels.label_map import load_label_map
-from tfod.tfrecord.reader import read_record_batches, read_records
+from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.storage.open import open_shard, shard_size
 from tfod.tfrecord.storage.remote_files import list_remote
 from tfod.tfrecord.storage.remote_stream import RemoteReadError, RemoteStream
@@ -101,15 +100,6 @@ def test_a_stream_goes_on_at_any_byte(bucket: Bucket) -> None:
             stream.seek(place)
             assert stream.tell() == place
             assert stream.read(12) == shard[place : place + 12]
-
-
-def test_records_and_batches_come_from_buckets(bucket: Bucket) -> None:
-    payloads = [noise(length, length) for length in range(0, 3000, 7)]
-    url = bucket.put("a.record", frame(*payloads))
-    assert [bytes(one.payload) for one in read_records(url)] == payloads
-    assert sum(map(len, read_record_batches(url))) == len(payloads)
-    label_map = bucket.put("label_map.pbtxt", b"item { id: 1 name: 'cat' }\n")
-    assert load_label_map(label_map)[0].find_id(1) is not None
 
 
 def test_a_connection_that_is_cut_again_and_again_is_taken_up_again(bucket: Bucket) -> None:

@@ -15,7 +15,6 @@ from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import list_remote
 from tfod.tfrecord.storage.remote_stream import RemoteReadError, RemoteStream
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
-from tfod.tfrecord.storage.urls import is_pattern
 
 from tests.records import frame
 from tests.tfrecord.remote.servers import Proxy, Web, silent_server
@@ -167,7 +166,7 @@ def test_a_refusal_is_one_line(web: Served, status: int, words: str) -> None:
     assert str(caught.value).startswith(f"{url}/a.tfrecord: {words}")
     assert "\n" not in str(caught.value)
     assert len(server.requests) == (3 if status == 500 else 1)
-    for listed in (f"{url}/d/", f"{url}/d/*"):
+    for listed in (f"{url}/d/", f"{url}/d/*", f"{url}/a.tfrecord"):
         with pytest.raises(RemoteError) as listing:
             list_remote(listed)
         assert str(listing.value).startswith(f"{listed}: {words}")
@@ -223,11 +222,6 @@ def test_a_server_that_is_dead_is_not_waited_for_at_every_object(web: Served) ->
         with pytest.raises(RemoteReadError, match=silent):
             RemoteStream(address)
     proxy.end()
-
-
-def test_a_host_is_no_part_of_a_pattern() -> None:
-    assert not is_pattern("http://[::1]:8000/a.record")
-    assert is_pattern("http://[::1]/*.record") and is_pattern("https://host/[ab].record")
 
 
 def test_pages_of_links_are_folders(web: Served) -> None:

@@ -20,7 +20,6 @@ from tests.image_kinds import (
     bmp,
     chunk,
     exif_jpeg,
-    gradient,
     image_of,
     png,
     saved,
@@ -53,27 +52,6 @@ def codes(data: bytes) -> set[str]:
 def test_every_kind(kind: str) -> None:
     data = image_of(kind)
     assert ("IMG005" in codes(data)) == (not is_usable(data))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_decode_image_agrees_with_the_decoder_of_jpeg(kind: str) -> None:
-    """So that it does not matter which of the two ops a training script calls."""
-    data = image_of(kind)
-    try:
-        fine = tuple(tf.io.decode_image(data, channels=3).shape) == (HEIGHT, WIDTH, 3)
-    except tf.errors.InvalidArgumentError:
-        fine = False
-    assert fine == is_usable(data)
-
-
-@pytest.mark.parametrize("kind", ["gif", "gif animated", "webp"])
-def test_usable_without_animations(kind: str) -> None:
-    """As IMG005 says: a dimension too many, which the OD API does not turn off."""
-    if kind not in KINDS:
-        pytest.skip("Pillow cannot write it")
-    data = image_of(kind)
-    assert len(tf.io.decode_image(data, channels=3).shape) == 4
-    assert len(tf.io.decode_image(data, channels=3, expand_animations=False).shape) == 3
 
 
 @pytest.mark.parametrize(
@@ -148,15 +126,3 @@ def test_the_palette_of_a_bmp_is_not_applied() -> None:
             seen = image.convert("RGB").tobytes()
         assert (decode(data).numpy().tobytes() != seen) == has_other_colours
         assert ("IMG013" in codes(data)) == has_other_colours
-
-
-def test_raw_pixels_have_no_shape() -> None:
-    """IMG002 and IMG004: image/format 'raw' gives a list of bytes, not an image."""
-    pixels = tf.io.decode_raw(gradient("RGB").tobytes(), tf.uint8)
-    assert tuple(pixels.shape) == (HEIGHT * WIDTH * 3,)
-
-
-def test_what_is_no_image_is_refused() -> None:
-    for data in (b"", b"<html></html>" * 4, bytes(100), saved("RGB", "TIFF")):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            decode(data)

@@ -24,7 +24,7 @@ from tfod.example.example import (
     int64_feature,
 )
 from tfod.example.wire import Kind
-from tfod.tensorflow import compression_type, dataset, feature_description
+from tfod.tensorflow import compression_type, feature_description
 from tfod.tfrecord.reader import read_record_stream, read_records
 from tfod.tfrecord.writer import write_records
 
@@ -183,19 +183,6 @@ def test_detections_parse_under_the_profile(
         assert many("image/object/class/label") == list(meant.class_label or ())
         assert many("image/object/difficult") == list(meant.attributes.get("difficult", ()))
         assert many("image/object/area") == list(meant.attributes.get("area", ()))
-
-
-def test_dataset_of_shards(tmp_path: Path) -> None:
-    for subset, compression in (("a", "gzip"), ("b", "none")):
-        records = [
-            encode_detection(Detection(filename=f"{subset}{n}", encoded=b"x", format="jpeg"))
-            for n in range(3)
-        ]
-        write_records(tmp_path, subset, records, compression=compression)
-    names = [one["filename"].numpy().decode() for one in dataset(tmp_path, decode=False)]
-    assert names == ["a0", "b0", "a1", "b1", "a2", "b2"]
-    raw = [record.numpy() for record in dataset(tmp_path / "b.tfrecord", None)]
-    assert raw == [bytes(r.payload) for r in read_records(tmp_path / "b.tfrecord")]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
