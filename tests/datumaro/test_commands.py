@@ -7,7 +7,9 @@ import re
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,80 +113,52 @@ def test_format_is_detected(make_shard, tmp_path: Path, name: str) -> None:
     assert "Detected format: tf_detection_api" in run_datum("datum", command, ".", folder=tmp_path)
 
 
-class TestErrors:
-    """One line that says what, where and what to do; exit code 1; no traceback."""
+def damage(folder: Path) -> None:
+    (shard,) = folder.glob("s.tfrecord")
+    shard.write_bytes(shard.read_bytes()[:-1])
 
-    def failed(self, folder: Path, *arguments: str) -> str:
-        output = run_datum("datum", "convert", *arguments, folder=folder, code=1)
-        assert "Traceback" not in output
-        lines = [line for line in output.splitlines() if "ERROR" in line]
-        assert len(lines) == 1 and output.splitlines()[-1] == lines[0], output
-        return lines[0]
 
-    def test_damaged_shard(self, make_shard, tmp_path: Path) -> None:
-        shard = Path(make_shard("s", image("a.jpg"), image("b.jpg")))
-        shard.write_bytes(shard.read_bytes()[:-1])
-        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "s.tfrecord, record 1, byte " in output and "the file ends inside" in output
+OURS = ("-f", "tf_detection_api", "-o", "o")
+ERRORS: dict[str, tuple[Any, Sequence[str], Sequence[str]]] = {
+    "a damaged shard": (damage, ("-f", "voc", "-o", "o"),
+                        ["s.tfrecord, record 1, byte ", "the file ends inside"]),
+    "an inverted box": (objects([[0.5, 0, 0.1, 1]], ["x"], [1]), ("-f", "voc", "-o", "o"),
+                        ["record 0, byte 0: image/object/bbox box 0 is inverted"]),
+    "nothing there": (lambda folder: (folder / "s.tfrecord").unlink(), ("-f", "voc", "-o", "o"),
+                      ["no shard in this folder"]),
+    "no label map": (lambda folder: (folder / "label_map.pbtxt").write_text("<html></html>"),
+                     ("-f", "voc", "-o", "o"), ["is not a label map but an HTML page"]),
+    "two options": ({}, (*OURS, "--", "--num-shards", "2", "--shard-size", "1MB"),
+                    ["exclude each other"]),
+    "no such map": ({}, (*OURS, "--", "--label-map", "nope"), ["nope: no such label map"]),
+    "a file": (lambda folder: (folder / "file").touch(), (*OURS[:-1], "file/o"),
+               ["file", "Not a directory"]),
+    "no mask": (objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]},
+                (*OURS, "--", "--save-masks"), ["a mask cannot be decoded", "s.tfrecord, byte "]),
+}  # fmt: skip
+"""Features of the first record, or what is done to its folder; arguments; words of the line."""
 
-    def test_inverted_box(self, make_shard, tmp_path: Path) -> None:
-        make_shard("s", image() | objects([[0.5, 0, 0.1, 1]], ["x"], [1]))
-        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "record 0, byte 0: image/object/bbox box 0 is inverted" in output
 
-    def test_nothing_there(self, tmp_path: Path) -> None:
-        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "no shard in this folder" in output
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_is_one_line(make_shard, tmp_path: Path, kind: str) -> None:
+    """It says what, where and what to do; exit code 1; no traceback."""
+    odd, arguments, words = ERRORS[kind]
+    make_shard("s", image("a.jpg") | ({} if callable(odd) else odd), image("b.jpg"))
+    if callable(odd):
+        odd(tmp_path)
+    command = ("datum", "convert", "-i", ".", "-if", "tf_detection_api", *arguments)
+    output = run_datum(*command, folder=tmp_path, code=1)
+    assert "Traceback" not in output
+    lines = [line for line in output.splitlines() if "ERROR" in line]
+    assert len(lines) == 1 and output.splitlines()[-1] == lines[0], output
+    assert all(one in lines[0] for one in words)
 
-    def test_bad_label_map(self, make_shard, tmp_path: Path) -> None:
-        make_shard("s", image())
-        (tmp_path / "label_map.pbtxt").write_text("<html></html>")
-        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "is not a label map but an HTML page" in output
 
-    @pytest.mark.parametrize(
-        ("options", "what"),
-        [
-            (["--num-shards", "2", "--shard-size", "1MB"], "exclude each other"),
-            (["--label-map", "nope"], "nope: no such label map"),
-        ],
-    )
-    def test_bad_options(self, make_shard, tmp_path: Path, options: list[str], what: str) -> None:
-        make_shard("s", image())
-        output = self.failed(
-            tmp_path,
-            *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
-            *("--", *options),
-        )
-        assert what in output
-
-    @pytest.mark.parametrize("options", [["--num-shards", "0"], ["--shard-size", "0.0001"]])
-    def test_options_out_of_range_are_refused_by_the_parser(
-        self, tmp_path: Path, options: list[str]
-    ) -> None:
-        output = run_datum(
-            *("datum", "convert", "-f", "tf_detection_api", "--", *options), folder=tmp_path, code=2
-        )
-        assert output.splitlines()[-1].startswith("tf_detection_api: error: argument --")
-
-    def test_output_that_is_a_file(self, make_shard, tmp_path: Path) -> None:
-        make_shard("s", image())
-        (tmp_path / "file").touch()
-        output = self.failed(
-            tmp_path,
-            *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "file/o"),
-        )
-        assert "file" in output and "Not a directory" in output
-
-    def test_mask_that_is_none(self, make_shard, tmp_path: Path) -> None:
-        record = image() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]}
-        make_shard("s", record)
-        output = self.failed(
-            tmp_path,
-            *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
-            *("--", "--save-masks"),
-        )
-        assert "a mask cannot be decoded" in output and "s.tfrecord, byte " in output
+@pytest.mark.parametrize("options", [["--num-shards", "0"], ["--shard-size", "0.0001"]])
+def test_options_out_of_range_are_refused_by_the_parser(tmp_path: Path, options: list[str]) -> None:
+    command = ("datum", "convert", "-f", "tf_detection_api", "--", *options)
+    output = run_datum(*command, folder=tmp_path, code=2)
+    assert output.splitlines()[-1].startswith("tf_detection_api: error: argument --")
 
 
 @pytest.mark.skipif(is_old_line(), reason="the 0.3 line has its own export command")

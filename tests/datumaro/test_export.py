@@ -571,25 +571,18 @@ class TestClasses:
 class TestShards:
     """Numbers, sizes, compression."""
 
-    def test_num_shards(self, tmp_path) -> None:
-        source = dataset_of(*[item(str(n)) for n in range(5)])
-        export(source, tmp_path, num_shards=2)
-        assert sorted(os.listdir(tmp_path))[:2] == [
-            "default-00000-of-00002.tfrecord",
-            "default-00001-of-00002.tfrecord",
-        ]
-        loaded = import_dataset(tmp_path)
-        assert list(loaded.subsets()) == ["default"]
-        assert sorted(one.id for one in loaded) == list("01234")
-
-    def test_no_shard_is_empty(self, tmp_path) -> None:
-        """A shard of no bytes looks like a failed download; nobody needs one."""
-        export(dataset_of(item("a"), item("b")), tmp_path, num_shards=5)
+    @pytest.mark.parametrize(("items", "wanted"), [(5, 2), (2, 5)])
+    def test_num_shards(self, tmp_path, items: int, wanted: int) -> None:
+        """No shard is empty: one of no bytes looks like a failed download; nobody needs one."""
+        export(dataset_of(*[item(str(n)) for n in range(items)]), tmp_path, num_shards=wanted)
         assert sorted(os.listdir(tmp_path)) == [
             "default-00000-of-00002.tfrecord",
             "default-00001-of-00002.tfrecord",
             "label_map.pbtxt",
         ]
+        loaded = import_dataset(tmp_path)
+        assert list(loaded.subsets()) == ["default"]
+        assert sorted(one.id for one in loaded) == list("01234")[:items]
 
     def test_shard_size(self, tmp_path) -> None:
         source = dataset_of(*[item(str(n), data=jpeg()) for n in range(6)])
@@ -703,15 +696,16 @@ class TestInPlace:
         loaded.save()
         assert [one["image"] for one in content(import_dataset(tmp_path)).values()] == [None, None]
 
-    def test_an_emptied_subset_can_be_read_again(self, tmp_path) -> None:
-        source = dataset_of(item("a", subset="a"), item("c", subset="c"))
+    @pytest.mark.parametrize("name", ["c", "b, c\n"])
+    def test_an_emptied_subset_can_be_read_again(self, tmp_path, name: str) -> None:
+        source = dataset_of(item("a", subset="a"), item("c", subset=name))
         export(source, tmp_path)
-        source.remove("c", "c")
+        source.remove("c", name)
         source.save()
         # Datumaro still counts the subset: its shard has no bytes, and the label map says so.
-        assert (tmp_path / "c.tfrecord").stat().st_size == 0
+        assert [one.stat().st_size for one in tmp_path.glob("*c*.tfrecord")] == [0]
         label_map = (tmp_path / "label_map.pbtxt").read_text("utf-8")
-        assert label_map.startswith('# subsets without images: ["c"]\n')
+        assert label_map.startswith(f"# subsets without images: {json.dumps([name])}\n")
         assert [one.id for one in import_dataset(tmp_path)] == ["a"]
 
     def test_a_removed_subset_is_removed(self, tmp_path) -> None:
@@ -776,13 +770,6 @@ class TestInPlace:
         loaded.save()
         assert [p.name for p in tmp_path.glob("*.tfrecord")] == ["all.tfrecord"]
         assert sorted(one.id for one in import_dataset(tmp_path)) == ["a", "b", "c", "new"]
-
-    def test_emptied_subsets_of_any_name(self, tmp_path) -> None:
-        source = dataset_of(item("a", subset="a"), item("c", subset="b, c\n"))
-        export(source, tmp_path)
-        source.remove("c", "b, c\n")
-        source.save()
-        assert [one.id for one in import_dataset(tmp_path)] == ["a"]
 
     def test_other_shards_in_the_folder_are_left_alone(self, tmp_path, caplog) -> None:
         export(dataset_of(item("o", subset="other"), names=["x"]), tmp_path)
