@@ -5,7 +5,8 @@ Facts: it is a context manager. An item's id is the frame's name without extensi
 own bytes; without images there is a path and a size. An old server makes all items at once and
 names no subset for a task or job, so it is ``default``; a new one streams, takes the task's subset,
 says that it is as long as the task (deleted frames included), and computes annotations when they
-are looked at. A format may bring its own conversion: ``convert_annotations(frame, label_attrs,
+are looked at. A format may bring its own conversion, as
+ours do: ``convert_annotations(frame, label_attrs,
 map_label, format_name, dimension)``, the last two not for a project on old servers.
 """
 
@@ -21,7 +22,6 @@ import datumaro as dm
 
 import cvat
 from cvat.apps.dataset_manager import _datumaro
-from cvat.apps.dataset_manager._conversion import convert_cvat_anno_to_dm
 from cvat.apps.dataset_manager._project_data import ProjectData, defaulted_subset
 from cvat.apps.engine.models import DimensionType, Task
 
@@ -48,10 +48,10 @@ class CvatExtractor(_datumaro.Base):
         format_type: str | None,
         dimension: DimensionType,
         *,
-        convert_annotations: Callable[..., list[Any]] | None = None,
+        convert_annotations: Callable[..., list[Any]],
     ) -> None:
         self._data = instance_data
-        self._convert = convert_annotations or convert_cvat_anno_to_dm
+        self._convert = convert_annotations
         self._include_images = include_images
         self._meta = instance_data.meta[instance_data.META_FIELD]
         is_project = isinstance(instance_data, ProjectData)

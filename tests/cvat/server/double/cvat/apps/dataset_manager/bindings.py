@@ -17,17 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import datumaro as dm
-from datumaro.components.environment import Environment
-from datumaro.components.format_detection import RejectionReason
 from datumaro.util import cast
 
 import cvat
-from cvat.apps.dataset_manager._conversion import convert_cvat_anno_to_dm
-from cvat.apps.dataset_manager._errors import (
-    CvatDatasetNotFoundError,
-    CvatExportError,
-    CvatImportError,
-)
+from cvat.apps.dataset_manager._errors import CvatExportError, CvatImportError
 from cvat.apps.dataset_manager._extractor import GetCVATDataExtractor
 from cvat.apps.dataset_manager._project_data import ProjectData
 from cvat.apps.dataset_manager._task_data import CommonData, JobData, LabelData, TaskData
@@ -40,15 +33,12 @@ if not cvat.IS_NEW:
 InstanceLabelData = LabelData
 __all__ = [
     "CommonData",
-    "CvatDatasetNotFoundError",
     "CvatImportError",
     "GetCVATDataExtractor",
     "InstanceLabelData",
     "JobData",
     "ProjectData",
     "TaskData",
-    "convert_cvat_anno_to_dm",
-    "detect_dataset",
     "find_dataset_root",
     "import_dm_annotations",
     "load_dataset_data",
@@ -217,30 +207,3 @@ def load_dataset_data(project_annotation: Any, dataset: Any, project_data: Any) 
             files["data_root"] = osp.commonpath(roots) + osp.sep
         fields = {"name": subset.name, "subset": subset.name}
         project_annotation.add_task(fields, files, project_data)
-
-
-def detect_dataset(dataset_dir: str, format_name: str, importer: Any) -> None:
-    """Ask an importer whether a folder is of its format.
-
-    Raises:
-        CvatDatasetNotFoundError: it is not.
-    """
-    problem = CvatDatasetNotFoundError()
-
-    def note(_: str, reason: Any, message: str) -> None:
-        problem.format_name, problem.reason, problem.message = format_name, reason, message
-
-    environment = Environment()
-    _clear(environment.importers)
-    environment.importers.register(format_name, importer)
-    found = environment.detect_dataset(dataset_dir, depth=4, rejection_callback=note)
-    if not found and problem.reason != RejectionReason.detection_unsupported:
-        raise problem
-
-
-def _clear(importers: Any) -> None:
-    if hasattr(importers, "items") and isinstance(importers.items, dict):
-        importers.items.clear()
-        return
-    importers._items.clear()  # PyPI's 1.x, of which no server is made
-    importers.extension_groups.clear()

@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import cvat
-from cvat.apps.dataset_manager._errors import format_exception_chain
 from cvat.apps.engine.models import Annotations, Job, Project, Task
 
 
@@ -29,8 +27,6 @@ class ServerError(Exception):
 @contextmanager
 def transaction(*parts: Task | Project) -> Iterator[None]:
     """What was stored comes back when the block fails; the error is what the API would answer."""
-    from datumaro.components.errors import DatasetError, DatasetImportError, DatasetNotFoundError
-
     from cvat.apps.dataset_manager.bindings import CvatImportError
 
     tasks = [task for part in parts for task in getattr(part, "tasks", [part])]
@@ -43,9 +39,6 @@ def transaction(*parts: Task | Project) -> Iterator[None]:
             task.annotations = annotations
         for project, its_tasks in known:
             project.tasks = its_tasks
-        if isinstance(error, (DatasetError, DatasetImportError, DatasetNotFoundError)):
-            text = format_exception_chain(error) if cvat.IS_NEW else str(error)
-            raise CvatImportError(text) from error
         if type(error) is CvatImportError or not isinstance(error, Exception):
             raise
         raise ServerError(f"{type(error).__name__}: {error}") from error
