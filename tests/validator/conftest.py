@@ -329,24 +329,11 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     if os.geteuid() == 0:  # PostgreSQL refuses root
         entry = pwd.getpwnam("postgres")
         os.chown(folder, entry.pw_uid, entry.pw_gid)
-        as_user = [
-            "setpriv",
-            f"--reuid={entry.pw_uid}",
-            f"--regid={entry.pw_gid}",
-            "--clear-groups",
-        ]
+        as_user = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}"]
+        as_user += ["--clear-groups"]
     binary, port = programs[-1].parent, free_port()
-    initdb = [
-        *as_user,
-        str(binary / "initdb"),
-        "-D",
-        str(folder / "db"),
-        "-U",
-        "tfod",
-        "-A",
-        "trust",
-    ]
-    subprocess.run(initdb, check=True, capture_output=True)
+    initdb = [*as_user, str(binary / "initdb"), "-D", str(folder / "db")]
+    subprocess.run([*initdb, "-U", "tfod", "-A", "trust"], check=True, capture_output=True)
     options = f"-p {port} -h 127.0.0.1 -k {folder} -c fsync=off"
     control = [*as_user, str(binary / "pg_ctl"), "-D", str(folder / "db"), "-w"]
     log = str(folder / "log")

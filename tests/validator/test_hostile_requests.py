@@ -73,12 +73,17 @@ def test_forms_that_are_none(service: Service, kind: str, body: bytes, status: i
     assert answer.problem()
 
 
+def post_form(service: Service, body: bytes, query: str = "") -> requests.Response:
+    """A form whose boundary is b."""
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    url = f"{service.url}/api/v1/validations{query}"
+    return requests.post(url, data=body, headers=headers, timeout=60)
+
+
 def test_forms_cut_short(service: Service) -> None:
     head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
     for body in (head, head + b"abc", head + b"abc\r\n--b"):
-        headers = {"Content-Type": "multipart/form-data; boundary=b"}
-        url = f"{service.url}/api/v1/validations"
-        problem(requests.post(url, data=body, headers=headers, timeout=60), 400)
+        problem(post_form(service, body), 400)
     assert not list((service.data / "incoming").iterdir())
 
 
@@ -135,9 +140,7 @@ def test_forms_in_forms(service: Service) -> None:
 def test_names_of_strange_letters(service: Service, name: bytes, status: int) -> None:
     disposition = b'form-data; name="file"; filename="' + name.replace(b'"', b"%22") + b'"'
     body = b"--b\r\nContent-Disposition: " + disposition + b"\r\n\r\nabc\r\n--b--\r\n"
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    url = f"{service.url}/api/v1/validations?wait=30"
-    response = service.end_of(requests.post(url, data=body, headers=headers, timeout=60))
+    response = service.end_of(post_form(service, body, "?wait=30"))
     assert response.status_code == status
     if status != 200:
         return
@@ -149,10 +152,7 @@ def test_names_of_strange_letters(service: Service, name: bytes, status: int) ->
 @pytest.mark.parametrize("disposition", [b'form-data; filename="a"', b"form-data"])
 def test_parts_without_a_name(service: Service, disposition: bytes) -> None:
     body = b"--b\r\nContent-Disposition: " + disposition + b"\r\n\r\nabc\r\n--b--\r\n"
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    url = f"{service.url}/api/v1/validations"
-    response = requests.post(url, data=body, headers=headers, timeout=60)
-    assert response.status_code == 400
+    assert post_form(service, body).status_code == 400
 
 
 def test_addresses_that_are_none(service: Service) -> None:

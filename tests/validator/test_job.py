@@ -92,21 +92,6 @@ def test_a_label_map_that_is_none(tmp_path: Path, content: bytes) -> None:
     ]
 
 
-def test_a_label_map_alone(tmp_path: Path) -> None:
-    failure = check_upload(tmp_path, {"label_map.pbtxt": LABEL_MAP}).failure
-    assert failure is not None and failure["status"] == 422
-    assert failure["detail"].endswith("but label maps; add the shards that they go with")
-
-
-def test_too_many_records(tmp_path: Path) -> None:
-    files = {"a.record": shard_of(tmp_path, records=300)}
-    assert check_upload(tmp_path, files, Limits(max_records=300)).failure is None
-    failure = check_upload(tmp_path, files, Limits(max_records=299)).failure
-    assert failure is not None
-    assert (failure["status"], failure["limit"]) == (422, "max_records")
-    assert "299" in failure["detail"]
-
-
 def test_a_report_as_long_as_its_class_names(tmp_path: Path) -> None:
     files = {"a.record": shard_of(tmp_path, text="x" * 200_000)}
     assert check_upload(tmp_path, files).failure is None
@@ -205,7 +190,7 @@ def slow_shard(folder: Path) -> bytes:
     return Path(write_records(folder, "slow", [one] * 60_000)[0]).read_bytes()
 
 
-def test_progress_and_time(tmp_path: Path) -> None:
+def test_progress(tmp_path: Path) -> None:
     request = request_of(tmp_path, {"a.record": slow_shard(tmp_path)})
     reported: list[tuple[int, int]] = []
     outcome = run_in_sandbox(
@@ -213,11 +198,6 @@ def test_progress_and_time(tmp_path: Path) -> None:
     )
     assert outcome.records == 60_000
     assert reported == sorted(reported) and any(0 < records < 60_000 for _, records in reported)
-    limits = Limits(max_check_seconds=1)
-    big = request_of(tmp_path, {f"{n}.record": slow_shard(tmp_path) for n in range(6)})
-    failure = run_in_sandbox(tmp_path, big, limits, lambda *_: True).failure
-    assert failure is not None
-    assert (failure["status"], failure["limit"]) == (422, "max_check_seconds")
 
 
 def test_memory(tmp_path: Path) -> None:

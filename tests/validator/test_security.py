@@ -53,6 +53,9 @@ class TestTokens:
             "Bearer",
             "Bearer nonsense",
             f"Bearer {_TOKEN[:-1]}",
+            f"Bearer {_TOKEN.lower()}",
+            f"Bearer {_TOKEN}{_OTHER}",
+            f"Bearer {_TOKEN},{_OTHER}",
             f"Basic {_TOKEN}",
             "Bearer \xff",
         ],
@@ -85,12 +88,6 @@ class TestTokens:
     ) -> None:
         for length in (f"Content-Length: {_GIB}", "Transfer-Encoding: chunked"):
             assert ask(guarded, target, length).status == status
-
-    def test_all_of_them_are_compared(self) -> None:
-        tokens = (_TOKEN, _OTHER)
-        assert security.is_known_token(_TOKEN, tokens) and security.is_known_token(_OTHER, tokens)
-        for wrong in ("", " ", _TOKEN.lower(), _TOKEN + _OTHER, f"{_TOKEN},{_OTHER}", "\udcff"):
-            assert not security.is_known_token(wrong, tokens)
 
     def test_limits_are_of_tokens_and_addresses(self, guarded: Service) -> None:
         assert guarded.upload(_FILE, bearer(_TOKEN), wait=0).status_code == 202

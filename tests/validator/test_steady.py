@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -256,58 +255,8 @@ def test_without_its_supervisor_a_worker_gives_back(start_service: Start) -> Non
     store = Database(Settings(data=running.data))
     found = store.find(key)
     assert found is not None and (found.state, found.attempts) == ("queued", 0)
-
-
-@pytest.mark.slow  # at random moments; the tests above pull each plug at a chosen one
-def test_the_plug_is_pulled(tmp_path: Path, slow: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    data = tmp_path / "data"
-    accepted: list[str] = []
-    for _ in range(2):
-        with running_service(data) as running:
-            clients = [
-                threading.Thread(target=upload_on_and_on, args=(running, slow, accepted, number))
-                for number in range(4)
-            ]
-            for one in clients:
-                one.start()
-            before = len(accepted)
-            wait_for(lambda service=running, least=before: len(accepted) > least, running)
-            time.sleep(chance.uniform(0.1, 2.5))
-            os.kill(running.process.pid, signal.SIGKILL)
-            running.process.wait()
-            for one in clients:
-                one.join(REMOTE_TIMEOUT)
-            wait_for(lambda service=running: not service.children(), running)
-    assert accepted
-    with running_service(data) as running:
-        for key in accepted:
-            found = running.wait_until_over(key)
-            assert found["state"] == "finished", found
-            assert found["report"]["counts"]["records"] == found["progress"]["records"]["done"]
-        wait_for(lambda: counted(running, "queued") + counted(running, "running") == 0, running)
-        tidy(data, monkeypatch)
-        assert leftovers(data) == []
-
-
-def upload_on_and_on(service: Service, slow: bytes, accepted: list[str], number: int) -> None:
-    """Upload until the service is gone; remember what it has accepted."""
-    name, content = ("slow", slow) if number == 0 else ("small", record_of())
-    with suppress(requests.RequestException):
-        while True:
-            response = service.upload({"file": (f"{name}.tfrecord", content)}, wait=0)
-            if response.status_code != 202:
-                return
-            accepted.append(response.json()["id"])
-            time.sleep(0.05 if number else 2)
-
-
-def counted(service: Service, state: str) -> float:
-    text = service.get("/metrics").text
-    start = f'tfod_validations{{state="{state}"}} '
-    return next(float(line[len(start) :]) for line in text.splitlines() if line.startswith(start))
+    assert start_service().wait_until_over(key)["state"] == "finished"
+    wait_for(lambda: leftovers(running.data) == [], running)
 
 
 @pytest.fixture
