@@ -12,6 +12,7 @@ datumaro = pytest.importorskip("datumaro")
 
 from datumaro.components.annotation import LabelCategories, PointsCategories  # noqa: E402
 from datumaro.components.dataset import Dataset  # noqa: E402
+from datumaro.components.errors import DatasetImportError  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
 
 from tests.image_kinds import plain_image  # noqa: E402
@@ -106,3 +107,13 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str
 def load(tmp_path: Path) -> Callable[..., Any]:
     """Import what lies in the test's folder."""
     return lambda path=tmp_path, **options: import_dataset(path, **options)
+
+
+def refusal(load: Any, *path: object, **options: Any) -> BaseException:
+    """What an import is refused for."""
+    with pytest.raises(DatasetImportError) as caught:
+        load(*path, **options)
+    error: BaseException = caught.value
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

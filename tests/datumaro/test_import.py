@@ -19,7 +19,7 @@ from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 
-from tests.datumaro.conftest import boxes, ids_of, jpeg, labels_of
+from tests.datumaro.conftest import boxes, ids_of, jpeg, labels_of, refusal
 from tests.image_kinds import image_of_pixels
 from tests.records import encode, image, objects
 
@@ -29,16 +29,6 @@ except ImportError:
     from datumaro.components.extractor import ImportErrorPolicy
 
 BOX = [0.25, 0.1, 0.5, 0.4]
-
-
-def refusal(load: Any, *path: object, **options: Any) -> BaseException:
-    """What an import is refused for."""
-    with pytest.raises(DatasetImportError) as caught:
-        load(*path, **options)
-    error: BaseException = caught.value
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
 
 
 def test_boxes_classes_and_names(make_shard, load) -> None:

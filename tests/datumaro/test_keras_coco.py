@@ -19,13 +19,20 @@ from datumaro.components.annotation import (
 )
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
-from datumaro.components.errors import DatasetExportError, DatasetImportError
+from datumaro.components.errors import DatasetExportError
 from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
 from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
 
-from tests.datumaro.conftest import content, dataset_of, ids_of, import_dataset, labels_of
+from tests.datumaro.conftest import (
+    content,
+    dataset_of,
+    ids_of,
+    import_dataset,
+    labels_of,
+    refusal,
+)
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode
 
@@ -131,9 +138,7 @@ class TestReading:
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
         write_recipe(tmp_path, "file_00-1.tfrec", recipe_record(1, bbox=[1.0, 1.0, -5.0, 2.0]))
-        with pytest.raises(DatasetImportError) as error:
-            load(tmp_path)
-        assert "record 0, byte 0" in str(error.value.__cause__ or error.value)
+        assert "record 0, byte 0" in str(refusal(load, tmp_path))
         two = recipe_record(
             1,
             bbox=[1.0, 1.0, -5.0, 2.0, 0.0, 0.0, 5.0, 5.0],
@@ -150,17 +155,13 @@ class TestReading:
     def test_a_bad_record_names_file_record_and_byte(self, tmp_path, image, bbox) -> None:
         second = recipe_record(2) | {"image": image} | ({"bbox": bbox} if bbox else {})
         write_recipe(tmp_path, "file_00-2.tfrec", recipe_record(1), second)
-        with pytest.raises(DatasetImportError) as error:
-            load(tmp_path)
-        output = str(error.value.__cause__ or error.value)
+        output = str(refusal(load, tmp_path))
         length = len(encode(recipe_record(1))) + 16
         assert f"file_00-2.tfrec, record 1, byte {length}: bbox " in output
 
     def test_other_shards_are_refused(self, make_shard, tmp_path) -> None:
         make_shard("s", {"x": 1, "y": 2})
-        with pytest.raises(DatasetImportError) as error:
-            load(tmp_path)
-        output = str(error.value.__cause__ or error.value)
+        output = str(refusal(load, tmp_path))
         assert "its first record holds x, y, but none of area, bbox" in output
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from datumaro.components.dataset import Dataset
 from PIL import Image
 from tfod.detection.detection import Detection
 from tfod.detection.stream import read_detections
+
+from tests.shards.create import one_image
 
 STORED, SHOWN = (200, 100), (100, 200)
 BOX = (10, 20, 40, 120)
@@ -25,23 +26,9 @@ def exported(folder: Path, orientation: int, size: tuple[int, int], **options: b
     annotations.mkdir()
     exif = Image.Exif()
     exif[0x0112] = orientation
-    Image.new("RGB", STORED, "teal").save(images / "a.jpg", exif=exif)
-    left, top, right, bottom = BOX
-    one = {
-        "id": 1,
-        "image_id": 1,
-        "category_id": 1,
-        "iscrowd": 0,
-        "bbox": [left, top, right - left, bottom - top],
-        "segmentation": [[left, top, right, top, right, bottom]] if options else [],
-        "area": 1500,
-    }
-    found = {
-        "images": [{"id": 1, "file_name": "a.jpg", "width": size[0], "height": size[1]}],
-        "categories": [{"id": 1, "name": "cat"}],
-        "annotations": [one],
-    }
-    (annotations / "instances_train.json").write_text(json.dumps(found))
+    Image.new("RGB", STORED, "teal").save(images / one_image.NAME, exif=exif)
+    one_image.coco(annotations, size, [BOX])
+    (annotations / "a.json").rename(annotations / "instances_train.json")
     dataset = Dataset.import_from(str(folder / "coco"), "coco")
     dataset.export(str(folder / "out"), "tf_detection_api", save_media=True, **options)
     (detection,) = read_detections(str(folder / "out"))
@@ -64,7 +51,7 @@ def test_boxes_of_the_turned_image_are_turned_back(
         one = exported(tmp_path, orientation, SHOWN)
     assert (one.width, one.height) == STORED
     assert one.boxes == pytest.approx(np.array([box], np.float32))
-    assert "turned back to the stored pixels: 1 (the first: a.jpg)" in caplog.text
+    assert "turned back to the stored pixels: 1 (the first: 000001.jpg)" in caplog.text
 
 
 def test_masks_are_turned_back(tmp_path: Path) -> None:

@@ -82,13 +82,6 @@ class TestZip:
         assert {subset for _, subset in found} == {"train", "valid"}
         assert labels_of(load(ZIP, name=name)) == ["circle", "square", "triangle", "étoile"]
 
-    def test_images_are_those_of_the_voc_example(self) -> None:
-        found = content(load(ZIP))
-        assert len(found) == 12
-        for (name, _), one in found.items():
-            (path,) = (EXAMPLES / "shapes_voc" / "JPEGImages").glob(f"{name}.*")
-            assert one["image"] == path.read_bytes()
-
     def test_images_outlive_the_zip(self, tmp_path: Path) -> None:
         shutil.copy(ZIP, tmp_path / "export.zip")
         dataset = load(tmp_path / "export.zip")
@@ -130,14 +123,6 @@ class TestZip:
         names.write_text(f'# {EMPTY_SUBSETS} ["val"]\n{names.read_text()}')
         shutil.make_archive(str(tmp_path / "out"), "zip", tmp_path / "out")
         assert len(load(tmp_path / "out.zip", name="tf_detection_api")) == 1
-
-    def test_commands(self, tmp_path: Path) -> None:
-        run_datum(
-            *("datum", "convert", "-i", str(ZIP), "-if", "roboflow_tfrecord"),
-            *("-f", "tf_detection_api", "-o", "out", "--", "--save-media"),
-            folder=tmp_path,
-        )
-        assert len(load(tmp_path / "out", name="tf_detection_api")) == 12
 
 
 class TestLayout:

@@ -34,28 +34,115 @@ SIZE = {"image/height": 100, "image/width": 200}
 SHA = {"image/key/sha256": hashlib.sha256(IMAGE).hexdigest()}
 
 
-def test_create_pascal(make_shard, load) -> None:
-    make_shard(
-        "pascal",
-        SIZE
-        | SHA
-        | coded("2007_000027.jpg", "2007_000027.jpg", "jpeg")
-        | objects([BOX], ["person"], [15])
-        | {
-            "image/object/difficult": [0],
-            "image/object/truncated": [1],
-            "image/object/view": ["Frontal"],
+KITTI = "/data/kitti/training/image_2/000001.png"
+FIFTYONE = "/home/me/fiftyone/a.jpg"
+WRITERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "create_pascal": (
+        [
+            SIZE
+            | SHA
+            | coded("2007_000027.jpg", "2007_000027.jpg", "jpeg")
+            | objects([BOX], ["person"], [15])
+            | {"image/object/difficult": [0], "image/object/truncated": [1]}
+            | {"image/object/view": ["Frontal"]}
+        ],
+        {
+            "boxes": [("person", *PIXELS)],
+            "ids": {"person": 15},
+            "attributes": {"difficult": False, "truncated": True, "view": "Frontal"},
+            "image": {"source_id": "2007_000027.jpg"},
         },
-    )
+    ),
+    # Full paths as names, truncated as float, 3D boxes and the angle alpha.
+    "create_kitti": (
+        [
+            SIZE
+            | SHA
+            | coded(KITTI, KITTI, "png")
+            | objects([BOX], ["car"], [1])
+            | {"image/object/difficult": [0], "image/object/truncated": [0.25]}
+            | {"image/object/alpha": [-1.5], "image/object/3d_bbox/rot_y": [0.5]}
+            | {"image/object/3d_bbox/length": [1.5]}
+        ],
+        {
+            "id": "000001",
+            "image": {"source_id": KITTI, "filename": KITTI},
+            "attributes": {
+                "difficult": False,
+                "truncated": 0.25,
+                "alpha": -1.5,
+                "3d_bbox_length": 1.5,
+                "3d_bbox_rot_y": 0.5,
+            },
+        },
+    ),
+    "create_coco, without ids": (
+        [
+            SIZE
+            | SHA
+            | coded("000000000009.jpg", "9", "jpeg")
+            | objects([BOX], ["bowl"])
+            | {"image/object/is_crowd": [1], "image/object/area": [1500.0]}
+        ],
+        {
+            "boxes": [("bowl", *PIXELS)],
+            "attributes": {"is_crowd": True, "area": 1500.0},
+            "image": {"source_id": "9"},
+        },
+    ),
+    "Model Garden's COCO, which omits the boxes of negatives": (
+        [
+            SIZE | SHA | coded("1.jpg", "1", "jpg") | objects([BOX], ["bowl"], [51]),
+            SIZE | SHA | coded("2.jpg", "2", "jpg"),
+        ],
+        {"kinds": [["bbox"], []], "ids": {"bowl": 51}},
+    ),
+    "create_oid, without size and format": (
+        [
+            coded("000a1249af2bc5f0.jpg", "000a1249af2bc5f0", None)
+            | objects([BOX], ["/m/01g317"], [3])
+            | {"image/object/group_of": [0], "image/object/occluded": [-1]}
+            | {"image/object/truncated": [1], "image/object/depiction": [0]}
+            | {"image/class/label": [3], "image/class/text": ["/m/01g317"]}
+        ],
+        {
+            "boxes": [("/m/01g317", *PIXELS)],
+            "kinds": [["label", "bbox"]],
+            "attributes": {
+                "group_of": False,
+                "occluded": -1,
+                "truncated": True,
+                "depiction": False,
+            },
+        },
+    ),
+    "raccoon, which says jpg": (
+        [SIZE | coded("r-1.jpg", "r-1.jpg", "jpg") | objects([BOX], ["r"], [1])],
+        {"boxes": [("r", *PIXELS)]},
+    ),
+    "FiftyOne, which counts from zero and names by path": (
+        [SIZE | coded(FIFTYONE, FIFTYONE, "jpg") | objects([BOX, BOX], ["x", "y"], [0, 1])],
+        {"boxes": [("x", *PIXELS), ("y", *PIXELS)], "ids": {"x": 0, "y": 1}},
+    ),
+}
+"""Records, and what an import makes of them: of the first image its last annotation."""
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_writers(make_shard, load, name: str) -> None:
+    records, wanted = WRITERS[name]
+    make_shard("train", *records)
     dataset = load()
-    (item,) = dataset
-    assert boxes(dataset) == [("person", *PIXELS)] and ids_of(dataset) == {"person": 15}
-    assert item.annotations[0].attributes == {
-        "difficult": False,
-        "truncated": True,
-        "view": "Frontal",
+    item = next(iter(dataset))
+    found = {
+        "boxes": boxes(dataset),
+        "ids": ids_of(dataset),
+        "kinds": [[one.type.name for one in each.annotations] for each in dataset],
+        "attributes": item.annotations[-1].attributes,
+        "id": item.id,
+        "image": item.attributes,
     }
-    assert item.attributes == {"source_id": "2007_000027.jpg"}
+    assert {key: found[key] for key in wanted} == wanted
 
 
 def test_create_pet_with_masks(make_shard, load, tmp_path) -> None:
@@ -74,44 +161,6 @@ def test_create_pet_with_masks(make_shard, load, tmp_path) -> None:
     (item,) = load()
     assert item.subset == "pet_faces_train"
     assert item.annotations[0].image.astype(int).tolist() == [[0, 1], [1, 1]]
-
-
-def test_create_kitti(make_shard, load) -> None:
-    """Full paths as names, truncated as float, 3D boxes and the angle alpha."""
-    path = "/data/kitti/training/image_2/000001.png"
-    extra = {f"image/object/3d_bbox/{k}": [1.5] for k in ("height", "width", "length", "x", "y")}
-    make_shard(
-        "kitti_train",
-        SIZE
-        | SHA
-        | coded(path, path, "png")
-        | objects([BOX], ["car"], [1])
-        | {"image/object/difficult": [0], "image/object/truncated": [0.25]}
-        | {"image/object/alpha": [-1.5], "image/object/3d_bbox/rot_y": [0.5]}
-        | extra,
-    )
-    dataset = load()
-    (item,) = dataset
-    assert (item.id, item.attributes) == ("000001", {"source_id": path, "filename": path})
-    attributes = item.annotations[0].attributes
-    assert attributes["truncated"] == 0.25 and attributes["alpha"] == -1.5
-    assert attributes["3d_bbox_length"] == 1.5 and attributes["3d_bbox_rot_y"] == 0.5
-
-
-def test_create_coco_has_no_ids(make_shard, load) -> None:
-    make_shard(
-        "coco_train",
-        SIZE
-        | SHA
-        | coded("000000000009.jpg", "9", "jpeg")
-        | objects([BOX], ["bowl"])
-        | {"image/object/is_crowd": [1], "image/object/area": [1500.0]},
-    )
-    dataset = load()
-    (item,) = dataset
-    assert boxes(dataset) == [("bowl", *PIXELS)]
-    assert item.annotations[0].attributes == {"is_crowd": True, "area": 1500.0}
-    assert item.attributes["source_id"] == "9"
 
 
 def test_create_coco_keypoints(make_shard, load) -> None:
@@ -135,49 +184,6 @@ def test_create_coco_keypoints(make_shard, load) -> None:
     assert [schema.labels for schema in schemas.values()] == [["nose", "left_eye"]]
 
 
-def test_model_garden_coco_omits_box_keys_of_negatives(make_shard, load) -> None:
-    base = SIZE | SHA
-    make_shard(
-        "train",
-        base | coded("1.jpg", "1", "jpg") | objects([BOX], ["bowl"], [51]),
-        base | coded("2.jpg", "2", "jpg"),
-    )
-    dataset = load()
-    assert [len(item.annotations) for item in dataset] == [1, 0]
-    assert ids_of(dataset) == {"bowl": 51}
-
-
-def test_create_oid_has_no_size_and_no_format(make_shard, load) -> None:
-    make_shard(
-        "oid",
-        coded("000a1249af2bc5f0.jpg", "000a1249af2bc5f0", None)
-        | objects([BOX], ["/m/01g317"], [3])
-        | {
-            "image/object/group_of": [0],
-            "image/object/occluded": [-1],
-            "image/object/truncated": [1],
-            "image/object/depiction": [0],
-            "image/class/label": [3],
-            "image/class/text": ["/m/01g317"],
-        },
-    )
-    dataset = load()
-    assert boxes(dataset) == [("/m/01g317", *PIXELS)]
-    (item,) = dataset
-    assert [one.type.name for one in item.annotations] == ["label", "bbox"]
-    assert item.annotations[1].attributes == {
-        "group_of": False,
-        "occluded": -1,
-        "truncated": True,
-        "depiction": False,
-    }
-
-
-def test_raccoon_says_jpg(make_shard, load) -> None:
-    make_shard("raccoon", SIZE | coded("r-1.jpg", "r-1.jpg", "jpg") | objects([BOX], ["r"], [1]))
-    assert boxes(load()) == [("r", *PIXELS)]
-
-
 def test_roboflow_has_no_source_id(make_shard, load, tmp_path) -> None:
     name = "Frame608_jpg.rf.0123456789abcdef0123456789abcdef.jpg"
     folder = tmp_path / "train"
@@ -193,14 +199,6 @@ def test_roboflow_has_no_source_id(make_shard, load, tmp_path) -> None:
     dataset = load()
     assert labels_of(dataset) == ["bowl", "cup"] and boxes(dataset)[0][0] == "cup"
     assert next(iter(dataset)).id == name[: -len(".jpg")]
-
-
-def test_fiftyone_counts_from_zero_and_names_by_path(make_shard, load) -> None:
-    path = "/home/me/fiftyone/a.jpg"
-    make_shard("tf", SIZE | coded(path, path, "jpg") | objects([BOX, BOX], ["x", "y"], [0, 1]))
-    dataset = load()
-    assert ids_of(dataset) == {"x": 0, "y": 1}
-    assert [box[0] for box in boxes(dataset)] == ["x", "y"]
 
 
 def test_datumaro_without_images_and_with_stripped_names(make_shard, load, tmp_path) -> None:
