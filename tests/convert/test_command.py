@@ -44,6 +44,17 @@ BAD_FILES = {
 }
 
 
+def annotations(images: str, labels: str = "") -> str:
+    """CVAT's XML of these images."""
+    return (
+        f"<annotations><version>1.1</version><meta><task><labels>{labels}</labels></task></meta>"
+        f"{images}</annotations>"
+    )
+
+
+CAT = "<label><name>cat</name></label>"
+
+
 def files_of(folder: Path) -> list[str]:
     return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
 
@@ -317,12 +328,11 @@ def test_classes_of_yolo_of_one_name(run: Run, tmp_path: Path) -> None:
 
 def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
     """A project's XML may have the frames of its subsets in any order."""
-    head = "<meta><task><labels><label><name>cat</name></label></labels></task></meta>"
     frames = (
         f'<image id="{n}" name="{n}.png" subset="{s}" width="200" height="100"/>'
         for n, s in enumerate(("train", "val", "train"))
     )
-    (tmp_path / "a.xml").write_text(f"<annotations>{head}{''.join(frames)}</annotations>")
+    (tmp_path / "a.xml").write_text(annotations("".join(frames), CAT))
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(_PNG)
     done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", "voc")
@@ -398,11 +408,9 @@ def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
 def test_layers_of_cvat_are_counted(run: Run, tmp_path: Path, target: str) -> None:
     box = '<box label="cat" occluded="0" xtl="1" ytl="2" xbr="30" ybr="40" z_order="{}"/>'
     mask = '<mask label="cat" rle="0, 4" left="1" top="1" width="2" height="2" z_order="-1"/>'
-    (tmp_path / "a.xml").write_text(
-        "<annotations><meta><task><labels><label><name>cat</name></label></labels></task></meta>"
-        f'<image id="0" name="a.png" width="200" height="100">{box.format(0)}{box.format(2)}{mask}'
-        "</image></annotations>"
-    )
+    shapes = box.format(0) + box.format(2) + mask
+    frame = f'<image id="0" name="a.png" width="200" height="100">{shapes}</image>'
+    (tmp_path / "a.xml").write_text(annotations(frame, CAT))
     (tmp_path / "a.png").write_bytes(_PNG)
     done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", target)
     assert done.succeeded() == "tfod: attributes not written: 2 z_order\n"
@@ -504,10 +512,8 @@ def test_subset_that_leads_out_of_the_output(
     source = tmp_path / "a" / "b" / "source"
     source.mkdir(parents=True)
     (source / "a.png").write_bytes(_PNG)
-    (source / "annotations.xml").write_text(
-        "<annotations><version>1.1</version><meta><task><labels/></task></meta>"
-        f'<image id="0" name="a.png" subset="{subset}" width="200" height="100"/></annotations>'
-    )
+    frame = f'<image id="0" name="a.png" subset="{subset}" width="200" height="100"/>'
+    (source / "annotations.xml").write_text(annotations(frame))
     done = run("convert", source, tmp_path / "a" / "b" / "out", "--to", target)
     assert done.code == 2 and "cannot be the name of a folder" in done.err
     assert files_of(tmp_path) == ["a/b/source/a.png", "a/b/source/annotations.xml"]
@@ -542,11 +548,8 @@ def test_the_area_of_a_box_does_not_depend_on_other_records(run: Run, tmp_path: 
 
 
 def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "annotations.xml").write_text(
-        "<annotations><version>1.1</version><meta><task><labels/></task></meta>"
-        '<image id="0" name="a.png" width="200" height="100"/><track id="0" label="cat"/>'
-        "</annotations>"
-    )
+    frame = '<image id="0" name="a.png" width="200" height="100"/><track id="0" label="cat"/>'
+    (tmp_path / "annotations.xml").write_text(annotations(frame))
     done = run("convert", tmp_path / "annotations.xml", tmp_path / "out")
     assert done.code == 2 and "has tracks; export the task as CVAT for images" in done.err
 
@@ -564,11 +567,9 @@ def test_list_of_yolo_that_is_no_text(run: Run, tmp_path: Path) -> None:
 )
 def test_frames_too_large_for_masks(run: Run, tmp_path: Path, shape: str) -> None:
     (tmp_path / "a.png").write_bytes(_PNG)
-    (tmp_path / "annotations.xml").write_text(
-        "<annotations><version>1.1</version><meta><task><labels><label><name>cat</name></label>"
-        '</labels></task></meta><image id="0" name="a.png" width="60000" height="60000">'
-        f'<{shape} label="cat" occluded="0"/></image></annotations>'
-    )
+    frame = '<image id="0" name="a.png" width="60000" height="60000">'
+    frame += f'<{shape} label="cat" occluded="0"/></image>'
+    (tmp_path / "annotations.xml").write_text(annotations(frame, CAT))
     done = run("convert", tmp_path / "annotations.xml", tmp_path / "out")
     assert done.code == 2 and "a frame of 60000x60000 is too large for masks" in done.err
 

@@ -72,22 +72,10 @@ class TestReading:
         ]
         assert found.images[0].boxes[1].corners == (0, 0.5, 2, 2.25)
 
-    def test_other_columns_are_named(self, tmp_path: Path) -> None:
-        text = f",{HEADER},difficult\n0,r-1.jpg,640,480,raccoon,81,88,522,408,1\n"
-        found = read_detection_csv(write_csv(tmp_path, text))
-        assert found.images == (R1,) and found.other_columns == ("", "difficult")
-
     def test_sizes_may_be_missing(self, tmp_path: Path) -> None:
         text = "filename,class,xmin,ymin,xmax,ymax\nr.jpg,x,1,2,3,4\n"
         (found,) = read_detection_csv(write_csv(tmp_path, text)).images
         assert (found.width, found.height) == (None, None)
-
-    def test_a_image_without_boxes(self, tmp_path: Path) -> None:
-        found = read_detection_csv(write_csv(tmp_path, f"{HEADER}\nn.jpg,10,20,,,,,\n"))
-        assert found.images == (CsvImage("n.jpg", 10, 20),)
-
-    def test_only_a_header(self, tmp_path: Path) -> None:
-        assert read_detection_csv(write_csv(tmp_path, HEADER)).images == ()
 
     def test_normalized_coordinates_are_suspected(self, tmp_path: Path) -> None:
         text = f"{HEADER}\nr.jpg,640,480,x,0.1,0.1,0.5,1\n"

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.framing import split_shard
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, read_record_batches
 from tfod.tfrecord.walk import BUFFER_BYTES
 
@@ -91,23 +90,6 @@ def test_a_damage_is_reported_between_the_records_before_it_and_those_behind() -
     assert events == [
         *((0, 2), DamageKind.DATA_CRC, DamageKind.DATA_CRC),
         *((4, 2), DamageKind.LENGTH_CRC, (7, 2)),
-    ]
-
-
-def test_a_part_counts_from_its_first_record(tmp_path: Path) -> None:
-    path = tmp_path / "s.tfrecord"
-    path.write_bytes(frame(*(b"%d" % number * 30 for number in range(9))))
-    whole = [record for batch in read_record_batches(path) for record in batch.records()]
-    parts = list(split_shard(path, 100))
-    assert len(parts) > 2
-    shared = []
-    for part in parts:
-        with path.open("rb") as stream:
-            stream.seek(part.start)
-            for batch in read_record_batch_stream(stream, "s", part=part):
-                shared += batch.records()
-    assert [(one.number, one.offset, bytes(one.payload)) for one in shared] == [
-        (one.number, one.offset, bytes(one.payload)) for one in whole
     ]
 
 

@@ -67,11 +67,6 @@ class TestReading:
         os.replace(tmp_path / "new.zip", path)
         assert [d.filename for d in tfod.read_detections(path)] == ["v.jpg"]
 
-    def test_one_entry_by_its_path(self, tmp_path: Path, method: int) -> None:
-        path = make_zip(tmp_path / "export.zip", ROBOFLOW, method)
-        entry = os.path.join(path, "valid", "Objects.tfrecord")
-        assert [d.filename for d in tfod.read_detections(entry)] == ["v.jpg"]
-
     def test_a_compressed_shard(self, tmp_path: Path, method: int) -> None:
         shard = {"a.tfrecord.gz": gzip.compress(frame(*TRAIN))}
         path = make_zip(tmp_path / "a.zip", shard, method)

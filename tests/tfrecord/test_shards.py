@@ -16,7 +16,7 @@ from tfod.tfrecord.image_names import (
     split_extension,
 )
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name, shard_file_names
+from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.shard_sets.search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
@@ -139,11 +139,6 @@ def test_files_of_unknown_names_are_checked_by_content(tmp_path: Path) -> None:
 def test_nothing_found_says_what_was_looked_for(tmp_path: Path, source: str, what: str) -> None:
     with pytest.raises(ShardsNotFoundError, match=what):
         find_shards(str(tmp_path / source))
-
-
-def test_shard_file_names() -> None:
-    assert shard_file_names("train", 1) == ["train.tfrecord"]
-    assert shard_file_names("train", 2)[1] == "train-00001-of-00002.tfrecord"
 
 
 def test_best_label_map_wins_and_a_tie_is_none(tmp_path: Path) -> None:
