@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tfod.detection import keys
 from tfod.detection.encoder import encode_detection
 from tfod.detection.stream import decode_detection, read_detections
 from tfod.example.example import Example
@@ -88,8 +87,3 @@ def test_random_access(corpus: Path, name: str) -> None:
     assert len(index) == len(payloads)
     for number in (0, -1, len(payloads) // 2):
         assert index[number] == payloads[number]
-
-
-def test_keys_are_named_once() -> None:
-    names = [attribute.name for attribute in keys.OBJECT_ATTRIBUTES]
-    assert len(names) == len(set(names))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tfod.convert.coco import KerasAnnotation, encode_keras_annotations
 from tfod.detection.detection import ImageLabel
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import LabelProfile, encode_labelled_image
@@ -221,15 +220,6 @@ class TestRecognition:
 
 
 class TestWriting:
-    def test_keras(self) -> None:
-        two = [
-            KerasAnnotation(9, 44, (1.0, 2.0, 17.0, 10.5), 12.5),
-            KerasAnnotation(8, 1, (0, 0, 1, 1), 1),
-        ]
-        first, second = encode_keras_annotations(PNG, "val/7.png", 7, two)
-        assert first == encode(keras())
-        assert Example.from_bytes(second).ints("id") == [8]
-
     def test_names_of_files(self) -> None:
         assert file_names("default", [4096, 12]) == ["file_00-4096.tfrec", "file_01-12.tfrec"]
         assert file_names("train", [3]) == ["train_00-3.tfrec"]

@@ -27,41 +27,6 @@ def test_names_and_display_names() -> None:
     assert resolve(PEOPLE, ("person", None), ("/m/1", None))[0] == ["/m/1", "/m/1"]
 
 
-def test_order_is_by_id_of_the_map_then_by_id_then_by_appearance() -> None:
-    names, ids, _ = resolve(PEOPLE, ("zebra", None), ("cat", 9), ("/m/1", 3))
-    assert names == ["zebra", "cat", "/m/1"]
-    assert list(ids) == ["/m/2", "/m/1", "cat", "zebra"]
-    assert ids["cat"] == 9 and ids["zebra"] == 10
-
-
-def test_ids_that_two_texts_share_are_given_once() -> None:
-    """Scripts that write the same id for everything."""
-    _, ids, _ = resolve(None, ("a", 0), ("b", 0), ("c", 0))
-    assert ids == {"a": 0, "b": 1, "c": 2}
-
-
-def test_unlabelled_and_negative() -> None:
-    names, ids, _ = resolve(None, (None, None), ("", 0), ("", None), (None, 0), ("x", -5), ("", -1))
-    assert names == [None, None, None, "0", "x", None]
-    assert ids["x"] > 0
-
-
-def test_id_zero_of_the_map_is_a_class() -> None:
-    background = LabelMap((LabelMapItem(0, "background"), LabelMapItem(1, "cat")))
-    assert resolve(background, ("", 0), (None, 1))[0] == ["background", "cat"]
-
-
-def test_ids_that_no_label_map_can_hold() -> None:
-    names, ids, _ = resolve(None, ("a", 2**40), (None, 2**40))
-    assert names == ["a", str(2**40)] and max(ids.values()) < 2**31
-
-
-def test_counts() -> None:
-    _, _, table = resolve(PEOPLE, ("/m/1", 1), ("/m/1", 1), ("new", 4), ("", 77), (None, 77))
-    assert sum(table.contradictions.values()) == 2
-    assert table.unknown_texts == {"new": 1} and table.unknown_ids == {77: 2}
-
-
 def test_duplicate_names_ids_and_displays() -> None:
     odd = LabelMap(
         (
