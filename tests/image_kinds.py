@@ -25,22 +25,23 @@ def saved(
     mode: str, image_format: str, size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any
 ) -> bytes:
     """What Pillow writes of a gradient in a mode."""
-    return _file_of(gradient(mode, size), image_format, **how)
+    return file_of(gradient(mode, size), image_format, **how)
 
 
 def plain_image(
     size: tuple[int, int], colour: Any = "white", kind: str = "JPEG", mode: str = "RGB", **how: Any
 ) -> bytes:
     """An image of one colour, so wide and high."""
-    return _file_of(Image.new(mode, size, colour), kind, **how)
+    return file_of(Image.new(mode, size, colour), kind, **how)
 
 
 def image_of_pixels(pixels: Any, kind: str = "PNG") -> bytes:
     """An image of these values: rows of pixels, each a number or three."""
-    return _file_of(Image.fromarray(np.array(pixels, np.uint8)), kind)
+    return file_of(Image.fromarray(np.array(pixels, np.uint8)), kind)
 
 
-def _file_of(image: Image.Image, kind: str, **how: Any) -> bytes:
+def file_of(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:
+    """The file that Pillow makes of an image."""
     out = io.BytesIO()
     image.save(out, kind, **how)
     return out.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run
+from tests.image_kinds import file_of
 from tests.records import encode, image, objects, write_shard
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -110,8 +110,8 @@ def test_a_full_disk_is_one_line_about_what_was_asked_for(
 
 def test_errors_of_shards_are_listed_line_by_line(run: Run, shards: Path, tmp_path: Path) -> None:
     run("convert", shards, tmp_path / "c", "--to", "coco")
-    Image.effect_noise((200, 100), 50).save(file := io.BytesIO(), "PNG")
-    (tmp_path / "c/images/train/a.png").write_bytes(file.getvalue()[:-999])
+    file = file_of(Image.effect_noise((200, 100), 50))
+    (tmp_path / "c/images/train/a.png").write_bytes(file[:-999])
     first, error = run("convert", tmp_path / "c", tmp_path / "back").err.splitlines()
     assert first == "tfod: nothing is written: it would be INVALID, 1 error"
     assert error.startswith("  ") and "(IMG009)" in error

@@ -38,6 +38,7 @@ except ImportError:
     from datumaro.components.converter import ExportErrorPolicy
 
 from tests.datumaro.conftest import content, dataset_of, ids_of, import_dataset, jpeg
+from tests.image_kinds import plain_image
 from tests.records import encode, image, objects, write_shard
 
 
@@ -151,11 +152,10 @@ class TestImages:
         assert np.asarray(loaded.media.data)[0, 0, 0] == 7
 
     def test_a_wrong_name_does_not_change_the_bytes(self, tmp_path) -> None:
-        stream = io.BytesIO()
-        PillowImage.new("L", (3, 2)).save(stream, "PNG")
-        (found,) = export(dataset_of(item("a", data=stream.getvalue())), tmp_path, save_media=True)
+        data = plain_image((3, 2), 0, "PNG", "L")
+        (found,) = export(dataset_of(item("a", data=data)), tmp_path, save_media=True)
         assert (found.filename, found.format) == ("a.jpg", "png")
-        assert bytes(found.encoded) == stream.getvalue()
+        assert bytes(found.encoded) == data
 
     def test_an_item_without_a_size_is_an_error_with_its_name(self, tmp_path) -> None:
         nothing = DatasetItem(id="nothing", annotations=[Bbox(0, 0, 1, 1, label=0)])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image as PillowImage
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
@@ -19,6 +17,7 @@ from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
+from tests.image_kinds import plain_image
 from tests.records import encode, image, objects
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
@@ -194,11 +193,9 @@ def test_a_damaged_supplement_is_an_error(text: str) -> None:
 
 
 def test_numerical_masks_of_a_record_without_size() -> None:
-    stream = io.BytesIO()
-    PillowImage.new("L", (3, 2)).save(stream, "PNG")
     record = objects([[0, 0, 1, 1]]) | {
         "image/object/mask": [0.5] * 6,
-        "image/encoded": stream.getvalue(),
+        "image/encoded": plain_image((3, 2), 0, "PNG", "L"),
     }
     masks = decode_detection(Example.from_bytes(encode(record))).numerical_masks
     assert masks is not None and masks.shape == (1, 2, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.commands import Run
+from tests.image_kinds import file_of
 from tests.mutants.sound import CAT_BOX, DOG_BOX, HEIGHT, LABEL_MAP, WIDTH, jpeg, record, shard
 from tests.receivers.decoders import model_maker, od_api, tf_vision
 
@@ -31,10 +31,9 @@ def test_a_sound_record() -> None:
 )
 def test_values_of_masks(run: Run, tmp_path: Path, mode: str, value: int, is_sound: bool) -> None:
     """TF-Vision trains on them as they are; the OD API takes what is not 0, whatever it is."""
-    stream = io.BytesIO()
     pixels = np.full((HEIGHT, WIDTH), value, bool if mode == "1" else np.uint8)
-    Image.fromarray(pixels).save(stream, "PNG")
-    payload = record(source_id="7", **{"image/object/mask": [stream.getvalue()] * 2})
+    mask = file_of(Image.fromarray(pixels))
+    payload = record(source_id="7", **{"image/object/mask": [mask] * 2})
     theirs = tf_vision(masks=True)(payload).masks
     assert theirs is not None and bool(theirs.max() <= 1) is is_sound
     others = od_api(masks=True)(payload).masks

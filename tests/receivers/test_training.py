@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ import tfod
 from PIL import Image, ImageDraw
 from tfod.check.check import Options, check_sources
 from tfod.check.receivers import TF_VISION
+
+from tests.image_kinds import file_of
 
 SIDE = 64
 CLASSES = ("red", "blue")
@@ -45,12 +46,10 @@ def drawn(random: np.random.Generator, number: int) -> tfod.Detection:
         ImageDraw.Draw(image).rectangle((*box[:2], box[2] - 1, box[3] - 1), fill=CLASSES[label])
         boxes.append([side / SIDE for side in box])
         labels.append(label + 1)
-    stream = io.BytesIO()
-    image.save(stream, "PNG")
     return tfod.Detection(
         filename=f"{number}.png",
         source_id=str(number + 1),
-        encoded=stream.getvalue(),
+        encoded=file_of(image),
         format="png",
         height=SIDE,
         width=SIDE,

@@ -165,9 +165,7 @@ def test_what_does_not_decode_is_a_grey_field_of_its_aspect(
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
     """A hundred million pixels in some kilobytes: Pillow only warns of so many."""
-    file = io.BytesIO()
-    Image.new("1", (10_000, 10_000), 1).save(file, "PNG")
-    return file.getvalue()
+    return plain_image((10_000, 10_000), 1, "PNG", "1")
 
 
 def test_a_decompression_bomb_is_not_decoded(bomb: bytes, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tfod_validator.jobs.request import BODY, REPORTS, Request, Result, Uploaded
 from tfod_validator.jobs.sandbox import RetryError, StoppedError, run_in_sandbox
 from tfod_validator.settings import Limits
 
+from tests.image_kinds import plain_image
 from tests.records import encode, image
 from tests.validator.conftest import LABEL_MAP, shard_of
 
@@ -201,9 +202,8 @@ def test_progress(tmp_path: Path) -> None:
 
 
 def test_memory(tmp_path: Path) -> None:
-    large = io.BytesIO()
-    Image.new("RGB", (7000, 7000)).save(large, "PNG")
-    one = encode(image("a.png") | {"image/encoded": large.getvalue(), "image/format": "png"})
+    large = plain_image((7000, 7000), kind="PNG")
+    one = encode(image("a.png") | {"image/encoded": large, "image/format": "png"})
     path = write_records(tmp_path, "large", [one])[0]
     request = request_of(tmp_path, {"a.record": Path(path).read_bytes()}, decode="all")
     assert run_in_sandbox(tmp_path, request, Limits(), lambda *_: True).failure is None

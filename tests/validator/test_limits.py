@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 import socket
 import time
@@ -14,12 +13,12 @@ from typing import Any
 
 import pytest
 import requests
-from PIL import Image
 from tfod_validator.jobs.data_folder import DataFolder
 from tfod_validator.jobs.database import Database
 from tfod_validator.jobs.request import Result
 from tfod_validator.settings import Limits, Settings
 
+from tests.image_kinds import plain_image
 from tests.mutants.sound import frame
 from tests.records import encode, image
 from tests.validator.conftest import Service, running_service, zip_of
@@ -323,9 +322,7 @@ class TestChecks:
 
 def broken_image() -> bytes:
     """A record whose box is inverted."""
-    one = io.BytesIO()
-    Image.new("RGB", (20, 10)).save(one, "JPEG")
-    encoded = {"image/encoded": one.getvalue(), "image/format": "jpeg"}
+    encoded = {"image/encoded": plain_image((20, 10)), "image/format": "jpeg"}
     corners = {"xmin": 0.9, "xmax": 0.1, "ymin": 0.9, "ymax": 0.1}
     boxed = {f"image/object/bbox/{name}": [value] for name, value in corners.items()}
     return encode(image("a.jpg", 10, 20) | encoded | boxed)
@@ -333,9 +330,8 @@ def broken_image() -> bytes:
 
 def huge_image() -> bytes:
     """A record with a PNG of a few kilobytes that has 178 million pixels."""
-    one = io.BytesIO()
-    Image.new("L", (13_350, 13_350)).save(one, "PNG")
-    encoded = {"image/encoded": one.getvalue(), "image/format": "png"}
+    one = plain_image((13_350, 13_350), 0, "PNG", "L")
+    encoded = {"image/encoded": one, "image/format": "png"}
     return encode(image("a.png", 13_350, 13_350) | encoded)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -23,8 +22,8 @@ from cvat.apps.engine.models import (
     Project,
     Task,
 )
-from PIL import Image
 
+from tests.image_kinds import plain_image
 from tests.records import encode, image, objects
 from tests.records import frame as shard
 from tests.zip_forge import real_zip
@@ -41,9 +40,7 @@ LABEL_MAP = b"item { id: 1 name: 'bird' }\nitem { id: 2 name: 'cat' }\n"
 def image_bytes(seed: str = "", kind: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
     """A real image file, another for each seed."""
     colour = tuple(sum(seed.encode()) * factor % 256 for factor in (1, 7, 31))
-    out = io.BytesIO()
-    Image.new("RGB", size, colour).save(out, kind)
-    return out.getvalue()
+    return plain_image(size, colour, kind)
 
 
 def frame(name: str, width: int = WIDTH, height: int = HEIGHT) -> Frame:

@@ -40,6 +40,7 @@ from tests.cvat.server.tasks import (
     tag,
     track,
 )
+from tests.image_kinds import file_of
 
 FORMATS = (BOXES, MASKS)
 
@@ -211,9 +212,8 @@ def test_a_track_is_the_same_but_for_its_number(tmp_path: Path) -> None:
 def test_images_that_tensorflow_does_not_read_become_png(tmp_path: Path) -> None:
     """With the same pixels, under the frame's own name."""
     pixels = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "WEBP", lossless=True)
-    image = type(frame("a.jpg"))("a.webp", WIDTH, HEIGHT, out.getvalue())
+    data = file_of(Image.fromarray(pixels), "WEBP", lossless=True)
+    image = type(frame("a.jpg"))("a.webp", WIDTH, HEIGHT, data)
     found = export(make_task(box(0, "cat"), frames=[image]), tmp_path, save_images=True)
     (record,) = found.records
     assert (record.filename, record.format) == ("a.webp", "png")

@@ -7,7 +7,6 @@ all; what becomes of attributes, masks, odd boxes, and of the annotations of oth
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import struct
 import zlib
@@ -44,6 +43,7 @@ from tests.cvat.server.tasks import (
     tag,
     upload,
 )
+from tests.image_kinds import file_of, saved
 from tests.records import encode, image, objects
 from tests.records import frame as shard
 
@@ -67,9 +67,8 @@ def test_a_mask_without_a_pixel_is_its_box(tmp_path: Path) -> None:
 
 def with_mask(mask: np.ndarray, **more: Any) -> bytes:
     """A record of one cat with this mask."""
-    out = io.BytesIO()
-    Image.fromarray(mask).save(out, "PNG")
-    return record("a.jpg", "cat", **{"image/object/mask": [out.getvalue()]}, **more)
+    file = file_of(Image.fromarray(mask))
+    return record("a.jpg", "cat", **{"image/object/mask": [file]}, **more)
 
 
 OPEN_IMAGES = (
@@ -412,9 +411,7 @@ def test_masks_are_not_unpacked_before_their_size_is_known(tmp_path: Path) -> No
     payload = record("a.jpg", "cat", **{"image/object/mask": [png_bomb(60_000, 60_000)]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
     assert f"is 60000x60000 pixels, its image {WIDTH}x{HEIGHT}" in text
-    gif = io.BytesIO()
-    Image.new("L", (WIDTH, HEIGHT)).save(gif, "GIF")
-    payload = record("a.jpg", "cat", **{"image/object/mask": [gif.getvalue()]})
+    payload = record("a.jpg", "cat", **{"image/object/mask": [saved("L", "GIF")]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
     assert "is not a PNG image" in text
 

@@ -27,6 +27,7 @@ from tests.image_kinds import (
     exif_jpeg,
     image_of,
     lossless_jpeg,
+    plain_image,
     png,
     saved,
     with_segment,
@@ -278,10 +279,8 @@ def test_every_truncation_and_every_flipped_bit(kind: str) -> None:
 def test_sizes_as_pillow_writes_them(image_format: str, width: int, height: int, mode: str) -> None:
     if image_format == "JPEG" and mode == "P":
         mode = "L"
-    out = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        Image.new(mode, (width, height)).save(out, image_format)
-    header = read_header(out.getvalue())
+        header = read_header(plain_image((width, height), 0, image_format, mode))
     assert header is not None
     assert (header.height, header.width, header.complete) == (height, width, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import pickle
 import subprocess
@@ -27,7 +26,7 @@ from tfod.errors import (
 from tfod.torch import Detections, DetectionsByIndex, collate
 from torch.utils.data import DataLoader
 
-from tests.image_kinds import image_of_pixels
+from tests.image_kinds import file_of, image_of_pixels
 from tests.records import encode, objects
 
 MAP = tfod.LabelMap((tfod.LabelMapItem(2, "cat"), tfod.LabelMapItem(7, "dog")))
@@ -131,18 +130,15 @@ class TestElements:
     @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "1"])
     def test_images_of_other_modes(self, tmp_path: Path, mode: str) -> None:
         pil = Image.fromarray(PIXELS).convert(mode)
-        stream = io.BytesIO()
-        pil.save(stream, "PNG")
-        image, _ = one(write_shards(tmp_path, record(image__encoded=stream.getvalue())))
+        image, _ = one(write_shards(tmp_path, record(image__encoded=file_of(pil))))
         np.testing.assert_array_equal(image.permute(1, 2, 0), pil.convert("RGB"))
         image[0, 0, 0] = 1  # its memory is its own
 
     def test_gray_of_16_bits(self, tmp_path: Path) -> None:
         """As tf.io.decode_image has it: the high eight bits, where Pillow cuts off at 255."""
         values = np.array([[0, 255, 256, 4660], [32768, 51968, 65280, 65535]], np.uint16)
-        png = io.BytesIO()
-        Image.fromarray(values).save(png, "PNG")
-        image, _ = one(write_shards(tmp_path, record(image__encoded=png.getvalue())))
+        png = file_of(Image.fromarray(values))
+        image, _ = one(write_shards(tmp_path, record(image__encoded=png)))
         expected = [[0, 0, 1, 18], [128, 203, 255, 255]]
         assert image.tolist() == [expected] * 3 and image.dtype == torch.uint8
 
