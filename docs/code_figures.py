@@ -1,12 +1,19 @@
-"""The figures of docs/style.md: ``python docs/code_figures.py FOLDER...``, tests left out."""
+"""The figures of docs/style.md: ``python docs/code_figures.py FOLDER...``, tests left out.
+
+``python docs/code_figures.py --walk check examples/shapes_broken.zip`` counts what a command walks
+through.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import statistics
 import sys
 from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 _TESTS = {"tests", "test", "__spec__"}
 
@@ -38,6 +45,45 @@ def figures(folder: str) -> str:
     return " | ".join(["", folder, *(f"{value:,}" for value in values), ""]).strip()
 
 
+def walk(arguments: list[str]) -> str:
+    """What a command's second call in a process walks through: modules, functions, and how deep.
+
+    Of tfod alone; then the same without the rules' own, and of that the part of check and cli.
+    """
+    from tfod.cli.main import main
+
+    root = str(Path(sys.modules["tfod"].__file__ or "").parent)
+    called: set[tuple[str, str]] = set()
+    depth = deepest = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal depth, deepest
+        code = frame.f_code
+        if not code.co_filename.startswith(root) or event not in ("call", "return"):
+            return
+        depth += 1 if event == "call" else -1
+        deepest = max(deepest, depth)
+        if not code.co_name.startswith("<"):  # such as <lambda>
+            called.add((code.co_filename.removeprefix(root), f"{code.co_firstlineno}"))
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        main(arguments)
+        sys.setprofile(note)
+        main(arguments)
+        sys.setprofile(None)
+    others = {one for one in called if "/check/rules/" not in one[0]}
+    room = {one for one in others if one[0].startswith(("/check/", "/cli/"))}
+    parts = {"all": called, "without rules": others, "of it check and cli": room}
+    counts = [
+        f"{name}: {len({one[0] for one in some})} modules, {len(some)} functions"
+        for name, some in parts.items()
+    ]
+    return "; ".join([*counts, f"{deepest} deep"])
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        print(figures(name))
+    if sys.argv[1] == "--walk":
+        print(walk(sys.argv[2:]))
+    else:
+        for name in sys.argv[1:]:
+            print(figures(name))

@@ -72,7 +72,7 @@ def reachable(start: str, graph: Mapping[str, Set[str]]) -> set[str]:
 
 def test_every_folder_is_a_room_of_the_design() -> None:
     folders = {path.parent.name for path in PLUGIN.glob("tfod/*/__init__.py")}
-    assert folders == set(ROOMS)
+    assert folders <= set(ROOMS)  # a small room is a module
 
 
 def test_imports_between_rooms_point_down() -> None:
@@ -108,6 +108,6 @@ def imported_packages(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_says_what_it_is_for(room: str) -> None:
-    output = ast.get_docstring(ast.parse((PLUGIN / "tfod" / room / "__init__.py").read_bytes()))
+    output = ast.get_docstring(ast.parse(MODULES[f"tfod.{room}"].read_bytes()))
     assert output
     assert "import" in output  # which rooms it may

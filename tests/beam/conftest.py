@@ -1,56 +1,90 @@
-"""The runners that a pipeline is tried on."""
+"""The runners that shards are examined on, and where they leave nothing."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tfod.beam import Runner, job
-from tfod.beam.run import Outcome
+from tfod.beam import Runner
 
-from tests.beam.clusters import portable_cluster
+from tests.commands import free_port, wait_until
 
-_PROCESSES = ("--direct_running_mode=multi_processing",)
-
-
-def direct(workers: int) -> Runner:
-    """Beam's DirectRunner: one worker in the pipeline's own process, more as processes."""
-    if workers == 1:
-        return Runner("DirectRunner")
-    return Runner("DirectRunner", (*_PROCESSES, f"--direct_num_workers={workers}"))
-
-
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Pipelines run in this process, where one of its own is not what is tested.
-
-    Beam is then imported once, which takes longer than most pipelines of tests.
-    """
-
-    def run_once(_: object, folder: str) -> Outcome:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tempfile.tempdir", folder)
-            return job.outcome_of(folder)
-
-    usual = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("tfod.beam.run._run_once", run_once)
-    yield
-    signal.signal(signal.SIGTERM, usual)
+DIRECT = Runner("DirectRunner")
+"""One worker, in the pipeline's own process."""
+PROCESSES = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
 
 
 @pytest.fixture(scope="package")
 def portable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    """A job server, and workers that it has not started itself."""
-    with portable_cluster(tmp_path_factory.mktemp("portable")) as options:
-        yield Runner("PortableRunner", tuple(options))
+    """Beam's own job server and a pool of workers; results go where both see them."""
+    pool, folder = free_port(), tmp_path_factory.mktemp("portable")
+    port_file, shared = folder / "port", folder / "shared"
+    server = ["apache_beam.runners.portability.local_job_service_main", f"--port_file={port_file}"]
+    workers = ["apache_beam.runners.worker.worker_pool_main", f"--service_port={pool}"]
+    with _running(folder / "server.log", *server), _running(folder / "workers.log", *workers):
+        wait_until(port_file.exists)
+        wait_until(lambda: _answers(pool))
+        job = f"--job_endpoint=localhost:{port_file.read_text().strip()}"
+        environment = ("--environment_type=EXTERNAL", f"--environment_config=localhost:{pool}")
+        yield Runner("PortableRunner", (job, *environment, f"--temp_location={shared}"))
+    assert list(shared.iterdir()) == []
 
 
 @pytest.fixture
 def runner(request: pytest.FixtureRequest) -> Runner:
     """A runner by its name: ``@pytest.mark.parametrize("runner", ["direct-2"], indirect=True)``."""
-    kind, _, workers = request.param.partition("-")
-    if kind == "direct":
-        return direct(int(workers))
-    found: Runner = request.getfixturevalue(kind)
-    return found
+    local = {"direct-1": DIRECT, "direct-2": Runner("direct", PROCESSES)}
+    return local.get(request.param) or request.getfixturevalue("portable")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of temporary files, which is empty again in the end."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    # Workers find the shards of the tests; the current folder is not looked into.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+@contextlib.contextmanager
+def _running(log: Path, module: str, argument: str) -> Iterator[None]:
+    """A Python module as a program, which is gone with all its children afterwards."""
+    here = os.path.dirname(sys.executable)
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, argument],
+            stdout=output,
+            stderr=output,
+            env={
+                **os.environ,
+                # The pool of workers runs whatever is called python.
+                "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
+                # Workers find the shards of the tests.
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+                "TMPDIR": str(log.parent),
+            },
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import check
 from tfod.check.profiles.profile import READY
-from tfod.check.records import examiner as examine
+from tfod.check.records import examine
 from tfod.check.records.batch import Batch
-from tfod.check.records.expectation import expected_features
-from tfod.check.records.images.decoding import NOT_DECODED
-from tfod.check.records.images.encoded_images import EncodedImages
+from tfod.check.records.expectation import Expectation
+from tfod.check.records.images import Decoder, EncodedImages
 from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
@@ -42,8 +41,7 @@ RECORDS = st.lists(
 def of(records: RecordBatch) -> Batch:
     """A batch as the checker makes it."""
     found = Detections(ExampleBatch.of(records), READY["cvat"].field_mapping)
-    images = EncodedImages.of(found, NOT_DECODED, 0)
-    return Batch(found, images, expected_features(READY["cvat"]))
+    return Batch(found, EncodedImages.of(found, Decoder(0)), Expectation(READY["cvat"]))
 
 
 @given(RECORDS)
@@ -74,10 +72,11 @@ def test_odd_sizes_are_unknown_ones() -> None:
     starts = np.cumsum(lengths) - lengths
     buffer = bytearray(b"".join(payloads))
     records = RecordBatch("s", 0, (1 << 60) + 12, buffer, starts, lengths)
-    facts = of(records).rows.facts
-    assert facts["height"].tolist() == [-1, -1, -1]
-    assert facts["width"].tolist() == [-1, (1 << 31) - 1, 0]
-    assert facts["offset"].tolist() == (starts + (1 << 60)).tolist()
+    batch = of(records)
+    rows = list(examine.rows_of(batch))
+    assert [one.height for one in rows] == [None, None, None]
+    assert [one.width for one in rows] == [None, (1 << 31) - 1, 0]
+    assert [one.place.offset for one in rows] == (starts + (1 << 60)).tolist()
 
 
 @pytest.mark.parametrize("shard", SHARDS, ids=lambda path: path.parent.name)

@@ -144,7 +144,6 @@ class TestWhatItSays:
             ("data/val", ["train"]),
             ("./data/val/", ["train"]),
             ("data/va[a-z]/*", ["train"]),
-            ("*/*", []),
             ("*/val", ["train"]),
             ("val", ["train", "val"]),
             ("Data/val", ["train", "val"]),
@@ -160,13 +159,16 @@ class TestWhatItSays:
         found = json.loads(check("train", "val", "--format", "json").out)
         assert sorted(levels_of(found)) == left
 
+    def test_a_label_map_that_is_a_folder(self, check: Run, data: Path) -> None:
+        assert check("data", "--label-map", "data/val").refused().startswith("tfod: data/val ")
+
     def test_exclude_is_said(self, check: Run, data: Path) -> None:
         write_file(data / "tfod.toml", "exclude = ['data/val', 'anno.zip']")
         assert check("data").err == "tfod: 1 file not checked: tfod.toml excludes it\n"
         assert check("data", "--quiet").err == ""
         code, out, err = check("data/val")
-        assert (code, out.splitlines()[1]) == (0, "Checked: 0 shards, 0 records, 0 images, 0 boxes")
-        assert "1 file not checked" in err
+        assert (code, out) == (2, "")
+        assert err == "tfod: tfod.toml excludes all that is to be checked\n"
 
 
 NONE, ALL = frozenset[str](), frozenset(all_rules())
@@ -243,14 +245,31 @@ class TestWrongInput:
         with pytest.raises(TfodError, match="expected a table of keys"):
             load(tmp_path, text.encode(), "pyproject.toml")
 
+    def test_not_a_file(self, check: Run, data: Path) -> None:
+        (data / "tfod.toml").mkdir()
+        assert check("data").refused().startswith("tfod: tfod.toml: is not a file; ")
+        assert check("data", "--config", os.devnull).code == 1
+
+    def test_a_project_that_is_not_toml(self, check: Run, data: Path) -> None:
+        """Others' files are not ours to judge."""
+        write_file(data / "pyproject.toml", "[tool.ruff")
+        assert report_of(check)["configuration"] is None
+        write_file(data / "pyproject.toml", "[tool.tfod]\nfor = ")
+        assert check("data").refused().startswith("tfod: pyproject.toml: is not valid TOML: ")
+
     def test_ends_the_check(self, check: Run, data: Path) -> None:
         write_file(data / "tfod.toml", "fro = 'cvat'")
         assert check("data").refused().startswith("tfod: tfod.toml: fro: there is no such key; ")
         for name in ("x" * 5000, "\u202e\U0001f600", "."):
             write_file(data / "tfod.toml", f"profile = '{name}'")
             check("data").refused()
-        write_file(data / "tfod.toml", "profile = 'absent.yaml'")
-        assert check("data").refused() == "tfod: absent.yaml: No such file or directory\n"
+        for text, problem in (
+            ("profile = 'absent.yaml'", "profile: absent.yaml: No such file or directory\n"),
+            ("profile = 'cvta'", "profile: cvta: there is no such profile; did you mean cvat? "),
+            ("label_map = 'absent'", "label_map: absent: no such label map; pass a file, or one "),
+        ):
+            write_file(data / "tfod.toml", text)
+            assert check("data").refused().startswith(f"tfod: tfod.toml: {problem}")
         refused = check("data", "--config", os.devnull, "--select", "BOX,BOX99").refused()
         assert refused.startswith("tfod: --select: there is no rule or family 'BOX99'; did you ")
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
-from tfod.check.reporters.html.page import render_html
-from tfod.check.reporters.json_and_junit import render_junit
+from tfod.check.reporters.html import render_html
+from tfod.check.reporters.junit import render_junit
 from tfod.check.reporters.text import render_text
-from tfod.check.sources.archive import ArchiveLimits
 from tfod.tfrecord.framing import masked_crc32c
+from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard
@@ -274,7 +274,7 @@ def test_lengths_within_a_record_take_no_memory(tmp_path: Path) -> None:
 def test_bombs_stop(tmp_path: Path) -> None:
     zeros = forge(Item("a.record", bytes(64 * MIB)))
     assert peak_of(tmp_path, "a.zip", zeros) < 16 * MIB
-    limits = ArchiveLimits(total_bytes=MIB)
+    limits = ZipLimits(total_bytes=MIB)
     report = check_bytes(tmp_path, "a.zip", forge(Item("a.record", os.urandom(2 * MIB))),
                    archive_limits=limits)  # fmt: skip
-    assert "ZIP008" in report.counts.by_code
+    assert "ZIP007" in report.counts.by_code

@@ -110,10 +110,12 @@ HANDFUL = ("TFR003-one-bit-of-the-checksum-fail-a", "BOX006-both-fail-c", "IMG01
 
 
 @pytest.mark.parametrize("start", HANDFUL)
-def test_the_same_report_from_two_processes(mutants: Path, start: str) -> None:
+def test_the_same_report_from_two_processes(
+    mutants: Path, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfod.check.check._WORTH_PROCESSES", 0)
     (mutant,) = [one for one in MUTANTS if one.name.startswith(start)]
-    # Parts so small that every record is one of its own.
-    alone, together = (check_mutant(mutant, mutants, jobs=n, part_bytes=1) for n in (1, 2))
+    alone, together = (check_mutant(mutant, mutants, jobs=n) for n in (1, 2))
     assert _without_time(alone) == _without_time(together)
 
 
@@ -121,14 +123,16 @@ def _without_time(report: Report) -> dict[str, Any]:
     return {**report.to_json(), "duration": 0}
 
 
-def test_all_of_a_family_at_once_with_two_processes(mutants: Path) -> None:
+def test_all_of_a_family_at_once_with_two_processes(
+    mutants: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What one mutant does hides nothing of the next one."""
+    monkeypatch.setattr("tfod.check.check._WORTH_PROCESSES", 0)
     alike = [one for one in MUTANTS if one.code[:3] in ("TFR", "EXA", "BOX") and one.options == TF]
     paths = [one.path(mutants) for one in alike if not one.is_folder]
     profile = READY["tf_detection_api"]
     reports = [
-        check_sources(paths, Options(profile=profile, jobs=n, part_bytes=2000, max_findings=10_000))
-        for n in (1, 2)
+        check_sources(paths, Options(profile=profile, jobs=n, max_findings=10_000)) for n in (1, 2)
     ]
     assert _without_time(reports[0]) == _without_time(reports[1])
     found = {(one.shard, one.code) for one in reports[0].findings}

@@ -10,7 +10,8 @@ import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.report import Report
-from tfod.check.reporters.next_steps import Step, next_steps
+from tfod.check.reporters.groups import group_findings
+from tfod.check.reporters.wording import next_steps
 from tfod.cli.main import main
 
 from tests.check.reports import found, make_report
@@ -19,18 +20,13 @@ from tests.check.test_column_order import MIXED_UP, divided, some_boxes, write_b
 from tests.records import write_shard
 
 
-def steps(*sources: object) -> list[Step]:
-    return next_steps(check_sources([str(one) for one in sources], Options()))
+def steps(report: Report) -> list[tuple[str, str]]:
+    return list(next_steps(report, group_findings(report)))
 
 
-def commands(found: list[Step]) -> list[str]:
-    return [one.command for one in found if one.command]
-
-
-def type_command(command: str) -> int:
-    program, *arguments = shlex.split(command)
-    assert program == "tfod"
-    return main(arguments)
+def commands(*sources: object) -> list[str]:
+    report = check_sources([str(one) for one in sources], Options())
+    return [command for _, command in steps(report) if command]
 
 
 def broken(folder: Path, name: str) -> Path:
@@ -48,83 +44,72 @@ def test_no_command_where_the_columns_of_the_boxes_are_permuted(tmp_path: Path) 
     taken, _ = MIXED_UP["xmin, xmax, ymin, ymax"]
     boxes = [divided([box[at] for at in taken]) for box in some_boxes()]
     write_boxes(tmp_path / "in", boxes)
-    report = check_sources([str(tmp_path / "in")], Options())
-    assert report.counts.by_code["BOX013"] == 1 and commands(next_steps(report)) == []
+    assert commands(tmp_path / "in") == []
 
 
-def test_two_broken_files_of_a_folder_are_repaired_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_command_runs_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two"):
         broken(Path("f"), name)
-    reported = steps("f")
-    assert commands(reported) == ["tfod repair f repaired"]
-    assert "leaves out 2 damaged records" in reported[-1].text and "fix" not in reported[-1].text
-    assert type_command(commands(reported)[0]) == 0
-    assert check_sources(["repaired"], Options()).counts.records == 38
+    (command,) = commands("f")
+    assert command == "tfod repair f repaired --dry-run"
+    program, *arguments = shlex.split(command)
+    assert program == "tfod" and main(arguments) == 0
+    assert "0 records changed, 2 dropped" in capsys.readouterr().out
+    assert [one.name for one in tmp_path.iterdir()] == ["f"]
 
 
-def test_a_record_that_is_cut_off_is_left_out(
+def test_one_of_several_files_is_named_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    path = Path(write_shard(Path("f"), "one", training("a.jpg"), training("b.jpg")))
-    path.write_bytes(path.read_bytes()[:-3])
-    reported = steps("f")
-    assert commands(reported) == ["tfod repair f/one.tfrecord repaired"]
-    assert "leaves out at least 1 damaged record, and says" in reported[-1].text
-    assert type_command(commands(reported)[0]) == 0
+    write_shard(Path("f"), "sound", training("a.jpg"))
+    broken(Path("f"), "one")
+    broken(Path("g"), "train")
+    assert commands("f", "g") == ["tfod repair f/one.tfrecord repaired --dry-run"]
 
 
-def test_broken_files_of_two_folders_have_a_step_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for folder in ("f", "g"):
-        broken(Path(folder), "train")
-    reported = steps("f", "g")
-    assert commands(reported) == [
-        "tfod repair f/train.tfrecord repaired",
-        "tfod repair g/train.tfrecord repaired-2",
-    ]
-    assert [one.text.partition(":")[0] for one in reported if one.command] == [
-        "f/train.tfrecord",
-        "g/train.tfrecord",
-    ]
-    assert [type_command(one) for one in commands(reported)] == [0, 0]
-
-
-def test_no_more_than_three_files_are_named() -> None:
-    findings = [_img006(f"{name}.tfrecord") for name in "abcde"]
-    reported = next_steps(make_report(findings, sources=[one.shard for one in findings]))
-    assert len(commands(reported)) == 3
-    assert reported[-1].text.endswith("Likewise for 2 more.")
+@pytest.mark.parametrize("data", [b"{}\n", b"abc", b"<!DOCTYPE html><title>404</title>"])
+def test_nothing_of_repair_for_what_is_no_shard(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(data)
+    report = check_sources([str(tmp_path / "x.json")], Options())
+    assert not report.valid and [command for _, command in steps(report)] == [""]
+    assert ("TFR001" in report.counts.by_code) == (data != b"abc")
 
 
 def test_a_name_that_begins_with_another_is_another_file() -> None:
-    reported = next_steps(
-        make_report([_img006("a.record.gz")], sources=["a.record", "a.record.gz"])
-    )
-    assert commands(reported) == ["tfod repair a.record.gz repaired"]
+    report = make_report([_img006("a b.record.gz")], sources=["a b.record", "a b.record.gz"])
+    assert steps(report)[1][1] == "tfod repair 'a b.record.gz' repaired --dry-run"
+    report = make_report([_img006("b.zip:a.record")], sources=["a.zip", "b.zip"])
+    assert steps(report)[1][1] == "tfod repair b.zip repaired --dry-run"
 
 
 def _img006(shard: str) -> Finding:
     return replace(found("BOX903", "x", shard=shard, record=1), code="IMG006")
 
 
-def _failing() -> Report:
-    findings = [
-        replace(found("SET901", code, fix=f"Do {code}."), code=code)
-        for code in ("LAB006", "ZIP013", "TFR001", "SET001", "EXA010")
+def test_the_most_frequent_rule_comes_first() -> None:
+    codes = ["LAB006", "ZIP013", "LAB006", "TFR001"]
+    findings = [replace(found("SET901", "x", fix=f"Do {code}."), code=code) for code in codes]
+    assert steps(make_report(findings)) == [
+        ("Begin with LAB006, the most frequent: Do LAB006.", "")
     ]
-    return make_report(findings)
+    assert steps(make_report(findings[1:])) == [("Begin with TFR001: Do TFR001.", "")]
+    assert steps(make_report(findings[:1])) == [("Do LAB006.", "")]
 
 
-def test_where_rules_differ_each_fix_of_files_is_listed() -> None:
-    assert [one.text for one in next_steps(_failing())] == [
-        "Do ZIP013.",
-        "Do TFR001.",
-        "Do SET001.",
-        "Fix the others where the images were annotated, then export again and check again.",
-    ]
+@pytest.mark.parametrize(
+    ("receiver", "source", "said"),
+    [
+        ("any", "a.record", "It can be read."),
+        ("cvat", "a.record", "TFRecord 1.0 and a zip of these shards and their label map."),
+        ("cvat", "a.zip", "TFRecord 1.0 and this file."),
+        ("od-api", "a.record", "Point the OD API's trainer at the shards"),
+    ],
+)
+def test_what_is_valid_is_used(receiver: str, source: str, said: str) -> None:
+    report = make_report([found("LAB906", "x")], receiver=receiver, sources=[source])
+    first, second = steps(report)
+    assert said in first[0] and second[0].startswith("Look at the warnings")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tfod.check.findings.finding import Severity
+from tfod.check.findings.rule import FAMILIES
 from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
-from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.check.rules.registry import all_rules
 from tfod.cli import main as cli
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureSpec, to_source
@@ -27,9 +29,13 @@ from tests.conftest import examples
 from tests.files import write_file
 from tests.records import image, objects
 
-ONE_FEATURE: dict[str, Any] = {"a": {"kind": "VarLenFeature", "dtype": "int64"}}
-
+VARIABLE = {"kind": "VarLenFeature", "dtype": "int64"}
 FIXED = {"kind": "FixedLenFeature", "dtype": "int64"}
+
+
+def feature(spec: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """The features of a document: one, changed."""
+    return {"features": {"a": spec | change}}
 
 
 def write_profile(folder: Path, name: str, content: str | bytes | dict[str, Any]) -> str:
@@ -120,101 +126,63 @@ class TestDocuments:
     @pytest.mark.parametrize(
         ("change", "output"),
         [
-            ({"colour": 1}, "the file: there is no field 'colour'; known are $schema, name, "),
-            ({"titel": "x"}, "the file: there is no field 'titel'; did you mean title?"),
-            ({"features": {}}, "features: expected at least one feature, by its key; found {}"),
-            ({"features": []}, "features: expected at least one feature, by its key; found []"),
-            ({"features": {"a": {"kind": "VarLenFeature"}}}, "features.a: dtype is missing"),
             (
-                {"features": {"image/a": {"kind": "VarLen", "dtype": "int64"}}},
-                "features['image/a'].kind: expected FixedLenFeature (as many values as the shape "
-                "says) or VarLenFeature (any number); found 'VarLen'",
+                {"titel": "x"},
+                ".*'titel' was unexpected.*; expected a profile: .* title, ",
             ),
+            ({"features": {}}, "features: .*; expected at least one feature, by its key"),
+            ({"features": []}, r"features: \[\] is not of type 'object'; expected at least one"),
+            ({"features": {"a": {"kind": "VarLenFeature"}}}, "features.a: 'dtype' is a required "),
             (
-                {"features": {"a": {"kind": "VarLenFeature", "dtype": "uint8"}}},
-                "features.a.dtype: expected string, int64 or float32, which is all that",
+                {"features": {"image/a": VARIABLE | {"kind": "VarLen"}}},
+                r"features\['image/a'\].kind: 'VarLen' is not one of .*; expected FixedLenFeature ",
             ),
+            (feature(VARIABLE, dtype="uint8"), "features.a.dtype: 'uint8' is not one of "),
+            (feature(VARIABLE, shape=[1]), "features.a.shape: .*; expected nothing, since a VarLe"),
+            (feature(FIXED, shape=[0]), r"features.a.shape\[0\]: 0 is less .*; expected a size, "),
+            (feature(FIXED, default=None), "features.a.default: .*; expected an integer of 64 bit"),
+            (feature(FIXED, default="1"), "features.a.default: '1' .*; expected an integer of 64 "),
+            (feature(FIXED, dtype="string", default=1), ".default: .*; expected a text, bytes as "),
             (
-                {"features": {"a": {"kind": "VarLenFeature", "dtype": "int64", "shape": [1]}}},
-                "features.a.shape: expected nothing, since a VarLenFeature has any number",
+                feature(FIXED, dtype="string", default={"base64": "é"}),
+                r"features\['a'\]: the default is not valid base64",
             ),
-            (
-                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "shape": [0]}}},
-                "features.a.shape[0]: expected a size, a whole number from 1; found 0",
-            ),
-            (
-                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "default": None}}},
-                "features.a.default: expected an integer of 64 bits, or a list of them in",
-            ),
-            (
-                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "default": "1"}}},
-                "features.a.default: expected an integer of 64 bits, or a list of them in row "
-                "order, for the dtype int64; found '1'",
-            ),
-            (
-                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "string", "default": 1}}},
-                "features.a.default: expected a text, bytes as {base64: text}, or a list of",
-            ),
-            (
-                {
-                    "features": {
-                        "a": {
-                            "kind": "FixedLenFeature",
-                            "dtype": "string",
-                            "default": {"base64": "é"},
-                        }
-                    }
-                },
-                "features['a']: the default is not valid base64",
-            ),
-            (
-                {
-                    "features": {
-                        "a": {
-                            "kind": "FixedLenFeature",
-                            "dtype": "int64",
-                            "shape": [3],
-                            "default": 1,
-                        }
-                    }
-                },
-                "features['a']: the shape has 3 values and the default 1",
-            ),
-            (
-                {"features": {"a": FIXED | {"required": False}}},
-                "features.a: default is missing",
-            ),
-            ({"rules": {"BOX001": "fatal"}}, "rules.BOX001: expected error, warning, info or off"),
-            (
-                {"rules": {"TFR01": "off"}},
-                "rules: there is no rule or family 'TFR01'; did you",
-            ),
+            (feature(FIXED, shape=[3], default=1), "the shape has 3 values and the default 1"),
+            (feature(FIXED, required=False), "features.a: 'default' is a required property"),
+            ({"rules": {"BOX001": "fatal"}}, "rules.BOX001: 'fatal' is not one of .*; expected er"),
+            ({"rules": {"TFR01": "off"}}, "rules: there is no rule or family 'TFR01'; did you"),
             ({"rules": {"box001": "off"}}, "no rule or family 'box001'; did you mean BOX001"),
-            ({"rules": {"?": "off"}}, "there is no rule or family '?'; tfod rules lists them all"),
             (
-                {"field_mapping": {"box": ["a", "b"]}},
-                "field_mapping.box: expected a list of four keys (xmin, ",
+                {"rules": {"?": "off"}},
+                r"there is no rule or family '\?'; tfod rules lists them all",
             ),
-            ({"field_mapping": {"mask": "a"}}, "field_mapping: there is no field 'mask'; "),
+            ({"field_mapping": {"box": ["a", "b"]}}, "field_mapping.box: .*; expected a list of f"),
+            ({"field_mapping": {"mask": "a"}}, "field_mapping: .*'mask' was .*; expected a key fo"),
+            ({"field_mapping": {"height": 1}}, "field_mapping.height: 1 is .*; expected a key, or"),
+            ({"rules": {1: "off"}}, "there is no rule or family '1'"),
+            ({"images": "yes"}, "images: 'yes' is .*; expected true where every record holds an"),
+            ({"name": "", "title": 1}, r" \(and 1 more\)"),
             (
-                {"field_mapping": {"height": 1}},
-                "field_mapping.height: expected a key, or null where the format",
+                {"title": ["x" * 9999]},
+                "title: .{60}….{90}; expected what the profile is for, a text",
             ),
-            ({"images": "yes"}, "images: expected true where every record holds an image"),
-            ({"name": "", "title": 1}, "(and 1 more)"),
         ],
     )
     def test_refused(self, tmp_path: Path, change: dict[str, Any], output: str) -> None:
-        document = {"features": ONE_FEATURE} | change
+        document = feature(VARIABLE) | change
         for name in ("p.json", "p.yaml"):
             line = refusal(write_profile(tmp_path, name, document))
-            assert line.startswith(f"{name}: ") and output in line
+            assert line.startswith(f"{name}: ") and re.search(output, line)
 
     @pytest.mark.parametrize(
         ("name", "content", "output"),
         [
             ("p.yaml", "features: [", "p.yaml:1: not a valid YAML file: "),
-            ("p.yaml", "", "p.yaml: the file: expected a profile: an object with features"),
+            (
+                "p.yaml",
+                "",
+                "p.yaml: None is not of type 'object'; expected a profile: an ",
+            ),
             ("p.yaml", b"\xff\xfe", "p.yaml: not a valid YAML file: 'utf-8' codec"),
             ("p.yaml", "\x00", "p.yaml: not a valid YAML file: "),
             ("p.yaml", "a: !!python/object/apply:os.getcwd []", "could not determine a construct"),
@@ -239,7 +207,7 @@ class TestDocuments:
             (
                 "p.yaml",
                 "features: {1: {}}",
-                "features: expected keys that are texts, in quotes; found 1",
+                "features: 1 is not of type 'string'; expected keys that are texts, in quotes",
             ),
             ("p.yaml", "? [a]\n: b", "not a valid YAML file: found unhashable key"),
             ("p.yaml", "a: 2020-13-45", "p.yaml: not a valid YAML file: month must be in 1..12"),
@@ -447,13 +415,16 @@ class TestPython:
             ("f = {'k': VarLenFeature(*a)}", "'k' has the dtype *a, "),
             (
                 "f = {'k': FixedLenFeature(None, tf.int64)}",
-                "p.py: features.k.shape: expected a list of sizes ([], one value, is the default)",
+                "p.py: features.k.shape: None is not of type 'array'; expected a list of sizes ",
             ),
             (
                 "f = {'k': FixedLenFeature([None], tf.int64)}",
-                "features.k.shape[0]: expected a size, a whole number from 1; found None",
+                "features.k.shape[0]: None is not of type 'integer'; expected a size, a whole ",
             ),
-            ("f = {'k': FixedLenFeature([-1], tf.int64)}", "a whole number from 1; found -1"),
+            (
+                "f = {'k': FixedLenFeature([-1], tf.int64)}",
+                "shape[0]: -1 is less than the minimum of 1",
+            ),
             (
                 "f = {'k': FixedLenFeature([3], tf.int64, 0)}",
                 "p.py: features['k']: the shape has 3 values and the default 1",
@@ -472,6 +443,12 @@ class TestPython:
             ("f = {'k': FixedLenFeature([28 * 28], tf.int64)}", "p.py:1: 28 * 28 is no literal"),
             ("f = {f'{x!r}': VarLenFeature(tf.int64)}", "f'{x!r}' is no literal"),
             ("f = {'k': VarLenFeature(tf.int64)} | g", "p.py: has no dict of tf.io calls"),
+            (
+                f"S = '{'x' * 99_000}'\n"
+                f"f = {{'k': FixedLenFeature([9999], tf.string, [{'S,' * 9999}])}}",
+                "p.py:2: constants stand for more than 1 MiB",
+            ),
+            ("x" + "[0]" * 900 + " = 1\nf = {'k': VarLenFeature(int)}", "has the dtype int, "),
             ("S = [2147483647, 2147483647]\nf = {'k': FixedLenFeature(S, tf.string)}", "more than"),
         ],
     )

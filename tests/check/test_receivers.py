@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from tfod.check.findings.finding import Severity
+from tfod.check.findings.rule import Rule
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, READY, profile_of_features
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of
 from tfod.check.references.cvat_task.task import Frame, Task
-from tfod.check.rules.registry import Rule, all_rules
+from tfod.check.rules.registry import all_rules
 
 from tests.check.test_check import training
 from tests.commands import Run
@@ -136,7 +137,7 @@ def test_a_table_is_to_be_another_dataset(run: Run, tmp_path: Path, receiver: st
     assert finding["message"].endswith(f"their features are {', '.join(keys)}")
     _, page, _ = run("check", shard, "--for", receiver, "--format", "html")
     (headline,) = re.findall(r'<h1 class="verdict">(.*?)</h1>', page)
-    assert headline.endswith(f"fit no profile; their features are {', '.join(keys[:3])}, …")
+    assert headline.endswith(f"fit no profile; their features are {', '.join(keys)}")
 
 
 def test_a_few_records_of_detection_beside_a_table(run: Run, tmp_path: Path) -> None:
@@ -152,11 +153,11 @@ def test_a_few_records_of_detection_beside_a_table(run: Run, tmp_path: Path) -> 
 def test_the_user_then_the_receiver_then_the_profile() -> None:
     rule = all_rules()["BOX003"]
     output = {"BOX": INFO, "BOX003": WARNING}
-    assert Policy({"BOX": OFF}).severity(rule) is OFF
-    assert Policy({"BOX003": OFF}, {"BOX": INFO}).severity(rule) is INFO
-    assert Policy({"BOX003": OFF}, output).severity(rule) is WARNING
-    assert Policy({"BOX003": OFF}, output, {"BOX": ERROR}).severity(rule) is ERROR
-    assert Policy({}, {}, {}).severity(rule) is ERROR
+    assert Policy({"BOX": OFF}).severity(rule.code) is OFF
+    assert Policy({"BOX003": OFF}, {"BOX": INFO}).severity(rule.code) is INFO
+    assert Policy({"BOX003": OFF}, output).severity(rule.code) is WARNING
+    assert Policy({"BOX003": OFF}, output, {"BOX": ERROR}).severity(rule.code) is ERROR
+    assert Policy({}, {}, {}).severity(rule.code) is ERROR
 
 
 SITUATIONS = (
@@ -290,7 +291,7 @@ def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
 
 
 def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
-    severity = Policy(receiver=receiver.severities(task)).severity(rule)
+    severity = Policy(receiver=receiver.severities(task)).severity(rule.code)
     return severity.value[0].upper() if severity else "-"
 
 

@@ -1,116 +1,166 @@
-"""Images with their boxes drawn into them."""
+"""Images with their boxes, as SVG: on a page and by themselves."""
 
 from __future__ import annotations
 
+import base64
 import io
+import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
 from PIL import Image
-from tfod.check.findings.finding import Place
-from tfod.check.reporters.html.drawing import LONGEST, draw_image
-from tfod.check.reporters.html.samples import Sample
+from tfod.check.reporters.drawing import LARGE, OTHER, WRONG, draw, shrunk, undrawn
+from tfod.check.reporters.samples import Sample
 
-from tests.image_kinds import plain_image, saved
+from tests.check.reports import HOSTILE
+from tests.image_kinds import plain_image
 
-SIZE = (800, 400)
-WHITE = plain_image(SIZE, kind="PNG")
-
-
-def drawn(image: bytes | None, boxes: object = (), **fields: object) -> np.ndarray:
-    """The pixels of a drawn image, uint8, shape (height, width, 3)."""
-    given = {
-        "place": Place("a.record", 1, 2, "1.jpg"),
-        "codes": ("BOX003",),
-        "height": 400,
-        "width": 800,
-        "classes": ("person", "cat"),
-        **fields,
-    }
-    array = np.asarray(boxes, np.float64).reshape(-1, 4)
-    sample = Sample(image=image, boxes=array, **given)
-    content = draw_image(sample)
-    assert content.startswith(b"\xff\xd8\xff")
-    return np.asarray(Image.open(io.BytesIO(content)))
+SVG = "{http://www.w3.org/2000/svg}"
+IMAGE = plain_image((640, 320), 0)
 
 
-def reds(pixels: np.ndarray) -> np.ndarray:
-    red, green, blue = (pixels[..., one].astype(int) for one in range(3))
-    return (red > 170) & (green < 90) & (blue < 110)
+def sample(image: bytes | None = IMAGE, boxes: object = (), **fields: object) -> Sample:
+    given = {"record": 1, "item": "1.jpg", "height": 320, "width": 640, **fields}
+    given = {"shard": "a.record", "codes": ("BOX003",), "classes": ("person", "cat"), **given}
+    return Sample(image=image, boxes=np.asarray(boxes, np.float32).reshape(-1, 4), **given)
 
 
-def blues(pixels: np.ndarray) -> np.ndarray:
-    red, green, blue = (pixels[..., one].astype(int) for one in range(3))
-    return (blue > 180) & (blue - red > 60) & (green > red)
+def drawn(image: bytes | None = IMAGE, boxes: object = (), **fields: object) -> etree._Element:
+    """The SVG, as strict readers of XML read it."""
+    return etree.fromstring(draw(sample(image, boxes, **fields)))
 
 
-def test_offending_boxes_are_red_and_named_and_the_others_blue() -> None:
-    boxes = [[0.1, 0.5, 0.3, 0.9], [0.6, 0.5, 0.9, 0.9]]
-    pixels = drawn(WHITE, boxes, offending={1})
-    assert pixels.shape == (400, 800, 3)
-    assert reds(pixels)[250, 480 - 4 : 480 + 4].any() and not reds(pixels)[:, :400].any()
-    assert blues(pixels)[250, 80 - 4 : 80 + 4].any() and not blues(pixels)[:, 440:].any()
-    # The name is a field above the offending box, and nowhere else.
-    assert reds(pixels)[175:195, 480:500].mean() > 0.5
-    assert (pixels[:180, :400] > 240).all()
+def lines(svg: etree._Element) -> list[tuple[str, str]]:
+    """Path and colour of each box, the one on top last."""
+    paths = svg.iter(f"{SVG}path")
+    return [(one.get("d"), one.get("stroke")) for one in paths if one.get("class") == "line"]
 
 
-def test_boxes_outside_end_at_the_edge() -> None:
-    far = [[-3, -3, 0.5, 0.5], [0.5, 0.5, np.inf, 300], [2, 2, 3, 3]]
-    pixels = drawn(WHITE, far, offending={0, 1, 2})
-    assert reds(pixels)[:3, 200:380].any() and reds(pixels)[-3:, 600:].any()
+def names(svg: etree._Element) -> list[tuple[str, str]]:
+    return [(one.get("class"), one.text) for one in svg.iter(f"{SVG}text") if one.get("class")]
 
 
-def test_inverted_tiny_and_unfinished_boxes() -> None:
-    inverted = drawn(WHITE, [[0.8, 0.8, 0.2, 0.2]], offending={0})
-    assert reds(inverted)[150, 156:164].any()
-    tiny = drawn(WHITE, [[0.5, 0.5, 0.5, 0.5]], offending={0})
-    assert reds(tiny)[200, 420:432].any()  # the ring around it
-    unfinished = drawn(WHITE, [[np.nan, 0, 1, 1]], offending={0})
-    assert not reds(unfinished).any()
+def pixels(svg: str) -> Image.Image:
+    content = re.findall('data:image/jpeg;base64,([^"]*)', svg)
+    assert len(content) == 1
+    return Image.open(io.BytesIO(base64.b64decode(content[0])))
 
 
-def test_at_most_two_hundred_are_drawn_the_offending_ones_surely() -> None:
-    boxes = [[0.1, 0.1, 0.2, 0.2]] * 400 + [[0.6, 0.6, 0.9, 0.9]]
-    assert reds(drawn(WHITE, boxes, offending={400})).any()
-    assert not blues(drawn(WHITE, boxes, offending={*range(300)})).any()
+def test_wrong_boxes_are_red_and_on_top_and_the_others_blue() -> None:
+    boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
+    svg = drawn(boxes=boxes, offending={0})
+    assert svg.get("viewBox") == "0 0 1000 500"
+    assert lines(svg) == [
+        ("M500.0 250.0H750.0V500.0H500.0Z", OTHER),
+        ("M250.0 125.0H500.0V250.0H250.0Z", WRONG),
+    ]
+    assert names(svg) == [("tag-text", "cat"), ("tag-text bad", "person")]
+    assert [one.text for one in svg.iter(f"{SVG}title")] == ["object 1: cat", "object 0: person"]
+    inverted = drawn(boxes=[[0.5, 0.5, 0.25, 0.25]], offending={0})
+    assert lines(inverted) == [("M250.0 125.0H500.0V250.0H250.0Z", WRONG)]
 
 
-@pytest.mark.parametrize("image", [None, b"no image", WHITE[:200]], ids=["none", "odd", "cut"])
-def test_what_does_not_decode_is_a_field_with_its_boxes(image: bytes | None) -> None:
-    pixels = drawn(image, [[0.25, 0.25, 0.75, 0.75]], offending={0})
-    assert pixels.shape == (320, 640, 3)
-    assert np.abs(pixels[5, 5].astype(int) - (138, 143, 152)).max() < 12
-    assert reds(pixels).any()
+def test_boxes_outside_the_image_are_seen() -> None:
+    boxes = [[-0.1, 0.2, 0.5, 0.5], [300, 200, 400, 300], [np.inf, 0, 0.5, 0.5]]
+    svg = drawn(boxes=boxes, offending={0, 1})
+    x, y, width, height = map(float, svg.get("viewBox").split())
+    numbers = [float(n) for path, _ in lines(svg) for n in re.findall(r"-?\d+\.\d", path)]
+    assert x < -100 and y == 0 and x + width > 1250 and y + height > 625
+    assert min(numbers) == -100 and max(numbers) == 1250
+    # The far one is a point at the corner: it gets a ring.
+    rings = [(one.get("cx"), one.get("cy")) for one in svg.iter(f"{SVG}circle")]
+    assert rings == [("1250.0", "625.0")]
+
+
+def test_at_most_two_hundred_are_drawn_the_wrong_ones_surely() -> None:
+    many = np.tile([0.1, 0.1, 0.2, 0.2], (230, 1))
+    many[0, 0] = np.nan
+    assert undrawn(sample(boxes=many)) == 30
+    found = lines(drawn(boxes=many, offending={229}))
+    assert len(found) == 200 and [colour for _, colour in found].index(WRONG) == 199
+
+
+@pytest.mark.parametrize(("boxes", "shown"), [(24, 24), (25, 1)])
+def test_of_many_boxes_only_the_wrong_ones_have_their_class_on_them(boxes: int, shown: int) -> None:
+    many = np.tile([0.1, 0.1, 0.2, 0.2], (boxes, 1))
+    found = names(drawn(boxes=many, offending={3}, classes=("person",) * boxes))
+    assert len(found) == shown and found[-1] == ("tag-text bad", "person")
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "автомобиль", "汽车", "x" * 5000, "🚗"])
+def test_texts_of_any_kind(text: str) -> None:
+    for one in (drawn(boxes=[[0, 0, 1, 1]], classes=(text,), item=text, offending={0}),):
+        assert {element.tag for element in one.iter()} == {
+            SVG + name for name in ("svg", "image", "g", "title", "path", "text")
+        }
+
+
+@given(st.text())
+def test_any_text_is_xml(text: str) -> None:
+    drawn(None, [[0, 0, 1, 1]], classes=(text,), item=text)
 
 
 @pytest.mark.parametrize(
-    ("size", "shape"),
+    ("kind", "mode"),
     [
-        ((20, 10), (320, 640)),
-        ((4000, 2000), (LONGEST // 2, LONGEST)),
-        ((10, 4000), (LONGEST, round(LONGEST / 6))),
+        *(("JPEG", mode) for mode in ("RGB", "L", "CMYK")),
+        *(("PNG", mode) for mode in ("RGBA", "LA", "P", "I;16", "1")),
+        *(("GIF", "P"), ("BMP", "RGB"), ("WEBP", "RGB"), ("TIFF", "F")),
     ],
 )
-def test_sizes_are_bounded(size: tuple[int, int], shape: tuple[int, int]) -> None:
-    assert drawn(plain_image(size, kind="PNG"), [[0, 0, 1, 1]]).shape[:2] == shape
+def test_images_of_any_kind_become_small_jpegs(kind: str, mode: str) -> None:
+    svg = draw(sample(plain_image((1000, 500), 0, kind, mode)))
+    assert 'viewBox="0 0 1000 500"' in svg and pixels(svg).size == (480, 240)
+
+
+def test_sixteen_bits_are_not_all_white() -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.tile(np.arange(0, 60000, 600, dtype=np.uint16), (50, 1))).save(file, "PNG")
+    values = np.asarray(pixels(draw(sample(file.getvalue()))).convert("L"))
+    assert values.min() < 20 and values.max() > 230 and 100 < values.mean() < 155
+
+
+@pytest.mark.parametrize(
+    ("size", "longest", "shown"),
+    [((20, 10), LARGE, (20, 10)), ((4000, 2000), LARGE, (1280, 640)), ((10, 4000), 480, (1, 480))],
+)
+def test_sizes_are_bounded(size: tuple[int, int], longest: int, shown: tuple[int, int]) -> None:
+    image, aspect = shrunk(sample(plain_image(size, 0, "PNG")), longest)
+    assert image is not None and image.size == shown and 1 / 6 <= aspect <= 6
 
 
 def test_exif_orientation_is_not_applied() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert drawn(plain_image(SIZE, exif=exif)).shape == (400, 800, 3)
-
-
-@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "I;16", "1"])
-def test_pixels_of_any_kind(mode: str) -> None:
-    image = saved("L", "PNG") if mode == "I;16" else saved(mode, "PNG")
-    assert reds(drawn(image, [[0.2, 0.2, 0.8, 0.8]], offending={0})).any()
+    assert pixels(draw(sample(plain_image((400, 200), exif=exif)))).size == (400, 200)
 
 
 @pytest.mark.parametrize(
-    "name", ["", "\u202egpj", "a\nb\0c", "автомобиль", "汽车", "x" * 5000, "\ud800", "🚗"]
+    "image",
+    [
+        *(None, b"", b"not an image", IMAGE[:200]),
+        *(plain_image((640, 320), 0, "PNG")[:-30], b"%!PS-Adobe-3.0 EPSF-3.0\n"),
+    ],
+    ids=["none", "empty", "garbage", "cut JPEG", "cut PNG", "PostScript"],
 )
-def test_names_of_any_kind(name: str) -> None:
-    pixels = drawn(WHITE, [[0.2, 0.4, 0.8, 0.8]], classes=(name,), offending={0})
-    assert reds(pixels).any()
+def test_what_does_not_decode_is_a_field_of_the_same_shape(image: bytes | None) -> None:
+    svg = drawn(image, [[0, 0, 1, 1]], offending={0})
+    words = "image does not decode" if image else "no image in the record"
+    assert words in svg.itertext() and svg.find(f"{SVG}image") is None
+    assert svg.get("viewBox") == "0 0 1000 500" and len(lines(svg)) == 1
+
+
+@pytest.mark.parametrize("size", [(0, 0), (-5, 10), (1, 2**62)])
+def test_absurd_sizes_of_records(size: tuple[int, int]) -> None:
+    assert 1 / 6 <= shrunk(sample(None, height=size[0], width=size[1]), 480)[1] <= 6
+
+
+def test_a_decompression_bomb_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = plain_image((300, 300), 0, "PNG")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300 * 300 - 1)
+    assert "image does not decode" in draw(sample(image))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300 * 300)
+    assert pixels(draw(sample(image))).size == (300, 300)

@@ -10,7 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 from tfod.check.findings.report import Report
-from tfod.check.reporters.json_and_junit import render_json
+from tfod.check.reporters.json import render_json
 
 from tests.check.reports import found, hostile_report, make_report, some_statistics
 

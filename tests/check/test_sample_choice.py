@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check
-from tfod.check.reporters.html.samples import Sample, choose_samples
-from tfod.check.sources.search import take_inventory
+from tfod.check.find import find
+from tfod.check.reporters.samples import Sample, choose_samples
 
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, features, jpeg, record, shard, with_boxes
 from tests.records import encode
@@ -25,8 +25,8 @@ EMPTY = encode(
 
 
 def chosen(source: Path, most: int = 12) -> list[Sample]:
-    with take_inventory([str(source)]) as inventory:
-        return choose_samples(check(inventory, Options()), inventory, None, most)
+    with find([str(source)]) as found:
+        return choose_samples(check(found, Options()), found.shards, None, most)
 
 
 def lying(folder: Path, data: bytes, name: str = "a.tfrecord") -> Path:
@@ -45,7 +45,7 @@ def zipped(folder: Path, data: bytes) -> Path:
 )
 def test_a_valid_report_shows_images_with_boxes(make, tmp_path: Path) -> None:
     samples = chosen(make(tmp_path, shard(EMPTY, *SOUND)))
-    assert [one.place.item for one in samples] == [f"{number}.jpg" for number in range(4)]
+    assert [one.item for one in samples] == [f"{number}.jpg" for number in range(4)]
     assert {one.codes for one in samples} == {()}
     assert samples[0].classes == ("cat", "dog")
     assert len(chosen(make(tmp_path, shard(EMPTY, *SOUND)), most=2)) == 2
@@ -54,7 +54,7 @@ def test_a_valid_report_shows_images_with_boxes(make, tmp_path: Path) -> None:
 def test_warnings_come_first(tmp_path: Path) -> None:
     twice = with_boxes([CAT_BOX, CAT_BOX], name="twice.jpg")
     samples = chosen(lying(tmp_path, shard(*SOUND[:2], twice)))
-    assert [one.place.item for one in samples] == ["twice.jpg", "0.jpg", "1.jpg"]
+    assert [one.item for one in samples] == ["twice.jpg", "0.jpg", "1.jpg"]
     assert "BOX009" in samples[0].codes
 
 
@@ -67,5 +67,5 @@ def test_boxes_of_a_class_that_is_wrong_are_marked(tmp_path: Path) -> None:
 def test_an_invalid_report_shows_only_what_is_wrong(tmp_path: Path) -> None:
     bad = with_boxes([(0.7, 0.1, 0.2, 0.5)], name="bad.jpg")
     samples = chosen(lying(tmp_path, shard(*SOUND[:2], bad)))
-    assert [one.place.item for one in samples if not one.codes] == []
-    assert "bad.jpg" in [one.place.item for one in samples]
+    assert [one.item for one in samples if not one.codes] == []
+    assert "bad.jpg" in [one.item for one in samples]

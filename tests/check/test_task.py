@@ -8,17 +8,20 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.findings.collector import Collector
+from tfod.check.dataset import Dataset
 from tfod.check.findings.finding import Place
-from tfod.check.profiles.policy import Policy
-from tfod.check.references.cvat_task.frames import ImageRow, check_task
+from tfod.check.findings.findings import Findings
+from tfod.check.records.result import DatasetResult, ImageRow, ShardResult
 from tfod.check.references.cvat_task.task import Frame, Task, load_task
+from tfod.check.rules.registry import all_rules, run_rules
 from tfod.convert.cvat_xml.reader import read_cvat_xml
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 
@@ -173,9 +176,12 @@ def row_of(
 def checked(
     task: Task, rows: Sequence[ImageRow] = (), classes: dict[str, int] | None = None
 ) -> list[tuple[str, str]]:
-    collector = Collector(Policy(), 1000)
-    check_task(task, iter(rows), classes or {}, collector)
-    listed = collector.findings.listed
+    codes = frozenset(one for one in all_rules() if one[:3] == "TSK")
+    uses = Counter({(text, None): count for text, count in (classes or {}).items()})
+    result = DatasetResult(Dataset(""), FieldMapping(), codes, Findings(1000), task=task)
+    result.add(ShardResult("train.record", "train", rows=list(rows), uses=uses))
+    run_rules(result, codes, result.findings, of_dataset=True)
+    listed = result.findings.listed
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 
 

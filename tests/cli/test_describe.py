@@ -84,7 +84,7 @@ def test_keys_do_not_steer_the_terminal(make_shard, capsys: pytest.CaptureFixtur
     ("content", "what"),
     [
         (b"", "is empty (0 bytes)"),
-        (b"PK\x03\x04" + bytes(50), "is not a TFRecord file but a zip archive; unpack it"),
+        (b"PK\x03\x04" + bytes(50), "is not a readable zip: it begins as a zip and was cut off"),
         (None, "no such file or folder"),
     ],
 )

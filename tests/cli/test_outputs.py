@@ -47,15 +47,15 @@ def test_a_file_appears_whole(run: Run, folder: Path, old: bool) -> None:
     ("output", "message"),
     [
         ("/proc/x", "/proc: cannot write there"),
-        ("a.record", "a.record: this is one of the sources"),
-        ("./label_map.pbtxt", "./label_map.pbtxt: this is one of the sources"),
-        ("tfod.toml", "tfod.toml: this is one of the sources"),
+        ("a.record", "a.record: is read and not written to"),
+        ("./label_map.pbtxt", "./label_map.pbtxt: is read and not written to"),
+        ("tfod.toml", "tfod.toml: is read and not written to"),
         ("s3://bucket/x", "s3://bucket/x"),
         ("", "the name of what to write is empty"),
     ],
 )
 def test_what_is_refused_before_the_work(run: Run, folder: Path, output: str, message: str) -> None:
-    write_file(folder / "tfod.toml", "exclude = ['a.record']")  # what is excluded is a source, too
+    write_file(folder / "tfod.toml", "fail_on = 'error'")
     assert message in run("check", "a.record", "--quiet", "--output", output).refused()
     assert names(folder) == {"tfod.toml"}
     assert Path("label_map.pbtxt").read_text() == LABEL_MAP
@@ -141,4 +141,4 @@ def test_a_disk_that_takes_half_of_standard_output(command: str, unbuffered: str
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
         )
     assert os.path.getsize("half") == 100
-    assert (done.returncode, done.stderr) == (2, b"tfod: File too large\n")
+    assert (done.returncode, done.stderr) == (2, b"tfod: standard output: File too large\n")

@@ -136,11 +136,12 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
     [
         (("S", "OUT/a.json"), "is one file, and there are 2"),
         (("S", "OUT/x"), "does not say which format to write; say it with --to: shards, coco, "),
-        (("S", "S", "--to", "coco"), "is there already; name another one"),
+        (("S", "S", "--to", "coco"), "is read and not written to"),
+        (("S", "ZIP", "--to", "coco"), "is there already; name another one"),
         (("nothing", "OUT/x.json"), "nothing: no such file or folder"),
         (("OUT", "OUT/x.json"), "is of no format that is recognized; say which with --from"),
-        (("OUT", "OUT/x", "--from", "yolo"), "holds none of data.yaml"),
-        (("OUT", "OUT/x", "--from", "coco"), "holds no JSON of COCO's instances"),
+        (("OUT", "x", "--from", "yolo"), "holds none of data.yaml"),
+        (("OUT", "x", "--from", "coco"), "holds no JSON of COCO's instances"),
         (("S", "OUT/x.json", "--label-map", "nothing"), "nothing"),
         (("ZIP", "OUT/x.json"), "data.zip: is not a readable zip: "),
         (("JSON", "OUT/x"), "is not COCO JSON"),
@@ -557,7 +558,7 @@ def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:
 def test_list_of_yolo_that_is_no_text(run: Run, tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text("names: [cat]\ntrain: list.txt\n")
     (tmp_path / "list.txt").write_text("\n\0.png\n")
-    done = run("convert", tmp_path, tmp_path / "out")
+    done = run("convert", tmp_path, tmp_path.with_name("out"))
     assert done.code == 2 and "list.txt, line 2: not the path of an image" in done.err
 
 

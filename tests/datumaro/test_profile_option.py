@@ -77,7 +77,7 @@ def test_the_usual_keys_by_a_profile(make_shard, load) -> None:
     [
         ("nix", "nix: there is no such profile; give cvat, tf_detection_api"),
         ("nix.yaml", "nix.yaml: No such file or directory"),
-        ("{folder}/bad.yaml", "bad.yaml: the file: there is no field 'x'"),
+        ("{folder}/bad.yaml", "bad.yaml: 'features' is a required property"),
     ],
 )
 def test_what_is_no_profile(make_shard, load, tmp_path, name, output) -> None:

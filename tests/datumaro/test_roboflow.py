@@ -111,9 +111,8 @@ class TestZip:
             archive.writestr("../x.tfrecord", b"")
         with pytest.raises(Exception) as raised:
             load(tmp_path / "a.zip")
-        assert "a.zip: entry ../x.tfrecord has a name that leads out of the archive" in _chain(
-            raised.value
-        )
+        refused = "a.zip: entry ../x.tfrecord is not read: the path ../x.tfrecord has '..' in it"
+        assert refused in _chain(raised.value)
 
     def test_a_zip_of_an_export_with_an_empty_subset(self, tmp_path: Path) -> None:
         """Our label map says that it is empty on purpose, in a zip too."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutants import (  # noqa: F401  # they declare their mutants
-    archive,
     boxes,
     example,
     framing,
@@ -25,6 +24,7 @@ from tests.mutants import (  # noqa: F401  # they declare their mutants
     pipeline,
     sets,
     task,
+    zips,
 )
 from tests.mutants.registry import Content, Link, Mutant, declared
 from tests.mutants.sound import LABEL_MAP

@@ -12,10 +12,10 @@ import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
-from tfod.check.records.images.decoding import read_most_decoded
+from tfod.check.records.images import read_most_decoded
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.references.pipeline import TrainingConfig
-from tfod.check.sources.archive import ArchiveLimits
+from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 from tests.mutants.registry import Content, Inside, Mutant
 from tests.mutants.sound import LABEL_MAP
@@ -71,9 +71,9 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
         found["task"] = load_task(*described)
     if "pipeline_config" in given:
         found["training_config"] = TrainingConfig(given["pipeline_config"])
-    found["archive_limits"] = ArchiveLimits(
-        total_bytes=given.get("max_archive_bytes", ArchiveLimits.total_bytes),
-        entries=given.get("max_archive_entries", ArchiveLimits.entries),
+    found["archive_limits"] = ZipLimits(
+        total_bytes=given.get("max_archive_bytes", ZipLimits.total_bytes),
+        entries=given.get("max_archive_entries", ZipLimits.entries),
     )
     with in_its_folder(mutant, folder):
         return check_sources(mutant.sources(folder), Options(**found, **more))

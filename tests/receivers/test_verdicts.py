@@ -18,7 +18,7 @@ from tfod.check.check import Options, check_sources
 from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import OFF, READY
 from tfod.check.receivers import MODEL_MAKER, OD_API, TF_VISION, Receiver
-from tfod.check.records.images.decoding import read_most_decoded
+from tfod.check.records.images import read_most_decoded
 
 from tests.changed_records import SOUND, sound_record
 from tests.mutants.sound import LABEL_MAP, shard

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tfod.cli.main import main
 from tfod.shards.reshard import reshard
-from tfod.tfrecord.output_folder import OutputExistsError, OutputFolder, WorkFolder
+from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import (
     JOURNAL,
@@ -19,6 +19,7 @@ from tfod.tfrecord.storage.publishing import (
     WriteError,
     recover,
 )
+from tfod.tfrecord.storage.read_paths import OutputExistsError
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.commands import Run

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.sources.search import take_inventory
+from tfod.check.find import find
 from tfod.cli.main import main
 from tfod.detection import keys
 from tfod.detection.images.masks import encode_mask_png
@@ -37,7 +37,7 @@ from tests.mutants.sound import (
 )
 from tests.records import encode
 
-PLACEHOLDER = "data:image/svg+xml"
+PLACEHOLDER = 'fill="#6e737b"'
 MAP_TEXT = LABEL_MAP
 CAT, DOG = class_colour("cat", 1), class_colour("dog", 2)
 
@@ -52,8 +52,8 @@ def tiles_of(payloads: Sequence[bytes], folder: Path, **choice: Any) -> list[Til
     """The tiles of a shard."""
     write_records(folder, "a", payloads)
     (folder / "label_map.pbtxt").write_bytes(MAP_TEXT)
-    with take_inventory([str(folder / "a.tfrecord")]) as inventory:
-        return list(chosen_tiles(inventory, Choice(**choice)))
+    with find([str(folder / "a.tfrecord")]) as found:
+        return list(chosen_tiles(found, Choice(**choice)))
 
 
 def page_of(*tiles: Tile) -> str:
@@ -220,8 +220,8 @@ def test_names_of_any_letters(name: str, tmp_path: Path) -> None:
 def test_captions(tmp_path: Path) -> None:
     tiles = tiles_of([record(filename=f"{n}.jpg", sha256=None) for n in range(5)], tmp_path)
     page = page_of(*tiles)
-    found = re.findall(r'<span class="number">(\d)</span> <bdi>([^<]*)</bdi>', page)
-    assert found == [(str(n), f"{n}.jpg") for n in range(5)]
+    found = re.findall(r'<p class="(?:name|where)"><bdi>([^<]*)</bdi>', page)
+    assert found[:4] == ["0.jpg", "record 0 (the first)", "1.jpg", "record 1"]
 
 
 def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
 
 def numbers(tiles: Sequence[Tile]) -> list[int]:
     """The records that are shown."""
-    return [tile.sample.place.record or 0 for tile in tiles]
+    return [tile.sample.record for tile in tiles]
 
 
 def test_choices(tmp_path: Path) -> None:
@@ -286,8 +286,7 @@ def test_what_it_writes_and_says(
     assert printed.err == "tfod: 1 damaged record skipped; tfod check lists them\n"
     data = sheet.read_bytes()
     assert data.startswith(b"<!DOCTYPE html>")
-    assert show(source, "-o", sheet) == 2 and "pass --overwrite" in capsys.readouterr().err
-    assert show(source, "-o", sheet, "--overwrite") == 0
+    assert show(source, "-o", sheet) == 0
     assert sheet.read_bytes() == data
 
 
@@ -392,7 +391,7 @@ def test_other_kinds_of_shards(tmp_path: Path) -> None:
     }
     tile = tile_of(encode(keras), tmp_path)
     assert tile.sample.boxes.tolist() == [[0.25, 0.25, 0.75, 0.75]]
-    assert tile.sample.classes == ("cat",) and tile.sample.place.item == "a.jpg"
+    assert tile.sample.classes == ("cat",) and tile.sample.item == "a.jpg"
     label = {"height": 20, "width": 40, "depth": 3, "label": 2, "image_raw": jpeg()}
     tile = tile_of(encode(label), tmp_path)
     assert list(tile.labels) == ["dog"] and not len(tile.sample.boxes)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +16,8 @@ from tfod.tfrecord.framing import (
     find_headers,
     is_record_header,
     masked_crc32c,
-    split_shard,
 )
-from tfod.tfrecord.reader import read_record_batch_stream, read_record_stream, read_records
+from tfod.tfrecord.reader import read_record_stream
 
 from tests.conftest import examples
 from tests.records import frame
@@ -210,32 +207,6 @@ def _compare_windows(draw: st.DataObject) -> None:
         stop = draw.draw(st.integers(max(first, stop), len(data)))
         found = [base + at for at, _ in finder.find(data[base:stop], base, first - base)]
         assert found == (first + find_headers(data[first:stop])[0]).tolist()
-
-
-@pytest.mark.parametrize("part_bytes", [1, 100, 150, 10_000])
-@pytest.mark.parametrize("tail", [b"", b"\x05\x00\x00", b"damage" * 10])
-def test_parts_of_a_shard_are_the_shard(tmp_path: Path, part_bytes: int, tail: bytes) -> None:
-    path = tmp_path / "x.tfrecord"
-    path.write_bytes(frame(*PAYLOADS) + tail)
-    whole: list[Damage] = []
-    expected = [
-        (one.number, one.offset, bytes(one.payload))
-        for one in read_records(path, on_damage=whole.append)
-    ]
-    parts = list(split_shard(path, part_bytes))
-    shared: list[Damage] = []
-    found = []
-    for part in parts:
-        with path.open("rb") as stream:
-            stream.seek(part.start)
-            batches = read_record_batch_stream(
-                stream, str(path), part=part, on_damage=shared.append
-            )
-            records = (one for batch in batches for one in batch.records())
-            found += [(one.number, one.offset, bytes(one.payload)) for one in records]
-    assert (found, shared) == (expected, whole)
-    assert parts[0].start == 0 and parts[-1].stop == path.stat().st_size
-    assert all(one.stop == after.start for one, after in itertools.pairwise(parts))
 
 
 def test_a_damaged_first_header_is_not_taken_for_zlib() -> None:

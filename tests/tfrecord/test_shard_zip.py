@@ -149,13 +149,12 @@ BOMB = Item("bomb.tfrecord", bytes(32 << 20))
 @pytest.mark.parametrize(
     ("item", "cause"),
     [
-        (Item("../a.tfrecord", frame(*TRAIN)), "leads out of the archive"),
-        (Item("/a.tfrecord", frame(*TRAIN)), "leads out of the archive"),
-        (Item("..\\a.tfrecord", frame(*TRAIN)), "leads out of the archive"),
-        (Item("a.tfrecord", frame(*TRAIN), flags=1), "needs a password"),
+        (Item("../a.tfrecord", frame(*TRAIN)), r"has '\.\.' in it"),
+        (Item("/a.tfrecord", frame(*TRAIN)), "is absolute"),
+        (Item("..\\a.tfrecord", frame(*TRAIN)), r"has '\.\.' in it"),
+        (Item("a.tfrecord", frame(*TRAIN), flags=1), "is encrypted"),
         (Item("a.tfrecord", frame(*TRAIN), method=14), "method 14"),
-        (Item("a.tfrecord", b"/etc/passwd", mode=0o120777), "is not a regular file"),
-        (Item("a.tfrecord", frame(*TRAIN), own_name=b"b.tfrecord"), "calls it b.tfrecord"),
+        (Item("a.tfrecord", b"/etc/passwd", mode=0o120777), "is a symbolic link"),
     ],
 )
 def test_entries_that_are_refused(tmp_path: Path, item: Item, cause: str) -> None:
@@ -169,8 +168,9 @@ def test_entries_that_are_refused(tmp_path: Path, item: Item, cause: str) -> Non
 @pytest.mark.parametrize(
     ("item", "cause"),
     [
-        (BOMB, "more than 200 times"),
-        (Item("a.tfrecord", frame(*TRAIN), size=20, own_size=20), "more than the 20 bytes"),
+        (BOMB, "200 times are allowed"),
+        (Item("a.tfrecord", frame(*TRAIN), own_name=b"b.tfrecord"), "calls it b.tfrecord"),
+        (Item("a.tfrecord", frame(*TRAIN), size=20, own_size=20), "CRC-32"),
         (Item("a.tfrecord", frame(*TRAIN), size=9999, own_size=9999), "of the 9999 bytes"),
         (Item("a.tfrecord", frame(*TRAIN), packed=b"\xff" * 50), "data are damaged"),
         (Item("a.tfrecord", frame(*TRAIN), crc=1), "CRC-32"),

@@ -138,7 +138,7 @@ def test_what_services_name_is_declared() -> None:
 
 @pytest.mark.parametrize("name", ["validator", "web", "worker"])
 def test_commands_are_of_tfod(name: str) -> None:
-    from tfod.cli.main import build_parser
+    from tfod.cli.command_line import build_parser
 
     default = ["serve", "--host", "0.0.0.0", "--data", "/data"]
     options = build_parser().parse_args(SERVICES[name].get("command", default))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import multiprocessing
 import os
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from tfod.tfrecord.writer import write_records
 from tfod_validator.jobs import sandbox
 from tfod_validator.jobs.check_upload import run_check
@@ -66,8 +64,7 @@ def test_every_format(tmp_path: Path) -> None:
     images = [name for name in outcome.documents if name.startswith("image-")]
     assert len(images) == len(outcome.images) > 0
     for name in images:
-        width, height = Image.open(io.BytesIO(outcome.documents[name])).size
-        assert width == 2 * height
+        assert b'viewBox="0 0 1000 500"' in outcome.documents[name]
 
 
 def test_warnings_can_fail(tmp_path: Path) -> None:

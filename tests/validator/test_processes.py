@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import requests
 from tfod.cli import main as cli
+from tfod.cli.command_line import build_parser
 from tfod.errors import TfodError
 from tfod_validator.serve import monitoring
 from tfod_validator.serve.command import settings_from
@@ -199,16 +200,18 @@ class TestCannotBegin:
     @pytest.mark.parametrize(
         ("variable", "value", "what"),
         [
-            ("PORT", "x", "TFOD_PORT=x: must be a whole number, from 0 to 65535"),
-            ("PORT", "65536", "TFOD_PORT=65536: must be a whole number, from 0 to 65535"),
-            ("THREADS", "0", "TFOD_THREADS=0: must be a whole number, 1 or more"),
-            ("WEB", "9" * 5000, "TFOD_WEB=9"),
+            ("PORT", "x", "TFOD_PORT: 'x' is not a whole number from 0 to 65,535"),
+            ("PORT", "65536", "TFOD_PORT: '65536' is not a whole number from 0 to 65,535"),
+            ("THREADS", "0", "TFOD_THREADS: '0' is not a whole number of 1 or more"),
+            ("WEB", "9" * 5000, "TFOD_WEB: "),
             (
                 "MAX_WAIT_SECONDS",
                 "61",
-                "TFOD_MAX_WAIT_SECONDS=61: must be a whole number, from",
+                "TFOD_MAX_WAIT_SECONDS: '61' is not a whole number from",
             ),
-            ("MAX_FILES", "0", "TFOD_MAX_FILES=0: must be a whole number, 1 or more"),
+            ("MAX_FILES", "0", "TFOD_MAX_FILES: '0' is not a whole number of 1 or more"),
+            ("DATABASE_URL", "nonsense", "TFOD_DATABASE_URL: is no URL of PostgreSQL"),
+            ("DATABASE_URL", "nonsense://a", "TFOD_DATABASE_URL: is no URL of PostgreSQL"),
             ("TOKENS", ",", "TFOD_TOKENS: holds no token"),
             ("TOKENS", "tökén", "TFOD_TOKENS: a token may have"),
             ("TOKENS_FILE", "/nowhere", "TFOD_TOKENS_FILE=/nowhere: cannot be read"),
@@ -223,6 +226,11 @@ class TestCannotBegin:
         assert line.startswith(f"tfod: {what}")
         assert list(tmp_path.iterdir()) == []
 
+    def test_no_folder_is_not_the_working_folder(self, capsys) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(["serve", "--data", ""])
+        assert "--data: is empty; name a file" in capsys.readouterr().err
+
     def test_nothing_to_do(self, capsys) -> None:
         assert cli.main(["serve", "--web", "0", "--workers", "0"]) == 2
         assert "nothing is left to do" in capsys.readouterr().err
@@ -230,7 +238,7 @@ class TestCannotBegin:
 
 class TestSettings:
     def settings(self, *options: str, **environment: str) -> Settings:
-        return settings_from(cli.build_parser().parse_args(["serve", *options]), environment)
+        return settings_from(build_parser().parse_args(["serve", *options]), environment)
 
     def test_without_any(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.chdir(tmp_path)
@@ -252,7 +260,9 @@ class TestSettings:
         assert "limits are environment variables" in " ".join(shown.lower().split())
         assert "--max" not in shown and len(re.findall(r"^  -", shown, re.MULTILINE)) <= 12
         assert len(shown.splitlines()) <= 45
-        with pytest.raises(TfodError, match="TFOD_MAX_FILES=x: must be a whole number, 1 or more"):
+        with pytest.raises(
+            TfodError, match="TFOD_MAX_FILES: 'x' is not a whole number of 1 or more"
+        ):
             self.settings(TFOD_MAX_FILES="x")
 
     def test_names_of_the_service(self) -> None:

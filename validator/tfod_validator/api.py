@@ -12,9 +12,10 @@ import flask_openapi3 as openapi
 from flask import Response, request, stream_with_context, url_for
 from prometheus_client import CONTENT_TYPE_LATEST
 from tfod.check.findings.finding import Severity
+from tfod.check.findings.rule import FAMILIES, Rule
 from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
-from tfod.check.rules.registry import FAMILIES, Rule, all_rules
+from tfod.check.rules.registry import all_rules
 
 from tfod_validator import schemas, security, uploads
 from tfod_validator.errors import ProblemError
@@ -148,7 +149,7 @@ def events(path: schemas.Key) -> Response:
 
 @api.get(
     "/validations/<key>/images/<int:number>",
-    responses={200: answer("The image.", "image/jpeg"), **problems(404)},
+    responses={200: answer("The image.", "image/svg+xml"), **problems(404)},
 )
 def image(path: schemas.ImageNumber) -> Response:
     """An image of findings with its boxes drawn, decoded and encoded again by the service."""
@@ -156,7 +157,9 @@ def image(path: schemas.ImageNumber) -> Response:
     content = service().database.document(path.key, IMAGE.format(path.number))
     if content is None:
         raise ProblemError(404, "The report has no image of this number.")
-    return Response(content, mimetype="image/jpeg")
+    response = Response(content, mimetype="image/svg+xml")
+    response.headers["Content-Security-Policy"] = security.DOCUMENT_POLICY
+    return response
 
 
 @checked.get("/profiles", responses={200: _JSON})

@@ -26,12 +26,13 @@ from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup, escape
 from pydantic import ValidationError
 from tfod.check.findings.finding import plural, size
+from tfod.check.findings.rule import FAMILIES
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.html.page import AFTER_HEAD, report_css
+from tfod.check.reporters.html import AFTER_HEAD, report_css
 from tfod.check.reporters.rules_pages import by_family, profile_changes, receiver_changes
-from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.check.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -227,8 +228,8 @@ def _example(operation: dict[str, Any], method: str, address: str) -> str:
     types = {name for one in operation["responses"].values() for name in one.get("content", {})}
     if "text/event-stream" in types:
         parts.append("--no-buffer")
-    if "image/jpeg" in types:
-        parts.append("-o image.jpg")
+    if "image/svg+xml" in types:
+        parts.append("-o image.svg")
     if "requestBody" in operation:
         parts.append("-F file=@anno.zip")
     for name, value in (("code", "BOX003"), ("number", "0"), ("key", "$key")):

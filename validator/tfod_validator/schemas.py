@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
-from tfod.check.records.images.decoding import MOST_DECODED
+from tfod.check.records.images import MOST_DECODED
 
 from tfod_validator.errors import CONTENT_TYPE
 from tfod_validator.jobs.database import State

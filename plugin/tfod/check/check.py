@@ -1,63 +1,63 @@
-"""The check: one streaming pass over the sources of each dataset, and a report."""
+"""The check: a fold over the shards of each data set, in their order, and a report."""
 
 from __future__ import annotations
 
+import hashlib
+import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.duplicates.row_blocks import scratch_folder
-from tfod.check.engine.dataset_checks import check_together, class_names
-from tfod.check.engine.inputs import Input, Progress, inputs_of
-from tfod.check.engine.run import examine_here
-from tfod.check.findings.baseline import Baseline, BaselineComparison
-from tfod.check.findings.collector import Collector, Findings
-from tfod.check.findings.finding import Place, Severity
-from tfod.check.findings.fingerprints import KnownFingerprints
-from tfod.check.findings.report import CheckedDataset, Report, SourceFile, make_report
-from tfod.check.profiles.choice import profile_of
+from tfod.check.dataset import Dataset, File, Found, Shard
+from tfod.check.find import find
+from tfod.check.findings.baseline import Baseline, without_known
+from tfod.check.findings.finding import Severity
+from tfod.check.findings.findings import Findings
+from tfod.check.findings.report import (
+    CheckedDataset,
+    ChosenProfile,
+    Report,
+    SourceFile,
+    make_report,
+)
+from tfod.check.findings.statistics import Statistics
+from tfod.check.label_maps import named_label_map
+from tfod.check.profiles.choice import SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
-from tfod.check.records.images.decoding import MOST_DECODED, Decoding, choose_decoding
-from tfod.check.records.instructions import Instructions, RecordOptions
-from tfod.check.records.result import Result
-from tfod.check.records.statistics import Statistics
-from tfod.check.rules.example import no_profile
-from tfod.check.rules.shards import empty_source
-from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.datasets import datasets_of, problems_of_sets
-from tfod.check.sources.inventory import Inventory, Location
-from tfod.check.sources.label_maps import load_label_maps
-from tfod.check.sources.search import take_inventory
+from tfod.check.records.examine import Instructions, Progress, examine
+from tfod.check.records.expectation import Expectation
+from tfod.check.records.images import MOST_DECODED, why_not_all_decoded
+from tfod.check.records.result import DatasetResult, ShardResult
+from tfod.check.rules.registry import run_rules
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.errors import TfodError
+from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
-_NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
+_WORTH_PROCESSES = 64 << 20
+"""Bytes: of fewer none are shared, since another process takes half a second to start."""
+_HASH_STEP = 1 << 20
 
 
 class Runner(Protocol):
     """Examines elsewhere than on this machine: :class:`tfod.beam.Runner`."""
 
-    def examine(
-        self, inputs: Sequence[Input], instructions: Instructions, keeps_rows: bool
-    ) -> Result:
-        """Examine all inputs, and find the duplicates among their records.
-
-        Args:
-            inputs: in the order of the report; shards are whole.
-            instructions: the same for all of them.
-            keeps_rows: whether the rows of all records are wanted at the end.
-        """
+    def examine(self, shards: Sequence[Shard], instructions: Instructions) -> Iterable[ShardResult]:
+        """Examine shards; the results are in their order."""
 
 
-@dataclass(frozen=True)
-class Options(RecordOptions):
-    """What may be asked of a check, besides what :class:`RecordOptions` has.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What may be asked of a check.
 
     Attributes:
         profile: the expected feature description; None for the receiver's, or else the one that
@@ -66,13 +66,16 @@ class Options(RecordOptions):
             and else for any.
         task: the CVAT task that the shards are meant for.
         training_config: what a trainer is to do with them.
-        decode: how many images are decoded at most, an even sample of all; None for all, 0 for
-            none.
+        label_map: file or name of a label map for all shards; None for those beside them.
+        decode: how many images of each shard are decoded at most; None for all, 0 for none.
         severities: of rules or families, stronger than the receiver's and the profile's.
         configuration: the file that options are from, for the report.
+        max_findings: how many are listed.
+        max_record_bytes: larger records are not read.
+        archive_limits: where the reading of archives stops.
         jobs: how many processes work.
         runner: the Beam runner that does the work in place of processes of this machine.
-        spill: whether what is remembered of many records may go into a temporary file.
+        hash_sources: whether the report names the SHA-256 of each source.
         fail_on: the least severity that makes the verdict.
         baseline: findings that are known, which are not reported.
     """
@@ -81,12 +84,16 @@ class Options(RecordOptions):
     receiver: Receiver | None = None
     task: Task | None = None
     training_config: TrainingConfig | None = None
+    label_map: str | None = None
     decode: int | None = MOST_DECODED
     severities: Severities = field(default_factory=dict)
     configuration: str | None = None
+    max_findings: int = 1000
+    max_record_bytes: int = 256 << 20
+    archive_limits: ZipLimits = field(default_factory=ZipLimits)
     jobs: int = 1
     runner: Runner | None = None
-    spill: bool = True
+    hash_sources: bool = True
     fail_on: Severity = Severity.ERROR
     baseline: Baseline | None = None
 
@@ -97,164 +104,193 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
     Raises:
         TfodError: the check could not run: nothing was found, or an option does not make sense.
     """
-    has_label_map = options is not None and options.label_map is not None
-    with take_inventory(sources, has_label_map) as inventory:
-        return check(inventory, options)
+    options = options or Options()
+    with find(sources, options.label_map, options.archive_limits) as found:
+        return check(found, options)
 
 
 def check(
-    inventory: Inventory,
-    options: Options | None = None,
-    progress: Progress | None = None,
-    others: Findings | None = None,
+    found: Found, options: Options | None = None, progress: Progress = lambda *_: None
 ) -> Report:
-    """Check what is in an inventory.
+    """Check what was found.
 
     Args:
-        inventory: what is to be checked.
+        found: what is to be checked.
         options: how.
         progress: is given the bytes and records that were read; of packed data the unpacked bytes.
             What it raises ends the check. A Beam runner does not call it.
-        others: more findings, about no shard in the inventory.
 
     Raises:
-        TfodError: the check could not run: nothing was found, or an option does not make sense.
+        TfodError: the check could not run: an option does not make sense, or a process died.
     """
     began = time.monotonic()
     options = options or Options()
-    progress = progress or (lambda *_: None)
     config = options.training_config
     asked = options.receiver or (RECEIVERS["od-api"] if config else None)
     receiver = receiver_of(asked, options.profile, options.task)
-    label_map = options.label_map or inventory.label_map or (config.label_map if config else None)
-    options = replace(options, label_map=label_map)
-    checked: list[CheckedDataset] = []
-    known = options.baseline.fingerprints() if options.baseline else None
-    datasets = _datasets(inventory, options)
-    needs_label_map = options.label_map is None
-    with Archives(options.archive_limits, needs_label_map=needs_label_map) as archives:
-        decoding = choose_decoding(options.decode, inventory, archives, options.max_record_bytes)
-        for dataset in datasets:
-            # Of several, a small one is done here before a pipeline begins.
-            is_done_here = len(datasets) > 1 and _is_small(dataset, options)
-            chosen = replace(options, runner=None) if is_done_here else options
-            checked.append(
-                _check_dataset(dataset, chosen, receiver, decoding, progress, archives, known)
-            )
-            decoding = replace(decoding, first=decoding.first + len(dataset.locations))
-    collector = Collector(_policy({}, receiver, options), options.max_findings, known)
-    for name, reason in inventory.empty:
-        collector.add_all(empty_source(name, reason))
-    for name in inventory.unused_label_maps:
-        collector.check(load_label_maps((), name, {})[name], Place(name))
-    if config is not None:
-        from tfod.check.references.pipeline import check_training_config  # few checks need it
-
-        check_training_config(config, checked, collector)
-    if others is not None:
-        collector.findings.merge(others)
-    of_others = verdicts(None, collector) if receiver is ANY else ()
-    comparison = BaselineComparison(options.baseline) if options.baseline else None
-    if comparison is not None:
-        for findings in (*(one.findings for one in checked), collector.findings):
-            findings.close()
-            comparison.remove_known(findings)
+    label_map = options.label_map or (config.label_map if config else None)
+    if label_map is not None and found.label_map is None:
+        found = found.with_label_map(named_label_map(label_map))
+    if len(found.datasets) > 1 and (options.task or config):  # which are of all that there is
+        found = found.joined()
+    datasets = found.datasets or [Dataset("")]
+    with _digests(found.files if options.hash_sources else ()) as digests:
+        is_alone = len(datasets) == 1
+        checked = [_check_dataset(one, options, receiver, progress, is_alone) for one in datasets]
+    checked = [_with_digests(one, digests, options) for one in checked]
+    rest = _check_rest(found.rest, options, receiver)
+    comparison = None
+    if options.baseline:
+        every = [one.findings for one in (*checked, rest)]
+        comparison = without_known(every, options.baseline)
     return make_report(
         checked,
+        rest,
         receiver=receiver.name,
         fail_on=options.fail_on,
         configuration=options.configuration,
         began=began,
-        others=collector.findings,
-        verdicts=of_others,
+        most=options.max_findings,
         baseline=comparison,
     )
 
 
-def _policy(profile: Severities, receiver: Receiver, options: Options) -> Policy:
-    of_receiver = receiver.severities(options.task)
-    return Policy(profile, of_receiver, options.severities)
-
-
-def _datasets(inventory: Inventory, options: Options) -> list[Inventory]:
-    """The datasets; one where a task is said to be of all that there is."""
-    found = datasets_of(inventory)
-    if len(found) > 1 and options.task:
-        return [replace(inventory, name=", ".join(one.name for one in found))]
-    return found or [inventory]
-
-
-def _is_small(dataset: Inventory, options: Options) -> bool:
-    """Whether a dataset is known to have fewer bytes than are shared among workers."""
-    sizes = [one.known_size() for one in dataset.locations]
-    known = [size for size in sizes if size is not None]
-    return len(known) == len(sizes) and sum(known) < 2 * options.part_bytes
-
-
 def _check_dataset(
-    inventory: Inventory,
-    options: Options,
-    receiver: Receiver,
-    decoding: Decoding,
-    progress: Progress,
-    archives: Archives,
-    known: KnownFingerprints | None,
+    dataset: Dataset, options: Options, receiver: Receiver, progress: Progress, is_alone: bool
 ) -> CheckedDataset:
     implied = READY[receiver.profile] if receiver.profile else None
-    profile, chosen, unknown = profile_of(
-        options.profile, inventory, archives, options.max_record_bytes, implied
+    profile, chosen, misfit = profile_of(
+        options.profile, dataset.shards, options.max_record_bytes, implied
     )
-    policy = _policy(profile.severities, receiver, options)
-    collector = Collector(policy, options.max_findings, known)
-    beside = [one.label_map for one in inventory.shards if one.label_map]
-    label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
-    decoding = decoding.under(policy)
-    inputs = inputs_of(inventory, options.hash_sources)
+    if is_alone and misfit is not None and not SEGMENTATION.isdisjoint(misfit.keys):
+        raise TfodError(
+            f"{misfit.shard}: holds masks of whole images and no boxes, as DeepLab's segmentation "
+            "does, which tfod does not check; give shards with boxes, or name a profile"
+        )
+    policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
+    label_maps = {name: one.label_map for name, one in dataset.label_maps.items() if one.label_map}
+    title = receiver.title if receiver is not ANY else ""
+    result = DatasetResult(
+        dataset=dataset,
+        mapping=profile.field_mapping,
+        codes=policy.codes,
+        findings=Findings(_most_listed(options)),
+        misfit=replace(misfit, receiver=title) if misfit else None,
+        task=options.task,
+        training_config=options.training_config,
+    )
     instructions = Instructions(
-        **{one.name: getattr(options, one.name) for one in fields(RecordOptions)},
-        profile=profile,
-        policy=policy,
-        decoding=decoding,
-        counts_objects=options.training_config is not None,
-        label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
-        known=known,
-    )
-    with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
-        if options.runner is None:
-            result = examine_here(inputs, instructions, options.jobs, progress, folder, archives)
-        else:
-            result = options.runner.examine(inputs, instructions, options.task is not None)
-        label_maps.update(sorted(result.label_maps.items()))
-        for name, file in label_maps.items():
-            collector.check(file, Place(name))
-        collector.findings.merge(result.all_findings())
-        for group in inventory.groups:
-            paths = [shard.location.name for shard in group.shards]
-            for stem, problems in problems_of_sets(paths, group.missing):
-                collector.add_all(problems, Place(stem))
-        if unknown is not None:
-            features, layout, shard = unknown
-            title = receiver.title if receiver is not ANY else ""
-            collector.add_all(no_profile(features, title, layout), Place(shard))
-        check_together(result, label_maps, collector, instructions, options.task)
-        statistics = Statistics(class_names(result.uses, label_maps), result.image_sizes)
-    collector.findings.close()
-    return CheckedDataset(
-        name=inventory.name,
-        profile=chosen,
-        findings=collector.findings,
-        shards=result.all_shards(),
-        statistics=statistics,
-        undecoded=decoding.limit or _NO_IMAGES,
-        sources=[
-            _source_file(one, result.digests.get(one.name), options.hash_sources)
-            for one in inventory.locations
-        ],
+        expectation=Expectation(profile, _says_names(policy)),
+        codes=policy.codes,
         label_maps=label_maps,
-        verdicts=verdicts(profile, collector) if receiver is ANY else (),
+        max_findings=_most_listed(options),
+        max_record_bytes=options.max_record_bytes,
+        decode=options.decode,
+        hash_sources=options.hash_sources,
+        keeps_rows=options.task is not None,
+        counts_objects=options.training_config is not None,
+    )
+    for shard in _examined(dataset.shards, instructions, options, progress):
+        result.add(shard)
+    _add_damages(result)
+    run_rules(result, policy.codes, result.findings, of_dataset=True)
+    return CheckedDataset(
+        name=dataset.name,
+        profile=chosen,
+        policy=policy,
+        findings=result.findings,
+        shards=[one.slimmed() for one in result.shards],
+        statistics=Statistics(result.classes, result.image_sizes),
+        undecoded=why_not_all_decoded(options.decode, policy.codes),
+        sources=[SourceFile(one.name, one.size, None) for one in dataset.files],
+        verdicts=verdicts(profile, options.severities, result.findings) if receiver is ANY else (),
     )
 
 
-def _source_file(location: Location, digest: str | None, is_hashed: bool) -> SourceFile:
-    is_read = digest is not None or not is_hashed
-    return SourceFile(location.name, location.known_size() if is_read else None, digest)
+def _examined(
+    shards: Sequence[Shard], instructions: Instructions, options: Options, progress: Progress
+) -> Iterable[ShardResult]:
+    """The results of the shards, in their order, whoever examines them."""
+    if options.runner is not None:
+        return options.runner.examine(shards, instructions)
+    total = sum(one.size or 0 for one in shards)
+    if options.jobs > 1 and len(shards) > 1 and total >= _WORTH_PROCESSES:
+        from tfod.check.processes import examine_in_processes  # its imports take a while
+
+        one_thread = replace(instructions, threads=1)
+        return examine_in_processes(shards, one_thread, options.jobs, progress)
+    return (examine(one, instructions, progress) for one in shards)
+
+
+def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> CheckedDataset:
+    """What is to be said of sources that are in no data set."""
+    policy = Policy({}, receiver.severities(options.task), options.severities)
+    findings = Findings(_most_listed(options))
+    result = DatasetResult(rest, FieldMapping(), policy.codes, findings)
+    _add_damages(result)
+    run_rules(result, policy.codes, findings, of_dataset=True)
+    found = verdicts(None, options.severities, findings) if receiver is ANY else ()
+    return CheckedDataset("", ChosenProfile("", ""), policy, findings, verdicts=found)
+
+
+def _with_digests(
+    dataset: CheckedDataset, digests: Mapping[str, str], options: Options
+) -> CheckedDataset:
+    """The same with the SHA-256 of its files; the size of one that could not be read is unknown."""
+    known = {one.name: one.digest for one in dataset.shards if one.digest} | dict(digests)
+    sources = [replace(one, sha256=known.get(one.name)) for one in dataset.sources]
+    if options.hash_sources:
+        sources = [one if one.sha256 else replace(one, bytes=None) for one in sources]
+    return replace(dataset, sources=sources)
+
+
+def _add_damages(result: DatasetResult) -> None:
+    """Read what else is in a zip, for the sake of its checksum."""
+    if result.dataset.others:
+        from tfod.check.zips import damaged_entries  # needed for zips alone
+
+        result.add_damages(damaged_entries(result.dataset))
+
+
+def _most_listed(options: Options) -> int:
+    """How many findings are kept: to be compared with a baseline, all."""
+    return options.max_findings if options.baseline is None else sys.maxsize
+
+
+def _says_names(policy: Policy) -> bool:
+    """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
+    name, feature = policy.severity("NAM001"), policy.severity("EXA003")
+    return name is None or (feature is not None and feature.rank >= name.rank)
+
+
+@contextmanager
+def _digests(files: Sequence[File]) -> Iterator[Mapping[str, str]]:
+    """SHA-256 of local files, which a thread of its own finds out; whole at the end."""
+    found: dict[str, str] = {}
+    stop = threading.Event()
+
+    def hash_all() -> None:
+        for one in files:
+            if not one.is_remote and (digest := _sha256_of(one, stop)):
+                found[one.name] = digest
+
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(hash_all)
+        try:
+            yield found
+        except BaseException:
+            stop.set()
+            raise
+        future.result()
+
+
+def _sha256_of(file: File, stop: threading.Event) -> str | None:
+    """SHA-256 of a file; None where it cannot be read, which its examination reports."""
+    digest = hashlib.sha256()
+    try:
+        with file.open() as stream:
+            while not stop.is_set() and (data := stream.read(_HASH_STEP)):
+                digest.update(data)
+    except OSError:
+        return None
+    return digest.hexdigest()

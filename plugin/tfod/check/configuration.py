@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import importlib
 import os
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tfod.check.findings.finding import Severity
@@ -61,6 +63,14 @@ class Configuration:
         forms = (form for one in patterns for form in (one, f"{one}/*"))
         return any(fnmatch.fnmatchcase(inside, one) for one in forms)
 
+    @contextlib.contextmanager
+    def naming(self, key: str) -> Iterator[None]:
+        """Whatever is refused within is said to be the value of a key of the file."""
+        try:
+            yield
+        except TfodError as error:
+            raise TfodError(f"{self.file}: {key}: {error}") from None
+
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and "\0" not in value
@@ -95,17 +105,17 @@ def find_configuration() -> Configuration:
         TfodError: it is not what it should be.
     """
     try:
-        folder, above = os.getcwd(), ""
+        folders = [Path.cwd(), *Path.cwd().parents]
     except OSError:  # it was deleted
         return Configuration()
-    while True:
+    for above in range(len(folders)):
         for name in FILES:
-            path = os.path.join(above, name)
+            path = os.path.join(*[os.pardir] * above, name)
+            if name == FILES[0] and os.path.lexists(path) and not os.path.isfile(path):
+                raise TfodError(f"{path}: is not a file; rename it, or name another: --config FILE")
             if os.path.isfile(path) and (found := _load(path, path)) is not None:
                 return found
-        if os.path.dirname(folder) == folder:
-            return Configuration()
-        folder, above = os.path.dirname(folder), os.path.join(above, os.pardir)
+    return Configuration()
 
 
 def load_configuration(path: str, name: str | None = None) -> Configuration:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfod.check.findings.collector import Collector
 from tfod.check.findings.finding import Severity
+from tfod.check.findings.findings import Findings
+from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, READY, Profile, Severities
 from tfod.check.rules.registry import all_rules
 
@@ -187,29 +188,31 @@ class ReceiverVerdict:
     reasons: tuple[str, ...] = ()
 
 
-def verdicts(profile: Profile | None, collector: Collector) -> list[ReceiverVerdict]:
+def verdicts(
+    profile: Profile | None, user: Severities, findings: Findings
+) -> list[ReceiverVerdict]:
     """The verdict of each receiver on a dataset that was checked for any.
 
     Args:
         profile: by which it was checked; a receiver whose own profile requires other keys fails.
             None for findings that are about no dataset.
-        collector: has what was found, complete, and the severities that the user has named, which
-            are stronger than the receivers'.
+        user: severities that the user has named, which are stronger than the receivers'.
+        findings: what was found, complete.
     """
-    return [_verdict(one, profile, collector) for one in RECEIVERS.values() if one is not ANY]
+    return [_verdict(one, profile, user, findings) for one in RECEIVERS.values() if one is not ANY]
 
 
-def _verdict(receiver: Receiver, profile: Profile | None, collector: Collector) -> ReceiverVerdict:
-    of_profile = profile.severities if profile else {}
-    policy = replace(collector.policy, profile=of_profile, receiver=receiver.severities(None))
-    rules, findings = all_rules(), collector.findings
+def _verdict(
+    receiver: Receiver, profile: Profile | None, user: Severities, findings: Findings
+) -> ReceiverVerdict:
+    policy = Policy(profile.severities if profile else {}, receiver.severities(None), user)
     reasons: dict[Severity | None, list[str]] = {one: [] for one in (*Severity, None)}
     if profile and receiver.profile:
-        is_stopped = policy.severity(rules["EXA003"]) is Severity.ERROR
+        is_stopped = policy.severity("EXA003") is Severity.ERROR
         reasons[Severity.ERROR] += _misfits(READY[receiver.profile], profile, is_stopped)
     for code in sorted(findings.counts):
-        rule = replace(rules[code], severity=findings.severities[code])
-        reasons[policy.severity(rule)].append(f"{code} {rule.title}")
+        severity = policy.severity(code, findings.worst[code])
+        reasons[severity].append(f"{code} {all_rules()[code].title}")
     if reasons[Severity.ERROR]:
         return ReceiverVerdict(receiver, Verdict.FAILS, tuple(reasons[Severity.ERROR]))
     losses = reasons[Severity.WARNING]

@@ -1,34 +1,143 @@
-"""What several commands share: types and groups of options, and where their output goes."""
+"""The command line: its parser, what several commands share of it, and what they print."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from tfod.check.reporters.escaping import visible
 from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
+from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from tfod.beam import Runner
     from tfod.check.profiles.profile import Profile
-    from tfod.tfrecord.storage.publishing import AtomicFile
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-_OPTION = "--runner"
+# Each command's module is loaded when it is typed: all of them take longer than most of the work.
+_MODULES = {
+    "check": "tfod.cli.check_command",
+    "convert": "tfod.cli.create_command",
+    "create": "tfod.cli.create_command",
+    "cvat": "tfod.cli.cvat_command",
+    "describe": "tfod.cli.describe_command",
+    "diff": "tfod.cli.diff_command",
+    "merge": "tfod.cli.shards_command",
+    "repair": "tfod.cli.repair_command",
+    "reshard": "tfod.cli.shards_command",
+    "rules": "tfod.cli.rules_command",
+    "serve": "tfod_validator.serve.command",
+    "show": "tfod.cli.show_command",
+}
+RUNNER = "--runner"
+MOST_SHARDS = 99_999
+"""Of one set: as many as five digits can say."""
+
+
+class _Version(argparse.Action):
+    """Shows the version, and whether the kernel is compiled."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from tfod.kernel import WHY_NOT_COMPILED
+
+        slower = f"Python kernel, slower: {WHY_NOT_COMPILED}"
+        print(f"tfod {__version__} ({slower if WHY_NOT_COMPILED else 'compiled kernel'})")
+        parser.exit()
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and name the command that they are about.
+
+    Its help fits on a screen: the usage does not repeat the options, and options with a long value
+    stand in one line with their text. ``parser`` of what it parses is that of the command.
+    """
+
+    def __init__(self, **more: Any) -> None:
+        formatter = functools.partial(argparse.HelpFormatter, max_help_position=28)
+        super().__init__(formatter_class=formatter, **more)
+        self.set_defaults(parser=self)
+
+    def format_help(self) -> str:
+        """What ``--help`` prints."""
+        positionals = [_in_usage(one) for one in self._get_positional_actions()]
+        self.usage = " ".join(("%(prog)s [options]", *positionals))
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _in_usage(action: argparse.Action) -> str:
+    """``SOURCE...``, ``[CODE]``; ``SOURCE … DEST`` says by itself that there are several."""
+    name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if action.nargs in (argparse.ONE_OR_MORE, argparse.ZERO_OR_MORE, argparse.PARSER):
+        return name if "…" in name else f"{name}..."
+    return f"[{name}]" if action.nargs == argparse.OPTIONAL else name
+
+
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser of all subcommands, or of the one that is typed and those beside it."""
+    parser = _Parser(
+        prog="tfod", description="TF Object Detection API TFRecords without TensorFlow."
+    )
+    text = "show program's version number and exit"
+    parser.add_argument("--version", action=_Version, nargs=0, help=text)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    wanted = [_MODULES[command]] if command in _MODULES else _MODULES.values()
+    for name in dict.fromkeys(wanted) if command != "--version" else ():  # argparse ends there
+        importlib.import_module(name).add_parser(commands)
+    return parser
+
+
+def parse_arguments(given: Sequence[str]) -> argparse.Namespace:
+    """What is typed; ``run`` is the function of the command."""
+    arguments, for_runner = split_arguments(given)
+    parser = build_parser(arguments[0] if arguments else None)
+    options, unknown = parser.parse_known_args(arguments)
+    if hasattr(options, "more") and not any(one.startswith("-") for one in unknown):
+        # Sources behind an option, which argparse does not put to those in front of it.
+        options.more, unknown = unknown, []
+    if unknown:
+        is_for_runner = getattr(options, "runner", None) is not None
+        hint = "; Beam's own options stand behind --" if is_for_runner else ""
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    options.runner_arguments = for_runner
+    return options
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line into ours and Beam's, which stands behind the first bare ``--``.
+
+    Without ``--runner`` all of it is ours, and ``--`` means what argparse makes of it.
+    """
+    ours = list(arguments)
+    end = ours.index("--") if "--" in ours else len(ours)
+    typed = (one.partition("=")[0] for one in ours[:end])
+    if any(one.startswith("--ru") and RUNNER.startswith(one) for one in typed):
+        return ours[:end], ours[end + 1 :]
+    return ours, []
+
+
+# Types and options
 
 
 def whole_number(least: int = 0, most: int | None = None) -> Callable[[str], int]:
     """A type for argparse: a number in digits, from ``least`` to ``most``."""
-    bounds = f"from {least:,} to {most:,}" if most is not None else f"of {least} or more"
+    largest = (1 << 63) - 1 if most is None else most
+    bounds = f"of {least} or more" if most is None else f"from {least:,} to {most:,}"
 
     def parse(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-        if number < least or (most is not None and number > most):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {bounds}")
+        is_number = text.isascii() and text.isdigit()
+        number = (int(text) if len(text) < 20 else largest + 1) if is_number else -1
+        if most is None and number > largest:
+            raise argparse.ArgumentTypeError(f"{text:.20}… is too large; the most is {largest:,}")
+        if not least <= number <= largest:
+            raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number {bounds}")
         return number
 
     return parse
@@ -53,6 +162,14 @@ def file_name(text: str) -> str:
     return text
 
 
+def codes(text: str) -> list[str]:
+    """A type for argparse: codes and families of rules, with commas."""
+    found = [code for one in text.split(",") if (code := one.strip().upper())]
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} names no rule")
+    return found
+
+
 def add_number(
     parser: argparse._ActionsContainer,
     name: str,
@@ -74,31 +191,6 @@ def add_label_map(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--label-map", metavar="FILE|NAME", help=text)
 
 
-def add_runner_options(parser: argparse._ActionsContainer) -> None:
-    """Add ``--runner`` to a command."""
-    text = "an Apache Beam runner; -- and its own options last"
-    parser.add_argument(_OPTION, metavar="NAME", help=text)
-
-
-def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split a command line into ours and Beam's, which stands behind the first bare ``--``.
-
-    Without ``--runner`` all of it is ours, and ``--`` means what argparse makes of it.
-    """
-    ours = list(arguments)
-    if "--" not in ours:
-        return ours, []
-    end = ours.index("--")
-    if not any(_is_ours(one.partition("=")[0]) for one in ours[:end]):
-        return ours, []
-    return ours[:end], ours[end + 1 :]
-
-
-def _is_ours(option: str) -> bool:
-    """Whether it is ``--runner``, or as much of it as argparse takes for it."""
-    return option.startswith("--ru") and _OPTION.startswith(option)
-
-
 def add_receiver(parser: argparse.ArgumentParser) -> None:
     """Add ``--for``: who reads the shards that a command writes."""
     parser.add_argument(
@@ -108,25 +200,6 @@ def add_receiver(parser: argparse.ArgumentParser) -> None:
         help="who reads the shards next; most want numbers as image/source_id, where a text is "
         "then kept in tfod/attributes",
     )
-
-
-def runner_of(arguments: argparse.Namespace) -> Runner | None:
-    """The runner that a command is to use; None when the work is to be done by this process.
-
-    Raises TfodError where it is unknown, Beam is not installed, or ``--jobs`` is given too.
-    """
-    if arguments.runner is None:
-        return None
-    if getattr(arguments, "jobs", None) is not None:
-        raise TfodError(
-            f"--jobs and {_OPTION} exclude each other; write: {_OPTION} {arguments.runner} … "
-            f"-- --direct_running_mode multi_processing --direct_num_workers {arguments.jobs}"
-        )
-    if not hasattr(os, "killpg"):
-        raise TfodError(f"{_OPTION} needs Linux or macOS; leave it out")
-    from tfod.beam import Runner
-
-    return Runner(arguments.runner, tuple(arguments.runner_arguments))
 
 
 def named_profile(name_or_path: str | None) -> Profile | None:
@@ -146,12 +219,15 @@ def print_text(text: str) -> None:
     if sys.stdout is None:
         raise TfodError("standard output is closed; use --output")
     binary = getattr(sys.stdout, "buffer", None)
-    if binary is None:
-        sys.stdout.write(text)
-        return
-    sys.stdout.flush()
-    binary.write(text.encode("utf-8", "replace"))
-    binary.flush()
+    try:
+        sys.stdout.flush()
+        if binary is None:
+            sys.stdout.write(text)
+        else:
+            binary.write(text.encode("utf-8", "replace"))
+            binary.flush()
+    except OSError as error:  # BrokenPipeError stays one
+        raise type(error)(error.errno, error.strerror, "standard output") from None
 
 
 def print_line(text: str) -> None:
@@ -163,16 +239,3 @@ def print_note(text: str, command: str = "tfod") -> None:
     """Write a line about the run, and those indented below it, to standard error."""
     lines = map(visible, text.split("\n  "))  # names do not steer the terminal
     print(f"{command}: " + "\n  ".join(lines), file=sys.stderr)
-
-
-def begin_file(path: str, *, overwrite: bool) -> AtomicFile:
-    """Begin a file that appears when all of it is written; its own name comes with that.
-
-    TfodError where it exists and ``overwrite`` is False, is not a file, or cannot be written.
-    """
-    from tfod.tfrecord.storage.publishing import AtomicFile
-
-    is_other = os.path.exists(path) and not os.path.isfile(path)
-    if is_other or (os.path.lexists(path) and not overwrite):
-        raise TfodError(f"{path} is there already; pass --overwrite, or another name")
-    return AtomicFile(os.path.realpath(path))

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.finding import plural
 from tfod.cli.command_line import (
+    MOST_SHARDS,
     Commands,
     add_number,
     add_receiver,
+    file_name,
     print_line,
     print_note,
 )
@@ -23,10 +25,8 @@ from tfod.shards.convert.formats import FORMATS, ReadOptions
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
 
 if TYPE_CHECKING:
-    from tfod.shards.create.coco.reader import CocoSet
     from tfod.shards.create.output import Created, Options
 
-_MOST_SHARDS = 99_999  # as many as five digits can say
 _COCO_SETS = {"train": 100, "val": 50, "testdev": 50}
 """The sets of the OD API's script, and how many files it writes for each."""
 
@@ -95,7 +95,7 @@ def _add_convert(commands: Commands) -> None:
         "is counted. Nothing is written over.",
     )
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="shards, or a dataset of another format")
+    add("source", type=file_name, metavar="SOURCE", help="shards, or a dataset of another format")
     add("target", metavar="DEST", help="the folder or file to write, which must not be there")
     text = "the format of SOURCE, where the path does not say it: %(choices)s"
     add("--from", dest="source_format", choices=FORMATS, metavar="FORMAT", help=text)
@@ -106,7 +106,8 @@ def _add_convert(commands: Commands) -> None:
     text = "the folder of images: of shards where to write them, else where they are"
     add("--images", metavar="FOLDER", help=text)
     add("--no-images", action="store_true", help="write no images")
-    add_number(parser, "--num-shards", "shards of each subset, if DEST is shards (default: 1)", 1)
+    text = "shards of each subset, if DEST is shards (default: 1)"
+    add_number(parser, "--num-shards", text, 1, most=MOST_SHARDS)
     _add_policy(parser)
     parser.set_defaults(run=_convert)
 
@@ -131,7 +132,7 @@ def _add_common(
     _add(parser, "label-map-path", f"a label map, or a name that tfod ships (default: {maps})",
          metavar="FILE|NAME", dest="label_map")  # fmt: skip
     text = f"files, never more than images (default: {num_shards})"
-    add_number(parser, "--num-shards", text, most=_MOST_SHARDS)
+    add_number(parser, "--num-shards", text, most=MOST_SHARDS)
     _add_policy(parser)
     _add_flag(parser, "overwrite", "replace what is there")
     add_receiver(parser)
@@ -221,31 +222,21 @@ def _by_names(module: str, name: str) -> Callable[[argparse.Namespace, Options],
 
 def _coco(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.coco.create import create_coco
+    from tfod.shards.create.coco.reader import CocoSet
 
-    sets = [one for name in _COCO_SETS if (one := _coco_set(given, name))]
+    sets = []
+    for name, num_shards in _COCO_SETS.items():
+        images = "test" if name == "testdev" else name
+        needed = f"{images}_image_dir", f"{name}_annotations_file"
+        folder, file = (getattr(given, one) for one in needed)
+        points = getattr(given, f"{name}_keypoint_annotations_file", None)
+        if not (folder or file or points):
+            continue
+        if not (folder and file):
+            missing = needed[bool(folder)].replace("_", "-")
+            raise TfodError(f"--{missing} is missing; name it, or leave the set {name} out")
+        file_name, is_test = f"coco_{name}.record", images != name
+        sets.append(CocoSet(file_name, folder, file, points, is_test, num_shards))
     if not sets:
         raise TfodError("name the files of a set: --train-image-dir and --train-annotations-file")
     return create_coco(sets, given.output_dir, options, include_masks=given.include_masks)
-
-
-def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
-    from tfod.shards.create.coco.reader import CocoSet
-
-    given = vars(options)
-    images = "test" if name == "testdev" else name
-    wanted = f"{images}_image_dir", f"{name}_annotations_file"
-    keypoints = given.get(f"{name}_keypoint_annotations_file")
-    if not any((*map(given.get, wanted), keypoints)):
-        return None
-    for option in wanted:
-        if not given[option]:
-            spelled = option.replace("_", "-")
-            raise TfodError(f"--{spelled} is missing; name it, or leave the set {name} out")
-    return CocoSet(
-        f"coco_{name}.record",
-        given[wanted[0]],
-        given[wanted[1]],
-        keypoints,
-        is_test=images != name,
-        num_shards=_COCO_SETS[name],
-    )

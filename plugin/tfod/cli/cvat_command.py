@@ -36,7 +36,7 @@ def add_parser(commands: Commands) -> None:
     add_number(parser, "--num-shards", "shards of each subset", 1)
     text = "frames without an annotation (default: keep)"
     add("--empty-frames", choices=("keep", "drop"), default="keep", help=text)
-    add("--force", action="store_true", help="write over a zip that is there")
+    add("--overwrite", action="store_true", help="write over a zip that is there")
     _add_server(parser)
     parser.set_defaults(run=_export)
 
@@ -78,8 +78,8 @@ def _export(arguments: argparse.Namespace) -> int:
     out, target = arguments.out, Target(arguments.kind, arguments.number)
     if os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out))):
         raise TfodError(f"{out}: name a file in a folder that is there")
-    if os.path.exists(out) and not arguments.force:
-        raise TfodError(f"{out} is there already; name another file, or write over it with --force")
+    if os.path.exists(out) and not arguments.overwrite:
+        raise TfodError(f"{out} is there already; name another file, or pass --overwrite")
     options = ExportOptions(
         with_images=arguments.with_images,
         save_masks=arguments.save_masks,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.cli.command_line import Commands
+from tfod.cli.command_line import Commands, file_name, print_text
 
 
 def add_parser(commands: Commands) -> None:
@@ -13,7 +13,7 @@ def add_parser(commands: Commands) -> None:
     text += "sizes of boxes and images, and a tf.io feature description ready to paste."
     parser = commands.add_parser("describe", help="say what is in shards", description=text)
     text = "a shard, a folder, a glob, a zip or a URL"
-    parser.add_argument("sources", metavar="SOURCE", nargs="+", help=text)
+    parser.add_argument("sources", type=file_name, metavar="SOURCE", nargs="+", help=text)
     text = "print a profile for `tfod check --profile` instead, in YAML"
     parser.add_argument("--as-profile", action="store_true", help=text)
     parser.set_defaults(run=_run)
@@ -27,7 +27,7 @@ def _run(options: argparse.Namespace) -> int:
         from tfod.check.profiles.file import profile_of_description, profile_to_yaml
 
         profile = profile_of_description(found.feature_description(), options.sources[0])
-        print(profile_to_yaml(profile), end="")
+        print_text(profile_to_yaml(profile))
     else:
-        print(found.to_text(*options.sources), end="")
+        print_text(found.to_text(*options.sources))
     return 0

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import glob
 import math
-import os
-from collections.abc import Iterator, Sequence
 
-from tfod.cli.command_line import Commands, add_number
+from tfod.cli.command_line import Commands, add_number, file_name
 from tfod.cli.create_command import add_image_policy, policy_of
-from tfod.cli.outputs import add_output_options, begin_output
+from tfod.cli.outputs import add_output_options, begin_output, files_among
 from tfod.shards.convert.formats import FORMATS, ReadOptions
 from tfod.shards.diff.box_pairs import PIXEL
 
@@ -25,8 +23,8 @@ def add_parser(commands: Commands) -> None:
     )
     add = parser.add_argument
     text = "shards (a shard, a folder, a glob, a zip), or another format that tfod convert reads"
-    add("a", metavar="A", help=text)
-    add("b", metavar="B", help="likewise: what is compared with A")
+    add("a", type=file_name, metavar="A", help=text)
+    add("b", type=file_name, metavar="B", help="likewise: what is compared with A")
     text = "the format of A, where the path does not say it: %(choices)s"
     add("--from-a", choices=FORMATS, metavar="FORMAT", help=text)
     add("--from-b", choices=FORMATS, metavar="FORMAT", help="likewise of B")
@@ -66,18 +64,10 @@ def _run(arguments: argparse.Namespace) -> int:
         frozenset(arguments.ignore),
         arguments.max_differences,
     )
-
-    output = arguments.output
-    with begin_output(output, _files_read((arguments.a, arguments.b), output)) as write:
-        found = diff(arguments.a, arguments.b, options)
-        write(render_json(found) if arguments.format == "json" else render_text(found))
+    sides = (arguments.a, arguments.b)
+    read = [path for one in sides for path in glob.glob(one) or [one]]
+    read += [*files_among(arguments.label_map), *filter(None, [arguments.images])]
+    with begin_output(arguments.output, read) as output:
+        found = diff(*sides, options)
+        output.write(render_json(found) if arguments.format == "json" else render_text(found))
     return 0 if found.is_equal else 1
-
-
-def _files_read(sides: Sequence[str], output: str | None) -> Iterator[str]:
-    """Paths of what is read, none of which may be written: of a folder all that is in it."""
-    for side in sides:
-        yield from glob.glob(side) or [side]
-        folder = os.path.realpath(side)
-        if output and os.path.realpath(output).startswith(folder + os.sep):
-            yield output

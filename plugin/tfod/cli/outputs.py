@@ -1,7 +1,9 @@
-"""``--format NAME`` and ``--output FILE``: how a result is written, and where.
+"""``--format NAME`` and ``--output FILE``: how a report is written, and where.
 
-A command begins its output before its work, so that one which cannot be written shows first. A
-file appears whole or not at all, and a source is never overwritten.
+A command begins its report before its work, so that one which cannot be written shows first. It
+appears whole or not at all, and takes the place of a former one unasked, as that of a compiler, a
+linter or a test runner does; datasets take that of others only with ``--overwrite``. What is read
+is never written over.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
-from tfod.cli.command_line import begin_file, print_text
-from tfod.errors import TfodError
+from tfod.cli.command_line import print_text
+
+if TYPE_CHECKING:
+    from tfod.check.dataset import Found
 
 
 def add_output_options(parser: argparse._ActionsContainer, formats: Sequence[str]) -> None:
@@ -23,31 +28,69 @@ def add_output_options(parser: argparse._ActionsContainer, formats: Sequence[str
     add("-o", "--output", metavar="FILE", help="where the report goes, if not on the screen")
 
 
+class Output(NamedTuple):
+    """What takes the parts of a report, and what is called when all of it must have been taken."""
+
+    write: Callable[[str], None]
+    complete: Callable[[], None]
+
+
 @contextmanager
-def begin_output(path: str | None, sources: Iterable[str]) -> Iterator[Callable[[str], None]]:
-    """Begin an output: a file, or standard output where there is no path.
+def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Output]:
+    """Begin a report: a file, or standard output where there is no path.
 
     Args:
         path: of the file, which is replaced; a device is written to as it is.
-        sources: paths of what is read, none of which may be the file.
-
-    Yields:
-        What writes all of the output.
+        sources: what is read, as :class:`ReadPaths` takes it.
 
     Raises:
-        TfodError: the output cannot be written, or is one of the sources.
+        TfodError: the report cannot be written, is one of the sources, or would replace a shard.
     """
     if path is None:
-        yield print_text
-    elif os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "w", encoding="utf-8", errors="replace") as stream:
-            yield lambda text: print(text, end="", file=stream)
-    elif os.path.exists(path) and any(map(_is_same(path), sources)):
-        raise TfodError(f"{path}: this is one of the sources; name another file")
-    else:
-        with begin_file(path, overwrite=True) as file:
-            yield lambda text: file.write(text.encode("utf-8", "replace"))
+        yield Output(print_text, lambda: None)
+        return
+    # Most reports go to the screen.
+    from tfod.tfrecord.shard_sets.search import looks_like_shard
+    from tfod.tfrecord.storage.publishing import AtomicFile
+    from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
+
+    ReadPaths(sources).require_other(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        with _device(path) as write:
+            yield Output(write, lambda: None)
+        return
+    if os.path.exists(path) and looks_like_shard(path):
+        raise OutputExistsError(f"{path}: is a shard, which no report replaces; name another place")
+    with AtomicFile(os.path.realpath(path)) as file:
+        yield Output(lambda text: file.write(text.encode("utf-8", "replace")), file.complete)
 
 
-def _is_same(path: str) -> Callable[[str], bool]:
-    return lambda source: os.path.exists(source) and os.path.samefile(path, source)
+@contextmanager
+def _device(path: str) -> Iterator[Callable[[str], None]]:
+    """A pipe or a terminal, say; unbuffered, so that what it does not take shows at once."""
+    handle = os.open(path, os.O_WRONLY)
+
+    def write(text: str) -> None:
+        data = memoryview(text.encode("utf-8", "replace"))
+        try:
+            while data:
+                data = data[os.write(handle, data) :]
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, path) from None
+
+    try:
+        yield write
+    finally:
+        os.close(handle)
+
+
+def files_of(found: Found) -> list[str | None]:
+    """The files on this machine that a command reads which looks for data sets."""
+    shards = [one.path for one in found.files if not one.is_remote]
+    maps = [one.path for each in found.datasets for one in each.label_maps.values()]
+    return [*shards, *maps, found.label_map]
+
+
+def files_among(*named: str | None) -> list[str]:
+    """Those of some options that name a file; others are not given, or name what tfod ships."""
+    return [one for one in named if one and os.path.isfile(one)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from tfod.check.findings.rule import Rule
 from tfod.check.reporters.rules_pages import full_text, markdown_pages, table
-from tfod.check.rules.registry import FAMILIES, Rule, all_rules, no_such_rule
-from tfod.cli.command_line import Commands
+from tfod.check.rules.registry import all_rules, no_such_rule
+from tfod.cli.command_line import Commands, print_text
 from tfod.errors import TfodError
+from tfod.tfrecord.output_folder import OutputFolder
 
 
 def add_parser(commands: Commands) -> None:
@@ -23,6 +24,7 @@ def add_parser(commands: Commands) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="print Markdown")
     how.add_argument("--write", metavar="DIR", help="write the Markdown pages of all rules there")
+    parser.add_argument("--overwrite", action="store_true", help="replace pages that are there")
     parser.set_defaults(run=_run)
 
 
@@ -30,18 +32,20 @@ def _run(options: argparse.Namespace) -> int:
     if options.write is not None:
         if options.name is not None:
             raise TfodError("--write writes the pages of all rules; leave out the code")
-        _write(Path(options.write))
+        with OutputFolder(options.write, [], options.overwrite) as output:
+            for page, text in markdown_pages(all_rules().values()).items():
+                output.add_text(page, text.encode())
         return 0
     rules = _chosen(options.name)
     if options.markdown:
         pages = markdown_pages(rules)
         if options.name is not None:
             del pages["README.md"]
-        print("\n".join(pages.values()), end="")
+        print_text("\n".join(pages.values()))
     elif options.name is None:
-        print(table(rules))
+        print_text(table(rules) + "\n")
     else:
-        print("\n\n".join(map(full_text, rules)))
+        print_text("\n\n".join(map(full_text, rules)) + "\n")
     return 0
 
 
@@ -54,14 +58,3 @@ def _chosen(name: str | None) -> list[Rule]:
     if not chosen:
         raise TfodError(no_such_rule(name))
     return chosen
-
-
-def _write(folder: Path) -> None:
-    """Write the pages, and remove those of families that have no rules any more."""
-    pages = markdown_pages(all_rules().values())
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    for family in FAMILIES:
-        if f"{family}.md" not in pages:
-            (folder / f"{family}.md").unlink(missing_ok=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import plural
 from tfod.cli.command_line import (
+    MOST_SHARDS,
     Commands,
     add_number,
     add_receiver,
@@ -15,9 +17,11 @@ from tfod.cli.command_line import (
 )
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.writer import ShardLayout, parse_count, parse_size
+from tfod.tfrecord.writer import ShardLayout, parse_size
 
-_MOST_LISTED = 10
+if TYPE_CHECKING:
+    from tfod.shards.inputs import Written
+
 _LARGEST_SEED = (1 << 32) - 1
 
 
@@ -80,26 +84,22 @@ def _sources_and_folder(options: argparse.Namespace) -> tuple[list[str], str]:
 
 
 def _add_layout(parser: argparse.ArgumentParser, number: str, compression: str) -> None:
-    add = parser.add_mutually_exclusive_group().add_argument
-    text = f"shards of each subset (default: {number})"
-    add("--num-shards", type=_argument(parse_count), metavar="N", help=text)
+    group = parser.add_mutually_exclusive_group()
+    add_number(
+        group, "--num-shards", f"shards of each subset (default: {number})", most=MOST_SHARDS
+    )
     text = "begin a new shard at this size, such as 100MB"
-    add("--shard-size", type=_argument(parse_size), metavar="SIZE", help=text)
+    group.add_argument("--shard-size", type=_size, metavar="SIZE", help=text)
     text = f"compress each shard (default: {compression})"
     choices = [one.value for one in Compression]
     parser.add_argument("--compression", choices=choices, help=text)
 
 
-def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """A parser for argparse, which wants its own error and names the option itself."""
-
-    def parsed(text: str) -> int:
-        try:
-            return parse(text)
-        except TfodError as error:
-            raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
-
-    return parsed
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except TfodError as error:  # argparse names the option itself
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
 
 
 def _layout(options: argparse.Namespace) -> ShardLayout:
@@ -119,11 +119,10 @@ def _reshard(options: argparse.Namespace) -> int:
         overwrite=options.overwrite,
         receiver=options.receiver,
     )
-    _print_subsets(done.records)
-    print_line(f"{plural(len(done.paths), 'shard')} in {folder}")
+    _print(done, f"{plural(len(done.paths), 'shard')} in {folder}")
     for name in done.label_maps:
         print_line(f"label map copied: {name}")
-    return _end(done.notes)
+    return 0
 
 
 def _merge(options: argparse.Namespace) -> int:
@@ -138,34 +137,19 @@ def _merge(options: argparse.Namespace) -> int:
         drop_equal_images=options.drop_equal_images,
         overwrite=options.overwrite,
     )
-    _print_subsets(done.records)
     shards, classes = plural(len(done.paths), "shard"), plural(done.classes, "class")
-    print_line(f"{shards} in {folder}, {classes}")
+    _print(done, f"{shards} in {folder}, {classes}")
     print_line(f"{plural(done.rewritten, 'record')} got other class ids")
     if done.dropped:
         print_line(f"{plural(done.dropped, 'record')} left out: same image, same annotations")
-    for count, what in (
-        (done.equal_images - done.dropped, "the image of an earlier record"),
-        (done.equal_names, "the file name of an earlier record of its subset"),
-    ):
-        if count:
-            print_note(f"{plural(count, 'record')} written with {what}")
-    for one in done.equal[:_MOST_LISTED]:
-        what = "same image" if one.same_image else "same file name"
-        what += ", left out" * one.dropped
-        print_note(f"{what}: {one.second}; first in {one.first}")
-    more = done.equal_images + done.equal_names - _MOST_LISTED
-    if more > 0:
-        print_note(f"and {more:,} more of these")
-    return _end(done.notes)
-
-
-def _print_subsets(records: Mapping[str, int]) -> None:
-    for name, count in records.items():
-        print_line(f"{name}: {plural(count, 'record')}")
-
-
-def _end(notes: Iterable[str]) -> int:
-    for note in notes:
-        print_note(note)
+    for sentence in done.repeated():
+        print_note(sentence)
     return 0
+
+
+def _print(done: Written, shards: str) -> None:
+    for name, count in done.records.items():
+        print_line(f"{name}: {plural(count, 'record')}")
+    print_line(shards)
+    for note in done.notes:
+        print_note(note)

@@ -6,17 +6,18 @@ import argparse
 import os
 import re
 
+from tfod.check.find import find
 from tfod.check.findings.finding import plural
-from tfod.check.sources.search import take_inventory
 from tfod.cli.command_line import (
     Commands,
     add_label_map,
     add_number,
-    begin_file,
+    file_name,
     named_profile,
     print_line,
     print_note,
 )
+from tfod.cli.outputs import begin_output, files_among, files_of
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, chosen_tiles, render_page
 from tfod.shards.sheet.choice import Seen
@@ -36,7 +37,7 @@ def add_parser(commands: Commands) -> None:
     )
     add = parser.add_argument
     text = "a shard, a folder, a glob, a zip, an fsspec URL, or -"
-    add("source", metavar="SOURCE", help=text)
+    add("source", type=file_name, metavar="SOURCE", help=text)
     text = "the page to write (default: sheet.html)"
     add("-o", "--output", default="sheet.html", metavar="FILE", help=text)
     which = parser.add_mutually_exclusive_group()
@@ -47,7 +48,6 @@ def add_parser(commands: Commands) -> None:
     add("--class", dest="class_name", metavar="NAME", help="only records with this class")
     add_label_map(parser)
     add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
-    add("--overwrite", action="store_true", help="replace a FILE that is there")
     parser.set_defaults(run=_run)
 
 
@@ -70,16 +70,18 @@ def _run(options: argparse.Namespace) -> int:
         raise TfodError(f"-o {options.output}: it is an HTML page; let its name end in .html")
     choice = Choice(options.first or 24, options.records, options.random, options.class_name)
     seen = Seen()
-    with begin_file(options.output, overwrite=options.overwrite) as file:
-        with take_inventory([options.source]) as inventory:
+    with find([options.source], options.label_map) as found:
+        read = [*files_of(found), *files_among(options.label_map, options.profile)]
+        with begin_output(options.output, read) as output:
             profile = named_profile(options.profile)
-            tiles = list(chosen_tiles(inventory, choice, options.label_map, seen, profile))
-        if not tiles:
-            if seen.damage is not None:
+            tiles = list(chosen_tiles(found, choice, seen, profile))
+            if not tiles and seen.damage is not None:
                 raise seen.damage.to_error()
-            raise TfodError(f"{options.source}: no record to show; tfod check says what is wrong")
-        title = os.path.basename(os.path.normpath(options.source)) or options.source
-        file.write(render_page(tiles, title).encode("utf-8", "replace"))
+            if not tiles:
+                what = "no record to show; tfod check says what is wrong"
+                raise TfodError(f"{options.source}: {what}")
+            title = os.path.basename(os.path.normpath(options.source)) or options.source
+            output.write(render_page(tiles, title))
     boxes = sum(len(tile.sample.boxes) for tile in tiles)
     print_line(f"{options.output}: {plural(len(tiles), 'record')}, {plural(boxes, 'box')}")
     if seen.unreadable:

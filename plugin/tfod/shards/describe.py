@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.check.findings.finding import plural, size
-from tfod.check.records.statistics import bound
+from tfod.check.records.result import add_bounded
 from tfod.check.reporters.escaping import in_columns, shortened_name, visible
 from tfod.detection import keys
 from tfod.detection.detections import Detections
@@ -22,10 +22,11 @@ from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import LabelMapError, ShardError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
+from tfod.shards.inputs import shards_of
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import Sources, find_all_shards
+from tfod.tfrecord.shard_sets.search import Sources
 from tfod.tfrecord.storage.open import shard_size
 
 Use: TypeAlias = "tuple[str | None, int | None]"
@@ -108,7 +109,7 @@ def describe(source: Sources) -> Description:
         found.damaged += damage.kind is not DamageKind.EMPTY
         errors[1:] = [damage.to_error()]  # the first one stays, and the last
 
-    for one in find_all_shards(source):
+    for one in shards_of(source):
         names = _names_of_classes(one.paths[0])
         found.class_boxes[one.subset] = Counter()
         for path in one.paths:
@@ -161,10 +162,7 @@ def _add_classes(
     different = np.unique(np.repeat(np.arange(len(batch)), counts) * len(uses) + codes)
     images = np.bincount(different % max(1, len(uses)), minlength=len(uses)).tolist()
     for counter, numbers in ((found.class_boxes[subset], boxes), (found.class_images, images)):
-        for use, number in zip(uses, numbers, strict=True):
-            counter[use] += number
-    found.class_boxes[subset] = bound(found.class_boxes[subset], slack=2)
-    found.class_images = bound(found.class_images, slack=2)
+        add_bounded(counter, dict(zip(uses, numbers, strict=True)))
 
 
 def _add_sizes(found: Description, batch: Detections) -> None:
@@ -187,8 +185,7 @@ def _add_sizes(found: Description, batch: Detections) -> None:
         ("image width, pixels", sizes[:, 0]),
         ("image height, pixels", sizes[:, 1]),
     ):
-        found.numbers[name].update(values.tolist())
-        found.numbers[name] = bound(found.numbers[name], slack=2)
+        add_bounded(found.numbers[name], Counter(values.tolist()))
 
 
 def _spec(key: str, summary: KeySummary, records: int) -> FeatureSpec:

@@ -17,6 +17,7 @@ from tfod.shards.inputs import (
     missing_shards,
     naming_repair,
     one_label_map,
+    shards_of,
     sound_batches,
     unpack,
 )
@@ -29,7 +30,7 @@ from tfod.tfrecord.shard_sets.names import (
     similar_file_names,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
+from tfod.tfrecord.shard_sets.search import ShardSet, Sources
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout
 
@@ -82,11 +83,14 @@ def reshard(
         raise OptionError(f"shuffle: {shuffle} is not a seed from 0 to {(1 << 32) - 1}")
     largest = LARGEST_FOR.get(receiver or "")
     layout = layout or ShardLayout()
-    sets = find_all_shards(source)
+    named = [source] if isinstance(source, (str, os.PathLike)) else source
+    sources = [os.fspath(one) for one in named]
+    sets = shards_of(sources)
     paths = [path for one in sets for path in one.paths]
+    read = [*sources, *paths]
     notes = missing_shards(sets)
     # The work folder goes after what is in it has got its names.
-    with contextlib.ExitStack() as stack, OutputFolder(folder, paths, overwrite) as out:
+    with contextlib.ExitStack() as stack, OutputFolder(folder, read, overwrite) as out:
         label_maps = _copy_label_maps(sets, out, notes)
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])

@@ -27,6 +27,7 @@ _SIGNATURES = (
     (b"{", "JSON text", _SHARD),
     (b"[", "JSON text", _SHARD),
     (b"<?xml", "XML text", _SHARD),
+    (b"<annotation", "XML text", _SHARD),  # of Pascal VOC, most often without a declaration
 )
 
 
@@ -164,7 +165,7 @@ def damaged_compression(shard: str, compression: str, reason: str) -> Damage:
 def oversize(shard: str, record: int, offset: int, wanted: int, limit: int) -> Damage:
     """A record larger than what may be held in memory."""
     cause = f"the record has {wanted:,} bytes, more than the limit of {limit:,}; it was not read"
-    fix = "raise the limit if such records are meant"
+    fix = "raise TFOD_MAX_RECORD_BYTES if such records are meant"
     return Damage(DamageKind.OVERSIZE, shard, cause, fix, record, offset, wanted, True)
 
 

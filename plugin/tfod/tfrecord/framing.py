@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import bisect
 import functools
-import os
 import struct
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import google_crc32c
 import numpy as np
@@ -21,7 +19,6 @@ import numpy as np
 HEADER_BYTES = 12  # length and its checksum
 FOOTER_BYTES = 4  # the payload's checksum
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
-_HEADERS_BUFFER = 1 << 13
 _BLOCK = 1 << 16  # bytes that are searched for headers at once
 _HEADER = struct.Struct("<QI")
 _crc32c = google_crc32c.value
@@ -33,20 +30,6 @@ if google_crc32c.implementation != "c":
         RuntimeWarning,
         stacklevel=2,
     )
-
-
-@dataclass(frozen=True)
-class ShardPart:
-    """A run of records of a plain shard, for several readers to share it.
-
-    Attributes:
-        start, stop: half-open span in bytes; both are ends of records.
-        first_record: number of the record at ``start``.
-    """
-
-    start: int
-    stop: int
-    first_record: int
 
 
 def masked_crc32c(data: bytes | np.ndarray) -> int:
@@ -72,28 +55,6 @@ def length_in_header(head: bytes) -> int | None:
 def is_record_header(head: bytes) -> bool:
     """Whether these (first 12) bytes are a record's length with its right checksum."""
     return length_in_header(head) is not None
-
-
-def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[ShardPart]:
-    """Split a plain shard into parts of about so many bytes, by walking its headers alone.
-
-    From the first header that is not sound on, the rest is one part: only a reader who looks at
-    the data knows where to go on.
-    """
-    # A small buffer: behind a large record the next header is all that is read.
-    with open(path, "rb", buffering=_HEADERS_BUFFER) as file:
-        size = os.fstat(file.fileno()).st_size
-        start = first = number = position = 0
-        while (length := length_in_header(file.read(HEADER_BYTES))) is not None:
-            position += FRAME_BYTES + length
-            number += 1
-            if position >= size:
-                break
-            if position - start >= part_bytes:
-                yield ShardPart(start, position, first)
-                start, first = position, number
-            file.seek(position)
-        yield ShardPart(start, size, first)
 
 
 class HeaderFinder:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
-from tfod.tfrecord.storage.open import zip_member
+from tfod.tfrecord.storage.open import zip_entry
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import files_in_folder
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
@@ -119,7 +119,7 @@ def find_labels(folder: str) -> str | None:
                     return url
             continue
         path = os.path.join(where, LABELS_FILE)
-        if os.path.isfile(path) or zip_member(path) is not None:
+        if os.path.isfile(path) or zip_entry(path) is not None:
             return path
     return None
 

@@ -13,28 +13,25 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 
-from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.errors import ShardsNotFoundError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
-from tfod.tfrecord.shard_sets.search import ShardSet, find_shards
+from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, looks_like_shard
 from tfod.tfrecord.storage.publishing import (
     AtomicFile,
-    WriteError,
     absent_folders,
     lock_folder,
     locked,
+    no_folder,
     publish_together,
     recover,
     remove_folders,
 )
+from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
 from tfod.tfrecord.storage.urls import require_local
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _WORK_FOLDER = re.compile(r"\.tfod\.[0-9a-f]{16}\.tmp")
-
-
-class OutputExistsError(TfodError):
-    """There is something already where an output should go."""
 
 
 class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
@@ -43,11 +40,11 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
     Use as a context manager: leaving it publishes all, leaving it by an exception (also
     KeyboardInterrupt) leaves nothing, and what was there before as it was. Every method raises
     OutputExistsError where a file is there that may not be replaced, and WriteError where one
-    cannot be written.
+    cannot be written. Shards take the place of shards, and of nothing else.
 
     Args:
         folder: where to write; made when it is not there.
-        sources: the files that are read, which are never replaced.
+        sources: the files and folders that are read: nothing is written to them.
         overwrite: whether shards of the same subsets, and a text of the same name, may go.
         shards_there: finds the files of a subset in the folder; without it they are those that a
             reader takes for this subset.
@@ -68,7 +65,8 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         require_local(self._folder)
         recover(self._folder)
         self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
-        self._sources = {_identity(path) for path in sources}
+        self._read = ReadPaths(sources)
+        self._read.require_other(self._folder)
         self._overwrite = overwrite
         self._writers: dict[str, ShardSetWriter] = {}
         self._shards: dict[str, AtomicFile] = {}
@@ -85,7 +83,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
                 raise OutputExistsError(
                     f"{path} would be in one subset with what is written; write to another folder"
                 )
-        self._require_replaceable(there)
+        self._require_shards(there)
 
     def add_subset(
         self,
@@ -142,7 +140,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self.paths = list(pending)
         subsets = (*self._writers, *self._shards)
         stale = [path for subset in subsets for path in self._shards_there(subset)]
-        self._require_replaceable(stale)  # somebody else may have written meanwhile
+        self._require_shards(stale)  # somebody else may have written meanwhile
         for path, content in self._texts.items():
             require_no_others(path, content, stale)
             if _content(path) != content:
@@ -159,12 +157,15 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             if kind is None:
                 self.publish()
 
+    def _require_shards(self, paths: Sequence[str]) -> None:
+        self._require_replaceable(paths)
+        for path in paths:
+            if not looks_like_shard(path) and not path.endswith(INDEX_EXTENSION):
+                raise OutputExistsError(f"{path} is there already and is no shard; name another")
+
     def _require_replaceable(self, paths: Sequence[str]) -> None:
         for path in paths:
-            if _identity(path) in self._sources:
-                raise OutputExistsError(
-                    f"{path} is read, and would be replaced; write to another folder"
-                )
+            self._read.require_other(path)
         if paths and not self._overwrite:
             more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
             raise OutputExistsError(
@@ -181,9 +182,9 @@ def require_no_others(label_map: str, content: bytes, replaced: Iterable[str]) -
     """
     if not os.path.lexists(label_map) or _content(label_map) == content:
         return
-    folder, going = os.path.dirname(label_map), {_identity(path) for path in replaced}
+    folder, going = os.path.dirname(label_map), set(map(os.path.realpath, replaced))
     for path in (path for one in sets_in(folder) for path in one.paths):
-        if os.path.dirname(path) == folder and _identity(path) not in going:
+        if os.path.dirname(path) == folder and os.path.realpath(path) not in going:
             raise OutputExistsError(
                 f"{label_map} is the label map of {os.path.basename(path)}, too, whose classes "
                 "would be others; write to another folder"
@@ -200,15 +201,6 @@ def sets_in(folder: str) -> Sequence[ShardSet]:
 
 def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
     return [path for one in sets_in(folder) if one.subset == subset for path in one.paths]
-
-
-def _identity(path: str) -> tuple[int, int] | str:
-    """Which file a path means; an entry of a zip is nothing that could be written over."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return os.path.abspath(path)
-    return status.st_dev, status.st_ino
 
 
 def _content(path: str) -> bytes | None:
@@ -240,7 +232,7 @@ class WorkFolder(contextlib.AbstractContextManager["WorkFolder"]):
                 self._lock = lock_folder(self.path)
         except OSError as error:
             remove_folders(self._made)
-            raise WriteError(f"{inside}: cannot write there ({error.strerror})") from None
+            raise no_folder(os.fspath(inside), error) from None
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

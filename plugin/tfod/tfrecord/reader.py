@@ -27,7 +27,7 @@ from tfod.tfrecord.compression import (
     detect_compression,
 )
 from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
-from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
+from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, is_record_header
 from tfod.tfrecord.shard_sets.names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery, Source, raise_damage
@@ -214,31 +214,23 @@ def read_record_batch_stream(
     name: str,
     size: int | None = None,
     *,
-    part: ShardPart | None = None,
     on_damage: DamageHandler | None = None,
     max_record_bytes: int | None = None,
 ) -> Iterator[RecordBatch]:
-    """As :func:`read_record_batches`, of a stream as :func:`read_record_stream` takes it.
-
-    Of a ``part``, as :func:`split_shard` finds it in a plain shard, the stream is at the start.
-    """
+    """As :func:`read_record_batches`, of a stream as :func:`read_record_stream` takes it."""
     report = on_damage or raise_damage
-    rejoined = PeekedStream(stream, 0 if part else HEADER_BYTES)
-    if part is not None:
-        yield from _walk(rejoined, name, part, on_damage, max_record_bytes)
-        return
+    rejoined = PeekedStream(stream, HEADER_BYTES)
     if not rejoined.head:
         if on_damage or not is_one_of_several(name):
             report(empty_file(name))
         return
     compression = shard_compression(rejoined.head)
     if compression is Compression.NONE:
-        whole = ShardPart(0, ENDLESS if size is None else size, 0)
-        yield from _walk(rejoined, name, whole, on_damage, max_record_bytes)
+        stop = ENDLESS if size is None else size
+        yield from _walk(rejoined, name, stop, on_damage, max_record_bytes)
         return
-    whole = ShardPart(0, ENDLESS, 0)
     try:
-        yield from _walk(InflatingStream(rejoined), name, whole, on_damage, max_record_bytes)
+        yield from _walk(InflatingStream(rejoined), name, ENDLESS, on_damage, max_record_bytes)
     except (zlib.error, EOFError) as error:
         report(damaged_compression(name, compression.value, str(error)))
 
@@ -246,14 +238,14 @@ def read_record_batch_stream(
 def _walk(
     stream: Source,
     name: str,
-    part: ShardPart,
+    stop: int,
     on_damage: DamageHandler | None,
     limit: int | None,
 ) -> Iterator[RecordBatch]:
-    buffer = ReadBuffer(stream, part.start, part.stop)
-    recovery = Recovery(buffer, name, part.stop, on_damage, limit)
+    buffer = ReadBuffer(stream, 0, stop)
+    recovery = Recovery(buffer, name, stop, on_damage, limit)
     longest = LONGEST_RECORD if limit is None else max(limit - FRAME_BYTES, 0)
-    position, index = 0, part.first_record
+    position = index = 0
     while True:
         end = WalkEnd.BUFFER
         if buffer.have - position >= HEADER_BYTES:

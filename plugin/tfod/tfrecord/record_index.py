@@ -26,7 +26,7 @@ from tfod.tfrecord.compression import Compression, InflatingStream
 from tfod.tfrecord.damage import bad_data
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, length_in_header, masked_crc32c
 from tfod.tfrecord.reader import read_records, shard_compression
-from tfod.tfrecord.storage.open import read_at, zip_member
+from tfod.tfrecord.storage.open import read_at, zip_entry
 from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
@@ -218,14 +218,12 @@ class _OpenFile:
             cause = "is remote, and its records are read one by one only as they come"
             raise ShardError(cause, shard=path, fix="copy it here first")
         self._path = path
-        self._member = zip_member(path)
-        self._start = self._member.start if self._member else 0
-        self._file: BinaryIO = open(
-            self._member.archive if self._member else path, "rb", buffering=0
-        )
+        self._entry = zip_entry(path)
+        self._start = self._entry.start if self._entry else 0
+        self._file: BinaryIO = open(self._entry.archive if self._entry else path, "rb", buffering=0)
         self.is_spooled = False
         try:
-            whole = self._member.stream(self._file) if self._member else self._file
+            whole = self._entry.stream(self._file) if self._entry else self._file
             self.compression = shard_compression(whole.read(HEADER_BYTES))
         except BaseException:
             self._file.close()
@@ -234,7 +232,7 @@ class _OpenFile:
     def identity(self) -> ShardIdentity:
         """Which file it is; for an entry its archive, but with its own path and size."""
         status = os.fstat(self._file.fileno())
-        size = self._member.size if self._member else status.st_size
+        size = self._entry.size if self._entry else status.st_size
         return ShardIdentity(self._path, status.st_dev, status.st_ino, size, status.st_mtime_ns)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -242,8 +240,8 @@ class _OpenFile:
         is_plain = self.compression is Compression.NONE and self._start is not None
         if not is_plain and not self.is_spooled:
             self._spool()
-        if self._member and not self.is_spooled:  # what follows in the archive is not the shard's
-            length = max(0, min(length, self._member.size - offset))
+        if self._entry and not self.is_spooled:  # what follows in the archive is not the shard's
+            length = max(0, min(length, self._entry.size - offset))
         return read_at(self._file.fileno(), length, (self._start or 0) + offset)
 
     def close(self) -> None:
@@ -252,7 +250,7 @@ class _OpenFile:
     def _spool(self) -> None:
         plain = tempfile.TemporaryFile(buffering=0)
         packed = cast(io.FileIO, _FromStart(self._file.fileno()))
-        stream: BinaryIO = cast(BinaryIO, self._member.stream(packed) if self._member else packed)
+        stream: BinaryIO = cast(BinaryIO, self._entry.stream(packed) if self._entry else packed)
         try:
             if self.compression is not Compression.NONE:
                 stream = cast(BinaryIO, InflatingStream(stream))

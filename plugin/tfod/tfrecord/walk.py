@@ -190,7 +190,9 @@ class Recovery:
         if buffer.have:
             rest = bytes(buffer.content[: buffer.have])
             self._report(
-                truncated(self._name, index, buffer.base, HEADER_BYTES, buffer.have)
+                foreign_file(self._name, rest)
+                if index == 0 and looks_like(rest)
+                else truncated(self._name, index, buffer.base, HEADER_BYTES, buffer.have)
                 # A length may begin with zeros, but no header is zeros up to its checksum.
                 if any(rest) or buffer.have <= 8
                 else trailing_zeros(self._name, index, buffer.base, buffer.have)

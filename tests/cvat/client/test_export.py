@@ -179,8 +179,8 @@ def test_file_that_is_there(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "anno.zip"
     out.write_bytes(b"before")
     ran = run("cvat", "export", "task", 1, out)
-    assert (ran.code, "--force" in ran.err, out.read_bytes()) == (2, True, b"before")
-    assert run("cvat", "export", "task", 1, out, "--force").code == 0
+    assert (ran.code, "--overwrite" in ran.err, out.read_bytes()) == (2, True, b"before")
+    assert run("cvat", "export", "task", 1, out, "--overwrite").code == 0
     assert zipfile.is_zipfile(out)
     ran = run("cvat", "export", "task", 1, tmp_path / "nowhere" / "a.zip")
     assert (ran.code, "folder that is there" in ran.err) == (2, True)
@@ -232,7 +232,7 @@ class TestFailuresOfTheServer:
         stub.faults = [fault]
         out = tmp_path / "anno.zip"
         out.write_bytes(b"before")
-        ran = run("cvat", "export", "task", 1, out, "--force")
+        ran = run("cvat", "export", "task", 1, out, "--overwrite")
         assert (ran.code, ran.err.count("\n")) == (2, 1)
         assert says in ran.err
         assert out.read_bytes() == b"before"
@@ -420,7 +420,7 @@ def test_full_disk(stub: StubServer, tmp_path: Path, where: str) -> None:
         limit, option = 130_000, "--save-masks"  # the XML is less, the masks are more
     out = tmp_path / "anno.zip"
     out.write_bytes(b"before")
-    command = ["cvat", "export", "task", "1", str(out), option, "--force"]
+    command = ["cvat", "export", "task", "1", str(out), option, "--overwrite"]
     options = ["--server", stub.url]
     ran = subprocess.run(
         [sys.executable, "-c", FULL, str(limit), *command, *options],

@@ -16,10 +16,9 @@ from cvat.apps.engine.models import Annotations, Task
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tfod.check.check import Options, check
+from tfod.check.check import Options, check_sources
 from tfod.check.findings.finding import Severity
 from tfod.check.receivers import CVAT
-from tfod.check.sources.search import take_inventory
 from tfod.cvat.client.export import convert_export
 from tfod.cvat.frame_shards import ExportOptions
 
@@ -113,8 +112,7 @@ def test_what_is_exported_is_valid_for_cvat_and_comes_back(
     boxes = np.concatenate([one.boxes for one in found.records])
     assert ((boxes >= 0) & (boxes <= 1)).all()
     assert (boxes[:, 2:] >= boxes[:, :2]).all()
-    with take_inventory([str(found.path)]) as inventory:
-        report = check(inventory, Options(receiver=CVAT))
+    report = check_sources([str(found.path)], Options(receiver=CVAT))
     assert [one for one in report.findings if one.severity is Severity.ERROR] == []
     assert not [one for one in report.findings if one.code.startswith("ZIP")]  # of the notes
     assert report.valid

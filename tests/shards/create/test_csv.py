@@ -98,7 +98,7 @@ def test_a_class_that_the_map_lacks(run: Run, csv: Path) -> None:
 def test_the_csv_is_never_replaced(run: Run, csv: Path) -> None:
     ran = run("csv", "--csv-input", csv, "--image-dir", IMAGES, "--output-path", csv,
               "--overwrite")  # fmt: skip
-    assert ran.code == 2 and f"{csv} is read, and would be replaced" in ran.err
+    assert ran.code == 2 and f"{csv}: is read and not written to" in ran.err
     assert csv.read_text() == ROWS
 
 

@@ -137,7 +137,7 @@ def test_what_is_left_is_named_with_status_1(
     assert code == 1
     assert "IMG004 fixed" in output and "\nLeft for you to decide" in output
     assert "LAB006 error: class is not in the label map\n" in output
-    place = f" {tmp_path}/out/a.tfrecord, record 0, byte 0, image/object/class/text"
+    place = f" {tmp_path}/out/a.tfrecord, record 0 (the first), byte 0, image/object/class/text"
     assert place in " ".join(output.split())
     assert "\n  Fix: Add the class to the label map" in output
 
@@ -236,10 +236,10 @@ def test_several_zips_are_repaired_one_by_one(
     ("arguments", "output"),
     [
         ([], "behind SOURCE, or pass --dry-run"),
-        (["in"], "is read, and would be replaced; write to another folder"),
-        (["in", "--overwrite"], "is read, and would be replaced; write to another folder"),
+        (["in"], "is read and not written to"),
+        (["in", "--overwrite"], "is read and not written to"),
         (["there"], "there/train.tfrecord is there already; write to another folder"),
-        (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord is"),
+        (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord: is a shard"),
         (["new", "--only", "BOX0O6"], "--only: there is no rule or family 'BOX0O6'"),
         (["new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
         (["train.txt/new"], "cannot write there"),
@@ -394,10 +394,10 @@ def test_a_report_takes_the_place_of_nothing(
     for name in ("train.tfrecord", "label_map.pbtxt"):
         for more in ([out], ["--dry-run"]):
             assert (
-                "name another file"
+                "name another place"
                 in run(source, *more, "--output", source / name, "--overwrite").refused()
             )
-        assert "name another file" in run(source, out, "--output", out / name).refused()
+        assert "name another place" in run(source, out, "--output", out / name).refused()
     assert files_in(source) == before and not out.exists()
     assert run(source, out, "--output", out / "changes.json").code == 0
 

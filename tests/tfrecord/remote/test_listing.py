@@ -267,7 +267,7 @@ def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None
 def test_nothing_remote_is_loaded_for_local_files() -> None:
     code = (
         "import sys, tfod, tfod.tfrecord.shard_sets.search, tfod.tfrecord.reader\n"
-        "import tfod.check.sources.search\n"
+        "import tfod.check.find\n"
         "print([one for one in ('fsspec', 's3fs', 'aiohttp', 'asyncio') if one in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

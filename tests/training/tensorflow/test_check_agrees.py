@@ -22,14 +22,16 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.duplicates.row_blocks import RowStore
+from tfod.check.findings.findings import Findings
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
-from tfod.check.records.examiner import Examiner
-from tfod.check.records.expectation import expected_features
-from tfod.check.records.instructions import Instructions
-from tfod.check.records.result import ShardSummary
+from tfod.check.records.batch import Batch
+from tfod.check.records.expectation import Expectation, expected_features
+from tfod.check.records.images import Decoder, EncodedImages
+from tfod.check.rules.registry import run_rules
+from tfod.detection.detections import Detections
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import encode_example
 from tfod.example.spelling import Form, spelling_of
 from tfod.example.wire import Kind, encode_varint
@@ -57,15 +59,17 @@ def parses(payloads: Sequence[bytes], description: Mapping[str, Any]) -> bool:
 
 def codes_of(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     """The rules that fire for each record."""
-    instructions = Instructions(profile, Policy(), max_findings=1 << 20)
-    examiner = Examiner(instructions, ShardSummary(0, 0, "s", ""), None, RowStore(None))
     lengths = np.array([*map(len, payloads)], np.int64)
     starts = np.cumsum(lengths) - lengths
-    examiner.look_at(RecordBatch("s", 0, 12, bytearray(b"".join(payloads)), starts, lengths))
+    records = RecordBatch("s", 0, 12, bytearray(b"".join(payloads)), starts, lengths)
+    detections = Detections(ExampleBatch.of(records), profile.field_mapping)
+    images = EncodedImages.of(detections, Decoder(0))
+    findings = Findings(1 << 20)
+    batch = Batch(detections, images, Expectation(profile))
+    run_rules(batch, Policy(profile.severities).codes, findings, of_dataset=False)
     found: list[set[str]] = [set() for _ in payloads]
-    for findings in examiner.finish().all_findings().listed.values():
-        for one in findings:
-            found[one.record or 0].add(one.code)
+    for one in findings.all():
+        found[one.record or 0].add(one.code)
     return found
 
 

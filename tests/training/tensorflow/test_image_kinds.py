@@ -9,8 +9,7 @@ import zlib
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tfod.check.rules.images import ImageFacts
-from tfod.check.rules.registry import problems_of
+from tfod.check.records.images import ImageFacts
 from tfod.detection.images.image import read_image_header
 
 from tests.image_kinds import (
@@ -24,6 +23,7 @@ from tests.image_kinds import (
     png,
     saved,
 )
+from tests.image_rules import problems_by_code
 
 
 def decode(data: bytes) -> tf.Tensor:
@@ -45,7 +45,7 @@ def is_usable(data: bytes, height: int = HEIGHT, width: int = WIDTH) -> bool:
 def codes(data: bytes) -> set[str]:
     """The rules that fire for an image of which nothing is declared."""
     facts = ImageFacts(-1, read_image_header(data, 0, len(data)))
-    return {rule.code for rule, _ in problems_of(facts)}
+    return {*problems_by_code(facts)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

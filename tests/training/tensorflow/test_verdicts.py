@@ -18,7 +18,7 @@ from tfod.check.check import Options, check_sources
 from tfod.check.findings.finding import Finding
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API
-from tfod.check.records.images.decoding import read_most_decoded
+from tfod.check.records.images import read_most_decoded
 from tfod.detection.features.schema import TF_DETECTION_API
 from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import RecordError

@@ -9,24 +9,26 @@ from pathlib import Path
 from PIL import Image
 from tfod.check.check import Options, check
 from tfod.check.configuration import Configuration, load_configuration, severities_in
+from tfod.check.dataset import File, Found
+from tfod.check.find import find_uploads
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.policy import severities_of
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.receivers import RECEIVERS
-from tfod.check.records.images.decoding import read_most_decoded
+from tfod.check.records.images import read_most_decoded
+from tfod.check.references.cvat_task import attachments as attachments  # before the fork
 from tfod.check.references.cvat_task.task import load_task
-from tfod.check.reporters.html.drawing import draw_image
-from tfod.check.reporters.html.page import load_templates, render_html
-from tfod.check.reporters.html.samples import choose_samples
-from tfod.check.reporters.json_and_junit import render_json, render_junit
+from tfod.check.reporters.drawing import LARGE, draw
+from tfod.check.reporters.html import load_template, render_html
+from tfod.check.reporters.json import render_json
+from tfod.check.reporters.junit import render_junit
+from tfod.check.reporters.samples import choose_samples
 from tfod.check.reporters.text import render_text
-from tfod.check.sources.archive import ArchiveLimits
-from tfod.check.sources.inventory import Inventory, Location
-from tfod.check.sources.search import inventory_of
 from tfod.detection.labels.label_map import packaged_label_maps
 from tfod.errors import TfodError
+from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 from tfod_validator.jobs.request import (
     BODY,
@@ -44,7 +46,7 @@ Progress = Callable[[int, int], None]
 _UNREADABLE = "TFR013"
 
 # Once in the process that checks are forked from, not in each of them: it is most of a small check.
-load_templates()
+load_template()
 Image.init()
 
 
@@ -68,13 +70,13 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
     try:
         configuration = _configuration(folder, request)
         places = [
-            Location(one.name, str(folder / one.stored))
+            File.at(str(folder / one.stored), one.name)
             for one in request.sources
             if not configuration.excludes(one.name)
         ]
-        inventory = inventory_of(places)
         options = _options(folder, request, limits, configuration)
-        report = check(inventory, options, _counting(progress, limits.max_records))
+        found = find_uploads(places, options.archive_limits)
+        report = check(found, options, _counting(progress, limits.max_records))
     except _TooManyRecordsError:
         most = limits.max_records
         detail = f"The upload has more than the {most:,} records allowed; check it in parts."
@@ -85,7 +87,7 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
     if _UNREADABLE in report.counts.by_code:
         raise FilesAwayError
     _require_files(folder, request)
-    return _result(folder.name, report, inventory, options.profile, limits)
+    return _result(folder.name, report, found, options.profile, limits)
 
 
 def _require_files(folder: Path, request: Request) -> None:
@@ -141,8 +143,7 @@ def _options(
         max_findings=limits.max_findings,
         max_record_bytes=limits.max_record_bytes,
         fail_on=Severity(request.fail_on or configuration.fail_on or "error"),
-        spill=False,  # the sandbox lets a check write no files
-        archive_limits=ArchiveLimits(
+        archive_limits=ZipLimits(
             limits.max_archive_entries, limits.max_archive_bytes, limits.max_archive_ratio
         ),
     )
@@ -162,7 +163,7 @@ def _counting(progress: Progress, most_records: int) -> Progress:
 
 
 def _result(
-    key: str, report: Report, inventory: Inventory, profile: Profile | None, limits: Limits
+    key: str, report: Report, found: Found, profile: Profile | None, limits: Limits
 ) -> Result:
     """The report in every format, and its images."""
     as_json = render_json(report).encode("utf-8", "replace")
@@ -173,7 +174,7 @@ def _result(
             "files are very long, or very many; check fewer."
         )
         return failed(422, detail, limit="max_report_bytes")
-    samples = choose_samples(report, inventory, profile, limits.max_images)
+    samples = choose_samples(report, found.shards, profile, limits.max_images)
     # Seen from /reports/KEY, wherever a proxy may have put the service.
     links = [f"../api/v1/validations/{key}/images/{number}" for number in range(len(samples))]
     texts = {
@@ -185,14 +186,14 @@ def _result(
     documents = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
     documents[REPORTS["json"]] = as_json
     for number, sample in enumerate(samples):
-        documents[IMAGE.format(number)] = draw_image(sample)
+        documents[IMAGE.format(number)] = draw(sample, tallest=None, longest=LARGE).encode()
     return Result(
         documents=documents,
         valid=report.valid,
         records=report.counts.records,
         images=[
             {"codes": list(one.codes)}
-            | {name: getattr(one.place, name) for name in ("shard", "record", "item")}
+            | {name: getattr(one, name) for name in ("shard", "record", "item")}
             for one in samples
         ],
     )

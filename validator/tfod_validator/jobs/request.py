@@ -16,7 +16,7 @@ REPORTS = {
 """Names of the documents that are the report, by format."""
 BODY = "body.html"
 """Name of the document that is the report as a part of a page."""
-IMAGE = "image-{}.jpg"
+IMAGE = "image-{}.svg"
 """Names of the images of findings, by their numbers."""
 
 

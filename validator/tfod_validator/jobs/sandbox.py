@@ -30,7 +30,7 @@ _SEND_EVERY = 0.2
 _LOOK_EVERY = 0.5
 PRELOADED = (
     *(__name__, "tfod_validator.jobs.check_upload", "tfod.check.references.cvat_task.frames"),
-    *("numpy.ma", "lxml.etree", "PIL.ImageDraw"),
+    *("numpy.ma", "lxml.etree"),
 )
 """What checks import, and what these import only when it is called."""
 _LEAST_ROOM = 64 << 20

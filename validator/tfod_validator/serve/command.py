@@ -12,6 +12,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from tfod.cli.command_line import file_name, whole_number
 from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.settings import ENVIRONMENT_PREFIX, Limits, Settings
@@ -62,7 +63,7 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
             try:
                 value = _reader_of(one)(environment[variable])
             except argparse.ArgumentTypeError as error:
-                raise TfodError(f"{variable}={environment[variable]}: {error}") from None
+                raise TfodError(f"{variable}: {error}") from None
         if value is not None:
             chosen[one.name] = value
     limits = {one.name: chosen.pop(one.name) for one in fields(Limits) if one.name in chosen}
@@ -82,18 +83,11 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
 
 
 def _reader_of(option: Field[Any]) -> Callable[[str], Any]:
-    if not isinstance(option.default, int):
-        return _list if isinstance(option.default, tuple) else type(option.default)
-    least, most = option.metadata["least"], option.metadata["most"]
-
-    def read(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-        if number < least or (most is not None and number > most):
-            span = f"{least} or more" if most is None else f"from {least} to {most}"
-            raise argparse.ArgumentTypeError(f"must be a whole number, {span}")
-        return number
-
-    return read
+    if isinstance(option.default, int):
+        return whole_number(option.metadata["least"], option.metadata["most"])
+    if isinstance(option.default, Path):
+        return lambda text: Path(file_name(text))
+    return _list if isinstance(option.default, tuple) else type(option.default)
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -115,6 +109,7 @@ def _run(options: argparse.Namespace) -> int:
     settings = settings_from(options, os.environ)
     if not settings.web and not settings.workers:
         raise TfodError("--web 0 --workers 0: nothing is left to do; let one be 1 or more")
+    _require_database(settings)
     if settings.web and not settings.tokens and not _is_loopback(settings.host):
         print(
             f"tfod: warning: everybody who reaches {settings.host} may use the service; set "
@@ -122,6 +117,17 @@ def _run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return processes.run(settings)
+
+
+def _require_database(settings: Settings) -> None:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        make_url(settings.database()).get_dialect()
+    except SQLAlchemyError:  # its text may hold a password
+        what = "is no URL of PostgreSQL; write postgresql://user:password@host/name"
+        raise TfodError(f"TFOD_DATABASE_URL: {what}") from None
 
 
 def _tokens(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -144,7 +150,8 @@ def _secret(environment: Mapping[str, str], name: str) -> str:
     try:
         found = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise TfodError(f"{name}_FILE={path}: cannot be read ({error})") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise TfodError(f"{name}_FILE={path}: cannot be read ({why})") from None
     if not found:
         raise TfodError(f"{name}_FILE={path}: is empty; write the secret into it, or leave it out")
     return found

@@ -6,11 +6,10 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-_OF_BASELINE = ("amount", "fingerprint")
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
@@ -59,68 +58,68 @@ class Place:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What a rule has to say about its subject.
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a rule has found: an entry of the report.
+
+    A rule says the message and the place, and of the rest what differs from case to case; what is
+    in the rule's declaration is filled in where findings are kept
+    (:class:`tfod.check.findings.findings.Findings`).
 
     Attributes:
+        code, severity: the rule's, which a rule need not say; in a report what the policy makes of
+            the severity.
         message: what is wrong with the numbers filled in, without place and full stop.
+        fix: what to do, where this case needs another fix than the rule's own.
+        shard, record, offset, item: where, as :class:`Place` has it.
         feature: key of the feature that is to blame.
         value: the offending value, as JSON.
-        fix: what to do, where this case needs another fix than the rule's own.
-        place: where, when the rule knows better than who asked it.
-        row: which record of a batch, when the subject is a batch.
-        once: to be said once for each shard and feature, at the first record that has it.
-        severity: in place of the rule's own, where this case is worse; what a profile, a receiver
-            or the user says of the rule is stronger. A check counts all cases of a rule as its
-            worst.
-        amount: how many records, boxes, … the problem sums up; 0 where their number says nothing. A
-            baseline compares it (:mod:`tfod.check.findings.baseline`).
-        identity: what a baseline knows it by, where it is about several records, and their order
-            decides on which of them it is reported.
+        of_case: the severity of this case, where it is another than the rule's.
     """
 
+    code: str = ""
+    severity: Severity = Severity.ERROR
     message: str
-    feature: str | None = None
-    value: JsonValue = None
-    fix: str | None = None
-    place: Place | None = None
-    row: int | None = None
-    once: bool = False
-    severity: Severity | None = None
-    amount: int = 1
-    identity: str | None = None
-
-
-class Fingerprint(NamedTuple):
-    """What a finding is recognised by. ``image`` or ``shard`` is empty, or both are."""
-
-    code: str
-    image: str
-    shard: str
-    feature: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report: a rule's code, and what, where and what to do about it.
-
-    ``amount`` is the problem's; ``fingerprint`` is that of a finding that a baseline may have.
-    """
-
-    code: str
-    severity: Severity
-    message: str
-    fix: str
-    shard: str
+    fix: str = ""
+    shard: str = ""
     record: int | None = None
     offset: int | None = None
     feature: str | None = None
     value: JsonValue = None
     item: str | None = None
-    amount: int = 1
-    fingerprint: Fingerprint | None = None
+    of_case: Severity | None = None
+
+    @classmethod
+    def at(
+        cls,
+        place: Place,
+        message: str,
+        key: str | None = None,
+        value: JsonValue = None,
+        fix: str = "",
+        severity: Severity | None = None,
+    ) -> Finding:
+        """What a rule has found at a place.
+
+        Args:
+            place: where.
+            message: what is wrong.
+            key: of the feature that is to blame, as the records have it.
+            value: the offending one.
+            fix: what to do, where it is not what the rule says.
+            severity: of this case, where it is another than the rule's.
+        """
+        return cls(
+            message=message,
+            fix=fix,
+            shard=place.shard,
+            record=place.record,
+            offset=place.offset,
+            feature=key,
+            value=value,
+            item=place.item,
+            of_case=severity,
+        )
 
     @property
     def where(self) -> str:
@@ -129,7 +128,7 @@ class Finding:
 
     def to_json(self) -> dict[str, JsonValue]:
         """The finding as the report's JSON has it."""
-        found = {name: one for name, one in vars(self).items() if name not in _OF_BASELINE}
+        found = {name: one for name, one in vars(self).items() if name != "of_case"}
         return {**found, "severity": self.severity.value, "value": _finite(self.value)}
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from tfod.check.findings.baseline import BaselineComparison
-from tfod.check.findings.collector import Findings
+from tfod.check.findings.baseline import Comparison
 from tfod.check.findings.finding import Finding, JsonValue, Severity
+from tfod.check.findings.findings import Findings, choose
+from tfod.check.findings.statistics import Statistics
+from tfod.check.profiles.policy import Policy
 from tfod.check.receivers import ReceiverVerdict, worst_of
-from tfod.check.records.result import ShardSummary
-from tfod.check.records.statistics import Statistics
-from tfod.check.rules.labels import LabelMapFile
+from tfod.check.records.result import ShardResult
 from tfod.version import __version__
 
 REPORT_VERSION = 2
@@ -29,7 +29,7 @@ REPORT_VERSION = 2
 class SourceFile:
     """A file that was checked.
 
-    ``sha256`` is None where hashing was turned off.
+    ``bytes`` is None where it could not be read, ``sha256`` also where hashing was turned off.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Counts:
             bytes.
         decoded: how many of the images were decoded.
         by_code: findings by rule.
-        by_severity: findings by severity; all three are there.
+        by_severity: findings by severity, those of a rule as its worst; all three are there.
         by_shard: findings by shard and rule, of the shards that have any; JUnit needs it to know
             a clean shard from one whose findings are not listed.
     """
@@ -124,8 +124,8 @@ class Report:
     undecoded: str = ""
     datasets: Sequence[DatasetReport] = ()
     verdicts: Sequence[ReceiverVerdict] = ()
-    baseline: BaselineComparison | None = None
-    shards: Sequence[ShardSummary] = ()
+    baseline: Comparison | None = None
+    shards: Sequence[ShardResult] = ()
     configuration: str | None = None
 
     @property
@@ -147,6 +147,11 @@ class Report:
         while found not in self._source_names and ":" in found:  # also in the name of an entry
             found = found.rpartition(":")[0]
         return found if found in self._source_names else name
+
+    @property
+    def _known(self) -> JsonValue:
+        one = self.baseline
+        return {"file": one.file, "known": one.known} if one else None
 
     @cached_property
     def _source_names(self) -> frozenset[str]:
@@ -197,13 +202,13 @@ class Report:
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
             "findings": [one.to_json() for one in self.findings],
             "statistics": self.statistics.to_json(),
-            "baseline": self.baseline.to_json() if self.baseline else None,
+            "baseline": self._known,
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
         }
 
 
-def _figures(one: Counts | ShardSummary) -> dict[str, JsonValue]:
+def _figures(one: Counts | ShardResult) -> dict[str, JsonValue]:
     return {name: getattr(one, name) for name in ("records", "images", "decoded", "boxes")}
 
 
@@ -230,59 +235,60 @@ class CheckedDataset:
     Attributes:
         name: as the user has named it.
         profile: which one was expected.
+        policy: how severe its findings are.
         findings: all of them.
         shards: in order.
         statistics: of all records.
         undecoded: why not all images were decoded, if they were not.
         sources: the files that were checked.
-        label_maps: by the names that the shards have for them.
         verdicts: of each receiver, where it was checked for any.
     """
 
     name: str
     profile: ChosenProfile
+    policy: Policy
     findings: Findings
-    shards: Sequence[ShardSummary]
-    statistics: Statistics
-    undecoded: str
+    shards: Sequence[ShardResult] = ()
+    statistics: Statistics = field(default_factory=Statistics)
+    undecoded: str = ""
     sources: Sequence[SourceFile] = ()
-    label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
     verdicts: Sequence[ReceiverVerdict] = ()
 
 
 def make_report(
     datasets: Sequence[CheckedDataset],
+    others: CheckedDataset,
     *,
     receiver: str,
     fail_on: Severity,
     began: float,
+    most: int,
     configuration: str | None = None,
-    others: Findings | None = None,
-    verdicts: Sequence[ReceiverVerdict] = (),
-    baseline: BaselineComparison | None = None,
+    baseline: Comparison | None = None,
 ) -> Report:
     """The report.
 
     Args:
-        datasets: one or more, in order.
+        datasets: in order.
+        others: what was found that is about none of them.
         receiver: name of the one whose verdict it is.
         fail_on: the least severity that makes the verdict.
         began: when the check did, by :func:`time.monotonic`.
+        most: how many findings are listed.
         configuration: the file that options were read from, if any.
-        others: findings that are about no dataset.
-        verdicts: of each receiver on these.
         baseline: after what is known has been removed.
     """
-    findings = Findings(datasets[0].findings.most)
+    findings = Findings(most)
     statistics = Statistics()
     by_severity: Counter[Severity] = Counter()
-    for one in (*(dataset.findings for dataset in datasets), *([others] if others else [])):
-        one.close()
-        findings.merge(one)
-        by_severity.update(one.by_severity())
-    for dataset in datasets:
-        statistics.merge(dataset.statistics)
-    reports = [_report_of(dataset, fail_on) for dataset in datasets]
+    reports = []
+    for one in (*datasets, others):
+        judged = _judged(one.findings, one.policy)
+        findings.merge(judged)
+        by_severity.update(_by_severity(judged))
+        statistics.merge(one.statistics)
+        reports.append(_report_of(one, judged, fail_on))
+    reports.pop()
     shards = [shard for dataset in datasets for shard in dataset.shards]
     counts = _counts(findings, shards, {level: by_severity[level] for level in Severity})
     undecoded = dict.fromkeys(one.undecoded for one in datasets if _decoded_less(one.shards))
@@ -293,12 +299,12 @@ def make_report(
         configuration=configuration,
         profile=_common_profile(reports),
         datasets=reports,
-        verdicts=worst_of((*(one for each in datasets for one in each.verdicts), *verdicts)),
+        verdicts=worst_of(one for each in (*datasets, others) for one in each.verdicts),
         sources=[source for dataset in datasets for source in dataset.sources],
         counts=counts,
         undecoded="; ".join(undecoded),
-        severities=findings.severities,
-        findings=findings.in_order([one.name for one in shards]),
+        severities=findings.worst,
+        findings=choose(findings, [one.name for one in shards]),
         statistics=statistics,
         version=__version__,
         duration=time.monotonic() - began,
@@ -307,9 +313,30 @@ def make_report(
     )
 
 
-def _report_of(dataset: CheckedDataset, fail_on: Severity) -> DatasetReport:
-    findings = dataset.findings
-    counts = _counts(findings, dataset.shards, findings.by_severity())
+def _judged(findings: Findings, policy: Policy) -> Findings:
+    """Findings as severe as the policy says."""
+    found = Findings(findings.most, counts=findings.counts)
+    for code, worst in findings.worst.items():
+        found.worst[code] = policy.severity(code, worst) or worst
+    for code, listed in findings.listed.items():
+        levels = {one: policy.severity(code, one) or one for one in Severity}
+        is_kept = all(one is level for one, level in levels.items())
+        judged = listed if is_kept else [replace(x, severity=levels[x.severity]) for x in listed]
+        found.listed[code] = judged
+    return found
+
+
+def _by_severity(findings: Findings) -> dict[Severity, int]:
+    """True number of findings of each severity; of a rule all are as severe as the worst."""
+    totals = dict.fromkeys(Severity, 0)
+    for code, counts in findings.counts.items():
+        if counts:
+            totals[findings.worst[code]] += counts.total()
+    return totals
+
+
+def _report_of(dataset: CheckedDataset, findings: Findings, fail_on: Severity) -> DatasetReport:
+    counts = _counts(findings, dataset.shards, _by_severity(findings))
     label_maps = dict.fromkeys(one.label_map for one in dataset.shards if one.label_map)
     return DatasetReport(
         name=dataset.name,
@@ -322,7 +349,7 @@ def _report_of(dataset: CheckedDataset, fail_on: Severity) -> DatasetReport:
 
 
 def _counts(
-    findings: Findings, shards: Sequence[ShardSummary], by_severity: Mapping[Severity, int]
+    findings: Findings, shards: Sequence[ShardResult], by_severity: Mapping[Severity, int]
 ) -> Counts:
     return Counts(
         shards=len(shards),
@@ -340,7 +367,7 @@ def _failures(by_severity: Mapping[Severity, int], fail_on: Severity) -> int:
     return sum(count for level, count in by_severity.items() if level.rank >= fail_on.rank)
 
 
-def _decoded_less(shards: Sequence[ShardSummary]) -> bool:
+def _decoded_less(shards: Sequence[ShardResult]) -> bool:
     return any(one.decoded < one.images for one in shards)
 
 

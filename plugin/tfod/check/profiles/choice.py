@@ -9,17 +9,17 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tfod.check.dataset import Shard
 from tfod.check.findings.report import ChosenProfile
 from tfod.check.profiles.profile import OFF, READY, Profile
-from tfod.check.sources.archive import ArchiveDamageError
-from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.inventory import Inventory
+from tfod.check.records.result import Misfit
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.compression import ReadableStream
 from tfod.tfrecord.reader import read_record_batch_stream
+from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 Sample: TypeAlias = "Mapping[str, tuple[Kind | None, bool]]"
 """The keys of one record, each with its kind and whether it has values (bytes: a non-empty one)."""
@@ -29,9 +29,10 @@ _EXACTLY = (*("keras_coco", "image_classification", "image_label", "slim_classif
 _WITH_IMAGES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""
 _WITHOUT_IMAGES = ("cvat",)
-_KNOWN = (keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}) - set(keys.IMAGE_MASKS.values())
-"""Keys that a record of detection may have, with or without objects; DeepLab's have masks of the
-whole image and no boxes."""
+SEGMENTATION = frozenset(keys.IMAGE_MASKS.values())
+"""Keys of DeepLab's records: masks of the whole image, and no boxes."""
+_KNOWN = (keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}) - SEGMENTATION
+"""Keys that a record of detection may have, with or without objects."""
 _SAMPLES = 64
 _SAMPLES_OF_A_SHARD = 32
 _MOST_TRIED = 10_000
@@ -188,18 +189,15 @@ def _enumerated(names: Sequence[str]) -> str:
 
 def profile_of(
     asked: Profile | None,
-    inventory: Inventory,
-    archives: Archives,
+    shards: Sequence[Shard],
     max_record_bytes: int,
     implied: Profile | None = None,
-) -> tuple[Profile, ChosenProfile, tuple[Sequence[str], str, str] | None]:
-    """The profile, why it is this one; and where none fits the records' features, the profile that
-    fits another receiver ("" for none), and the first shard.
+) -> tuple[Profile, ChosenProfile, Misfit | None]:
+    """The profile, why it is this one; and the records' features, where none fits them.
 
     Args:
         asked: the one that the user named.
-        inventory: where samples come from.
-        archives: opens its zips.
+        shards: where samples come from.
         max_record_bytes: larger records are not read.
         implied: that of the receiver, in place of the one that fits best. Records of another kind
             do not fit it, however little it requires.
@@ -208,7 +206,7 @@ def profile_of(
         return asked, ChosenProfile(asked.name, "asked for"), None
     samples: list[Sample] = []
     first = ""
-    for name, found in _samples(inventory, archives, min(_LARGEST_SAMPLE, max_record_bytes)):
+    for name, found in _samples(shards, min(_LARGEST_SAMPLE, max_record_bytes)):
         first = first or name
         samples += found
         if len(samples) >= _SAMPLES:
@@ -223,7 +221,7 @@ def profile_of(
     found_keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
     why = ChosenProfile(_NO_PROFILE.name, "no profile fits; pass --profile")
     layout = chosen[0].name if chosen is not None and _has_boxes_elsewhere(chosen[0]) else ""
-    return _NO_PROFILE, why, (found_keys, layout, first)
+    return _NO_PROFILE, why, Misfit(found_keys, layout, first)
 
 
 def _is_read(
@@ -245,25 +243,17 @@ def _has_boxes_elsewhere(profile: Profile) -> bool:
     return profile.field_mapping.box not in (keys.BOX, ())
 
 
-def _samples(
-    inventory: Inventory, archives: Archives, limit: int
-) -> Iterator[tuple[str, list[Sample]]]:
+def _samples(shards: Sequence[Shard], limit: int) -> Iterator[tuple[str, list[Sample]]]:
     """Of each shard that has records some samples, if there are any."""
     unreachable = 0
-    for shard in inventory.shards:
-        if shard.location.remote and unreachable == _MOST_UNREACHABLE:
+    for shard in shards:
+        if shard.is_remote and unreachable == _MOST_UNREACHABLE:
             continue
         try:
-            with shard.location.open(read_ahead=False) as stream:
-                yield from _read_samples(stream, shard.location.name, limit)
+            with shard.open(read_ahead=False) as stream:
+                yield from _read_samples(stream, shard.name, limit)
         except OSError:
-            unreachable += shard.location.remote
-    for location in inventory.archives:
-        try:
-            for one, unpacked in archives.open(location.path, location.name).opened():
-                yield from _read_samples(unpacked, one.name, limit)
-        except (OSError, ArchiveDamageError):
-            continue
+            unreachable += shard.is_remote
 
 
 def _read_samples(
@@ -284,7 +274,7 @@ def _read_samples(
             found += filter(None, samples)
             if len(found) >= _SAMPLES_OF_A_SHARD or tried == _MOST_TRIED:
                 break
-    except (OSError, ArchiveDamageError):
+    except (OSError, ZipEntryError):
         pass  # found again, and reported, when the records are examined
     if readable:
         yield name, found[:_SAMPLES_OF_A_SHARD]

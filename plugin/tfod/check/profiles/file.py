@@ -1,8 +1,4 @@
-"""Profiles from files: YAML and JSON after ``profile.schema.json``, and Python source.
-
-A profile may come from anybody, so aliases in YAML (which grow small files into huge documents) are
-refused, and so is a key that is given twice, of which parsers silently drop one.
-"""
+"""Profiles from files: YAML and JSON after ``profile.schema.json``, and Python source."""
 
 from __future__ import annotations
 
@@ -13,12 +9,13 @@ import functools
 import importlib.resources
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from tfod.check.findings.finding import Severity
+from tfod.check.profiles.document import import_extra, load, read_file, require_schema
 from tfod.check.profiles.profile import (
     OFF,
     READY,
@@ -31,12 +28,9 @@ from tfod.check.profiles.python_source import PythonSource
 from tfod.check.rules.registry import require_rule_names
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError
 from tfod.example.wire import Kind
 
-_LARGEST_FILE = 256 << 10
-_LONGEST_NUMBER = 400
-"""Characters; a number to base 60 (1:1:1:…) would cost the square of its length."""
 _LARGEST_DEFAULT = 1 << 20
 _MOST_VALUES = (1 << 31) - 1
 _ODD_LINE_BREAKS = frozenset("\x85\u2028\u2029")
@@ -52,8 +46,7 @@ def load_profile(name_or_path: str) -> Profile:
     """
     if name_or_path in READY:
         return READY[name_or_path]
-    path = Path(name_or_path)
-    suffix = path.suffix.lower()
+    suffix = Path(name_or_path).suffix.lower()
     if suffix not in (".py", ".json", ".yaml", ".yml"):
         near = difflib.get_close_matches(name_or_path, READY, n=1)
         meant = f"did you mean {near[0]}? " if near else ""
@@ -61,20 +54,12 @@ def load_profile(name_or_path: str) -> Profile:
             f"{name_or_path}: there is no such profile; {meant}give {', '.join(READY)}, or a file "
             "whose name ends in .yaml, .json or .py"
         )
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-    except OSError as error:
-        raise TfodError(f"{path}: {error.strerror}") from None
-    if len(data) > _LARGEST_FILE:
-        raise TfodError(f"{path}: is larger than {_LARGEST_FILE >> 10} KiB, so it is not a profile")
-    try:
-        if suffix == ".py":
-            return _from_python(data, path)
-        parse = _parse_json if suffix == ".json" else _parse_yaml
-        return _from_document(parse(data, str(path)), str(path))
-    except RecursionError:
-        raise TfodError(f"{path}: is nested too deeply for a profile") from None
+    if suffix == ".py":
+        try:
+            return _from_python(read_file(name_or_path), Path(name_or_path))
+        except RecursionError:
+            raise TfodError(f"{name_or_path}: is nested too deeply for a profile") from None
+    return _from_document(load(name_or_path, schema()), name_or_path)
 
 
 def profile_of_description(description: FeatureDescription, source: str) -> Profile:
@@ -97,7 +82,7 @@ def profile_to_yaml(profile: Profile) -> str:
     Raises:
         TfodError: PyYAML is absent.
     """
-    yaml = _import("yaml", "profiles in YAML need PyYAML")
+    yaml = import_extra("yaml", "profiles in YAML need PyYAML")
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc, name-defined]
         pass
@@ -147,13 +132,9 @@ def schema() -> dict[str, Any]:
     return found
 
 
-# From files to profiles
-
-
 def _from_document(document: Any, source: str) -> Profile:
-    """A profile from the parsed content of a YAML or JSON file."""
-    if isinstance(document, dict) and isinstance(document.get("rules"), dict):
-        require_rule_names(map(str, document["rules"]), f"{source}: rules")
+    """A profile from a document that fits the schema."""
+    require_rule_names(map(str, document.get("rules", {})), f"{source}: rules")
     features = _features(document, source)
     given = document.get("field_mapping", {})
     named: dict[str, Any] = {
@@ -181,13 +162,13 @@ def _from_python(data: bytes, path: Path) -> Profile:
         if "default" in one:
             one["default"] = _plain(one["default"])
     title = f"{name} of {path.name}" if name else f"the features of {path.name}"
-    features = _features({"features": found}, str(path))
+    document = {"features": found}
+    require_schema(document, schema(), str(path))
+    features = _features(document, str(path))
     return profile_of_features(path.name.partition(".")[0] or "profile", title, features)
 
 
 def _features(document: Any, source: str) -> FeatureDescription:
-    """The features of a document that fits the schema."""
-    _require_schema(document, source)
     return {
         key: _spec(one, f"{source}: features[{key!r}]") for key, one in document["features"].items()
     }
@@ -256,117 +237,3 @@ def _plain(value: Any) -> Any:
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
     return int(value) if isinstance(value, bool) else value
-
-
-# Parsing
-
-
-def _import(module: str, why: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise TfodError(f"{why}; {how_to_install('validator')}") from None
-
-
-def _parse_yaml(data: bytes, source: str) -> Any:
-    yaml = _import("yaml", "profiles in YAML need PyYAML")
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                mark = self.peek_event().start_mark
-                raise yaml.MarkedYAMLError(None, None, "a profile has no aliases (*)", mark)
-            return super().compose_node(parent, index)
-
-        def construct_scalar(self, node: Any) -> Any:
-            if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
-                what = f"a number of {len(node.value):,} characters"
-                raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
-            return super().construct_scalar(node)
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key.value, str) and key.value in seen:
-                    what = f"{_shown(key.value)} is given twice"
-                    raise yaml.MarkedYAMLError(None, None, what, key.start_mark)
-                seen.add(str(key.value))
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(data.decode("utf-8-sig"), Loader)
-    except (yaml.YAMLError, ValueError) as error:  # such as of a date, or bytes not UTF-8
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise TfodError(f"{source}{line}: not a valid YAML file: {what}") from None
-
-
-def _parse_json(data: bytes, source: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
-                raise ValueError(f"{_shown(key)} is given twice")
-            found[key] = value
-        return found
-
-    try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise TfodError(f"{source}:{error.lineno}: not a valid JSON file: {error.msg}") from None
-    except ValueError as error:  # such as an integer of thousands of digits
-        raise TfodError(f"{source}: not a valid JSON file: {error}") from None
-
-
-def _require_schema(document: Any, source: str) -> None:
-    """Hold a document against the schema.
-
-    Raises:
-        TfodError: it does not fit; or jsonschema is absent.
-    """
-    jsonschema = _import("jsonschema", "profiles in files need jsonschema")
-    try:  # half a character, such as \ud800, and numbers that Python refuses to print
-        json.dumps(document, ensure_ascii=False, skipkeys=True, default=str).encode()
-    except ValueError:
-        raise TfodError(f"{source}: has a value that JSON in UTF-8 cannot hold") from None
-    errors = list(jsonschema.Draft202012Validator(schema()).iter_errors(document))
-    if not errors:
-        return
-    error = jsonschema.exceptions.best_match(
-        errors, key=lambda one: (-len(one.path), one.validator != "required")
-    )
-    while error.parent is not None:
-        # The context of an anyOf says less than the description of what it is part of.
-        error = error.parent
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    raise TfodError(f"{source}: {_path(error.absolute_path)}: {_what(error)}{more}")
-
-
-def _path(path: Sequence[Any]) -> str:
-    """``features['image/encoded'].kind``."""
-    text = ""
-    for step in path:
-        is_name = isinstance(step, str) and step.isidentifier()
-        text += (f".{step}" if text else step) if is_name else f"[{step!r}]"
-    return text or "the file"
-
-
-def _what(error: Any) -> str:
-    """What was expected, in the words of the schema's descriptions."""
-    if error.validator == "required":
-        missing = next(name for name in error.validator_value if name not in error.instance)
-        return f"{missing} is missing"
-    if error.validator == "additionalProperties":
-        known = list(error.schema["properties"])
-        odd = next(name for name in error.instance if name not in known)
-        near = difflib.get_close_matches(str(odd), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        return f"there is no field {odd!r}; {hint}"
-    return f"expected {error.schema['description']}; found {_shown(error.instance)}"
-
-
-def _shown(value: object) -> str:
-    """A value from a file for a message of one line: its repr, shortened."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"

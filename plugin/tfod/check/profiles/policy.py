@@ -1,4 +1,4 @@
-"""Which rules apply, and how severely: the rule, the profile, the receiver and the user say it."""
+"""How severe findings are: the user, the receiver, the profile, the case or the rule says it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 
 from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import OFF, Severities
-from tfod.check.rules.registry import Rule, all_rules
+from tfod.check.rules.registry import all_rules
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How severe each rule is, as the user, the receiver, the profile or the rule itself says.
-
-    A code is stronger than its family.
+    """How severe the findings of each rule are; a code is stronger than its family.
 
     Attributes:
         profile, receiver, user: what each says; the last is the strongest.
@@ -24,13 +22,18 @@ class Policy:
     receiver: Severities = field(default_factory=dict)
     user: Severities = field(default_factory=dict)
 
-    def severity(self, rule: Rule) -> Severity | None:
-        """The severity of a rule; None when it is off."""
+    def severity(self, code: str, of_case: Severity | None = None) -> Severity | None:
+        """The severity of a rule's findings, or of those whose case has another; None when off."""
         for severities in (self.user, self.receiver, self.profile):
-            for name in (rule.code, rule.family):
+            for name in (code, code[:3]):
                 if name in severities:
                     return severities[name]
-        return rule.severity
+        return of_case or all_rules()[code].severity
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """The rules that are on."""
+        return frozenset(code for code in all_rules() if self.severity(code) is not None)
 
 
 def severities_of(

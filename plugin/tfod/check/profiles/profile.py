@@ -47,7 +47,7 @@ class Profile:
 
 
 _NO_NAMES: Severities = {
-    **dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "ZIP014"), OFF),
+    **dict.fromkeys(("NAM", "LAB", "BOX", "TSK"), OFF),
     "LAB019": Severity.ERROR,  # an import stops at such a record
 }
 
@@ -57,7 +57,7 @@ def _ready(name: str, title: str, **more: Any) -> Profile:
 
 
 _ONCE_FOR_EACH_ANNOTATION = ("IMG010", "NAM002", "TSK006", "BOX010")
-_PATH_MAY_BE_WHOLE, _NO_LABEL_MAP = ("NAM005",), ("LAB001", "LAB018", "ZIP014")
+_PATH_MAY_BE_WHOLE, _NO_LABEL_MAP = ("NAM005",), ("LAB001", "LAB018")
 
 READY = {
     profile.name: profile

@@ -28,6 +28,9 @@ _DTYPES = {"string": "string", "int64": "int64", "float32": "float32", "float": 
 """What ``tf.as_dtype`` takes, of what an Example holds."""
 
 
+_MOST_TAKEN = 1 << 20
+
+
 class PythonSource:
     """A Python file as a syntax tree, and its constants; raises TfodError for what is no Python."""
 
@@ -50,21 +53,25 @@ class PythonSource:
                 self.bound[node.id] += 1
             elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-                self.names[node.value] = ast.unparse(target)
+                self.names[node.value] = _target_of(target)
             elif isinstance(node, (ast.Call, ast.keyword, ast.Return)):
                 self.names.update(dict.fromkeys(ast.iter_child_nodes(node), ""))
             elif isinstance(node, ast.AugAssign):
-                self.bound[ast.unparse(node.target)] -= 1
-                self.changes[ast.unparse(node.target)] = node
+                self.bound[_target_of(node.target)] -= 1
+                self.changes[_target_of(node.target)] = node
             elif isinstance(node, (ast.Subscript, ast.Attribute)) and (
                 not isinstance(node.ctx, ast.Load) or getattr(node, "attr", "") == "update"
             ):
-                self.changes[ast.unparse(node.value)] = node
+                self.changes[_target_of(node.value)] = node
+        self.changes.pop("", None)
         self.constants: dict[str, Any] = {}
+        self.lengths: dict[str, int] = {}
+        self.taken = 0  # characters that stand in place of names
         for node, name in self.names.items():
             if self.bound[name] == 1 and name not in self.changes:
                 with contextlib.suppress(ValueError, TypeError):
                     value = ast.literal_eval(node)
+                    self.lengths[name] = len(repr(value))
                     self.constants[name] = list(value) if isinstance(value, tuple) else value
 
     def read(self) -> tuple[str, dict[str, dict[str, Any]]]:
@@ -130,6 +137,9 @@ class PythonSource:
         if isinstance(node, (ast.List, ast.Tuple)):
             return [self._value(one) for one in node.elts]
         if isinstance(node, ast.Name) and node.id in self.constants:
+            self.taken += self.lengths[node.id]
+            if self.taken > _MOST_TAKEN:  # a small file could stand for a huge description
+                self._fail(node, f"constants stand for more than {_MOST_TAKEN >> 20} MiB; use few")
             return self.constants[node.id]
         try:
             return ast.literal_eval(node)
@@ -148,3 +158,10 @@ def _call_of(node: ast.expr) -> str | None:
 def _name_of(node: ast.expr) -> str:
     """``int64`` for ``tf.int64``; "" for what is no name."""
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _target_of(node: ast.expr) -> str:
+    """``f``, or ``self.f``; "" for what is no name, such as an item."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return getattr(node, "id", "")

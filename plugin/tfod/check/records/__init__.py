@@ -1,5 +1,4 @@
-"""The records of one shard: batches go in, a ``Result`` comes out, findings and figures.
+"""The records of a shard: batches for the rules go in, a ``ShardResult`` comes out.
 
-It may import ``detection`` and what is below it, and the rest of ``check`` but for its engine and
-reporters.
+It may import ``detection`` and what is below it, and the findings, profiles and rules of ``check``.
 """

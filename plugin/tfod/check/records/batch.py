@@ -1,35 +1,46 @@
-"""A batch of records as the rules look at it, and what the profile makes of its keys."""
+"""A batch of records as the rules look at it: columns, boxes, images, names and classes.
+
+What recurs from record to record (a class text with its id, a kind of image with its declared size,
+the shape of a name) is offered once for all records that share it, so that a rule that finds
+nothing wrong costs next to nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tfod.check.duplicates.row_blocks import FACTS, Rows
-from tfod.check.findings.finding import Place
-from tfod.check.records.boxes import Boxes
-from tfod.check.records.images.decoding import Decoding
-from tfod.check.records.images.encoded_images import EncodedImages
-from tfod.check.records.images.image_bytes import looks_like
+from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
+from tfod.check.records.boxes import BOX_KEY, Boxes
+from tfod.check.records.expectation import Expectation
+from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
+from tfod.check.records.names import NameFacts, plain_names
 from tfod.detection import keys
-from tfod.detection.boxes import far_boxes
 from tfod.detection.columns import single_values
 from tfod.detection.detections import Detections
-from tfod.detection.features.schema import FeatureDescription
-from tfod.detection.images.image import read_image_header
-from tfod.detection.images.image_header import ImageHeader
-from tfod.detection.images.masks import decode_pixels, png_sizes
-from tfod.example.columns import Column, bytes_of
+from tfod.detection.labels.label_map import LabelMap
+from tfod.example.columns import Column
 from tfod.example.wire import Kind
-from tfod.kernel import hash_spans
+from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import HEADER_BYTES
 
-_MASKS = 4  # of a batch, which may be empty
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
+
+
+@dataclass(frozen=True)
+class ClassUse:
+    """What an object says about its class: a text, an id, both or nothing.
+
+    None is a record without that list; ``label_map`` is None where no map is known.
+    """
+
+    text: str | None
+    label: int | None
+    label_map: LabelMap | None
 
 
 class Batch:
@@ -38,7 +49,9 @@ class Batch:
     Args:
         detections: the records.
         images: theirs; the records need no longer have the bytes.
-        features: what is expected of each key.
+        expectation: what the profile makes of their keys.
+        label_map: that goes with their shard, if there is one.
+        damages: of the framing, found before these records and behind those of the batch before.
 
     Attributes:
         live: which records are looked at: they have bytes, and can be read; bool.
@@ -46,22 +59,37 @@ class Batch:
             int64.
         box_counts: how many boxes each record has, 0 where they cannot be read; int64.
         lengths: the records whose lists over the objects differ in length, with all lengths by key.
+        room: how many findings of the rule that looks at it are to be put into words; of others
+            only the shard is said.
     """
 
+    room = 1000
+
     def __init__(
-        self, detections: Detections, images: EncodedImages, features: FeatureDescription
+        self,
+        detections: Detections,
+        images: EncodedImages,
+        expectation: Expectation,
+        label_map: LabelMap | None = None,
+        damages: Sequence[Damage] = (),
     ) -> None:
         self.detections = detections
         self.examples = detections.examples
         self.records = self.examples.records
         self.images = images
-        self.expected = features
+        self.expectation = expectation
+        self.mapping = expectation.profile.field_mapping
+        self.expected = expectation.features
+        self.label_map = label_map
+        self.damages = damages
         self.live = self.records.lengths > 0
         self.live[list(self.examples.refused)] = False
         self._count_boxes()
 
     def __len__(self) -> int:
         return len(self.records)
+
+    # Findings
 
     def place(self, row: int) -> Place:
         """Where findings about a record are."""
@@ -70,11 +98,108 @@ class Batch:
         offset = records.base + int(records.starts[row]) - HEADER_BYTES
         return Place(records.shard, records.first + row, offset, name or None)
 
+    def own(self, key: str) -> str:
+        """What the records call what the OD API has under a key."""
+        return self.expectation.renamed.get(key, key)
+
+    def finding(
+        self,
+        row: int,
+        message: str,
+        key: str | None = None,
+        value: JsonValue = None,
+        fix: str = "",
+        severity: Severity | None = None,
+    ) -> Finding:
+        """A finding about a record; see :meth:`Finding.at`."""
+        return Finding.at(self.place(row), message, key, value, fix, severity)
+
+    def findings(
+        self,
+        rows: Sequence[int],
+        make: Callable[[int], Finding],
+        severity: Severity | None = None,
+    ) -> Iterator[Finding]:
+        """A finding for each row, or box, all of one severity.
+
+        ``make`` is asked for those that may be listed; of the others only the shard is said.
+        """
+        yield from map(make, rows[: self.room])
+        if len(rows) > self.room:
+            counted = Finding(message="", shard=self.records.shard, of_case=severity)
+            yield from itertools.repeat(counted, len(rows) - self.room)
+
+    def of_boxes(
+        self, mask: np.ndarray, what: Callable[[int, list[float]], str]
+    ) -> Iterator[Finding]:
+        """Findings about boxes.
+
+        Args:
+            mask: which, bool of shape (boxes,).
+            what: from a box and its corners to what is wrong with it.
+        """
+
+        def make(box: int) -> Finding:
+            row, number, corners = self.boxes.at(box)
+            return self.of_box(row, number, corners, what(box, corners))
+
+        return self.findings(np.flatnonzero(mask).tolist(), make)
+
+    def of_box(self, row: int, number: int, corners: list[float], what: str) -> Finding:
+        """A finding about one box of a record."""
+        rounded: list[JsonValue] = [float(f"{one:.6g}") for one in corners]
+        value: JsonValue = {"object": number, "box": rounded}
+        return self.finding(row, f"box {number} {what}", self.own(BOX_KEY), value)
+
     # Names
 
-    def unnamed(
+    @cached_property
+    def names(self) -> dict[int, NameFacts]:
+        """The names of the records that are looked at, by row."""
+        found, spec = self.detections, self.expectation
+        have_objects = (self.box_counts > 0).tolist()
+        # EXA003 or EXA005 reports a name that is missing, or several.
+        unnamed = self._unnamed(self.mapping.filename, found.filenames, spec.exa003_says_names)
+        without_id = self._unnamed(self.mapping.source_id, found.source_ids, True)
+        return {
+            row: NameFacts(
+                found.filenames[row],
+                found.source_ids[row],
+                header.format if (header := found.headers[row]) else None,
+                have_objects[row],
+                row not in unnamed,
+                row not in without_id,
+            )
+            for row in np.flatnonzero(self.live).tolist()
+        }
+
+    def names_where(self, is_wrong: Callable[[NameFacts], bool]) -> Iterator[tuple[int, NameFacts]]:
+        """The records whose names are wrong, looked for only if any name of their kinds is."""
+        if self.mapping.filename is None:
+            return
+        kinds = self._kinds_of_names
+        if kinds is None or any(map(is_wrong, kinds)):
+            yield from ((row, one) for row, one in self.names.items() if is_wrong(one))
+
+    @cached_property
+    def _kinds_of_names(self) -> list[NameFacts] | None:
+        """Names that stand for those of all records; None where the records must be looked at."""
+        found = self.detections
+        filenames, source_ids = found.filenames, found.source_ids
+        if None in filenames or None in source_ids:
+            return None
+        is_blank = "" in source_ids or any(map(str.isspace, filter(None, source_ids)))
+        formats = {one and one.format for one in found.headers}
+        have_objects = set((self.box_counts > 0).tolist())
+        names = plain_names(filenames)
+        ids = {"id", ""} if is_blank else {"id"}
+        # Rarely some kind that no record is of: then each record is looked at.
+        every = itertools.product(names, ids, formats, have_objects)
+        return [NameFacts(*one) for one in every] or None
+
+    def _unnamed(
         self, key: str | None, names: Sequence[str | None], is_reported: bool
-    ) -> Iterator[int]:
+    ) -> frozenset[int]:
         """The records without a name that another rule reports.
 
         Args:
@@ -82,40 +207,23 @@ class Batch:
             names: of all records.
             is_reported: whether EXA003 reports that a required one is missing.
         """
-        spec = self.expected.get(key or "")
+        if key is None or None not in names:
+            return frozenset()
+        spec = self.expected.get(key)
         is_required = is_reported and spec is not None and spec.required
-        columns = self.examples.columns_of(key) if key else []
-        for row, name in enumerate(names):
-            if name is None and (is_required or any(one.has(row) for one in columns if one.kind)):
-                yield row
-
-    def odd_texts(self) -> Iterator[tuple[int, str, bytes]]:
-        """Row, key and value of texts that are not UTF-8, of each feature of a record the first."""
-        found = self.detections
-        for key, _ in (
-            (keys.FILENAME, found.filenames),
-            (keys.SOURCE_ID, found.source_ids),
-            (keys.SHA256, found.sha256s),
-            (keys.FORMAT, found.formats),
-            (keys.CLASS_TEXT, found.class_texts),
-        ):
-            column = found.column(key, Kind.BYTES)
-            if column.key not in found.odd_text_keys:
-                continue
-            for row in column.rows.tolist():
-                values = bytes_of(column.buffer, column[row])
-                if key != keys.CLASS_TEXT and len(values) != 1:
-                    continue
-                odd = next((one for one in values if not _is_utf8(one)), None)
-                if odd is not None:
-                    yield row, column.key, odd
+        columns = [one for one in self.examples.columns_of(key) if one.kind]
+        return frozenset(
+            row
+            for row, name in enumerate(names)
+            if name is None and (is_required or any(one.has(row) for one in columns))
+        )
 
     # Images
 
     @cached_property
     def image_rows(self) -> np.ndarray:
         """The records whose encoded image is checked, and not reported as missing by EXA003."""
-        key = self.detections.mapping.encoded
+        key = self.mapping.encoded
         if key is None:
             return np.empty(0, np.int64)
         checked = self.live.copy()
@@ -126,6 +234,36 @@ class Batch:
             if column.kind not in (None, Kind.BYTES):
                 checked &= ~column.present
         return np.flatnonzero(checked)
+
+    @cached_property
+    def image_kinds(self) -> Sequence[ImageFacts]:
+        """What the records of :attr:`image_rows` have for an image, each kind once."""
+        if self.images.by_row:
+            return list(self._rows_of_image)
+        found = self.detections
+        columns = (found.formats, found.heights, found.widths)
+        return [ImageFacts(0, None, "", *one) for one in set(zip(*columns, strict=True))]
+
+    def rows_of_image(self, facts: ImageFacts) -> list[int]:
+        """The records that have these facts."""
+        return self._rows_of_image.get(facts, [])
+
+    @cached_property
+    def _rows_of_image(self) -> dict[ImageFacts, list[int]]:
+        found, images = self.detections, self.images.by_row
+        columns = (found.headers, found.formats, found.heights, found.widths)
+        stated = list(zip(*columns, strict=True))
+        kinds: dict[ImageFacts, list[int]] = {}
+        for row in self.image_rows.tolist():
+            image, (header, *said) = images.get(row), stated[row]
+            if image is None or header is None:
+                length, looks = (image.length, image.looks) if image else (0, "")
+                facts = ImageFacts(length, None, looks, *said)
+            else:
+                turn = header.orientation >= 5 and needs_a_turn(self.boxes.of(row), header)
+                facts = ImageFacts(-1, header, "", *said)._replace(boxes_need_a_turn=turn)
+            kinds.setdefault(facts, []).append(row)
+        return kinds
 
     @cached_property
     def stated_sizes(self) -> np.ndarray:
@@ -160,94 +298,46 @@ class Batch:
         found: np.ndarray = unknown & (self.stated_box_counts > 0) & ~self._uneven
         return found
 
-    @property
-    def rows(self) -> Rows:
-        """What is to be remembered of the records, but for those that could not be read."""
-        live = np.flatnonzero(self.live)
-        named = (keys.FILENAME, keys.SOURCE_ID)
-        hashes = [np.zeros(len(self), np.uint64) for _ in named]
-        for key, found in zip(named, hashes, strict=True):
-            column = self.detections.column(key, Kind.BYTES)
-            rows, spans = single_values(column)
-            found[rows] = hash_spans(column.buffer, spans)
-        hashes.append(self.images.hashes)
-        facts = np.empty(len(live), FACTS)
-        facts["record"], facts["offset"] = self.records.numbers[live], self.records.offsets[live]
-        with np.errstate(invalid="ignore"):
-            sizes = self.stated_sizes[live]
-            facts["height"], facts["width"] = np.where(
-                (sizes >= 0) & (sizes < 1 << 31), sizes, -1
-            ).T
-        facts["boxes"] = self.box_counts[live]
-        names: list[Sequence[str | None]] = [self.detections.filenames, self.detections.source_ids]
-        if len(live) < len(self):
-            names = [[texts[row] for row in live.tolist()] for texts in names]
-        return Rows(names[0], names[1], [one[live] for one in hashes], facts)
-
     # Objects
 
-    def odd_masks(self) -> Iterator[tuple[int, str, list[int], list[int]]]:
-        """Row, key, and both sizes: the first PNG mask of a key that is not of its image's size."""
+    @cached_property
+    def boxes(self) -> Boxes:
+        """The boxes that can be read."""
+        found, counts = self.detections, self.box_counts
+        held = np.where(found.box_rows, found.box_counts, 0)
+        corners = np.empty((0, 4))
+        if counts.any():
+            corners = found.boxes
+            if (held != counts).any():
+                corners = corners[np.repeat(counts > 0, held)]
+            corners = corners.astype(np.float64)
+        return Boxes(corners, counts, self.sizes[:, 0], self.sizes[:, 1])
+
+    def classes_of(self, row: int) -> Sequence[object]:
+        """What names the classes of a record's boxes: texts, or else ids."""
         found = self.detections
-        for key in (keys.MASK, *keys.IMAGE_MASKS.values()):
-            column = found.column(key, Kind.BYTES)
-            if not len(column.values):
-                continue
-            sizes = found.sizes.copy()
-            for row, header in enumerate(self.images.headers):
-                if header is not None:
-                    sizes[row] = header.height, header.width
-            rows = np.repeat(np.arange(len(self)), column.counts)
-            stated = png_sizes(column.buffer, column.values)
-            odd = (stated != sizes[rows]).any(axis=1) & (stated * sizes[rows] > 0).all(axis=1)
-            firsts = np.unique(rows[odd], return_index=True)[1]
-            for row, size in zip(rows[odd][firsts].tolist(), stated[odd][firsts], strict=True):
-                yield row, key, size.tolist(), sizes[row].tolist()
+        texts = found.column(keys.CLASS_TEXT, Kind.BYTES).row_splits[row : row + 2].tolist()
+        labels: list[int] = found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
+        return found.class_text_values[texts[0] : texts[1]] or labels
 
-    def odd_mask_bytes(self) -> Iterator[tuple[int, int, ImageHeader | None, str]]:
-        """Row, object, header and looks of the objects' masks that are not PNG images."""
-        column = self.detections.column(keys.MASK, Kind.BYTES)
-        spans = column.values
-        rows = np.repeat(np.arange(len(self)), column.counts)
-        is_png = (png_sizes(column.buffer, spans) > 0).all(axis=1)
-        for at in np.flatnonzero(~is_png & (spans[:, 1] > 0)).tolist():
-            row, start = int(rows[at]), int(spans[at, 0])
-            end = start + int(spans[at, 1])
-            header = read_image_header(column.buffer, start, end)
-            looks = looks_like(column.buffer, start, end)
-            yield row, at - int(column.row_splits[row]), header, looks
+    @cached_property
+    def uses(self) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
+        """What names the classes of the boxes; as :meth:`DetectionColumns.class_uses`."""
+        return self.detections.class_uses(self.box_counts)
 
-    def far_keypoints(self) -> Iterator[tuple[int, int, int]]:
-        """Row, and how many of its labelled keypoints, of how many, are far outside the image."""
-        x, y = (
-            self.detections.column(key, Kind.FLOAT) for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y)
-        )
-        paired = (x.counts == y.counts) & (x.counts > 0)
-        points = np.stack([one.values[np.repeat(paired, one.counts)] for one in (x, y)], axis=1)
-        rows = np.repeat(np.flatnonzero(paired), x.counts[paired])
-        far = np.bincount(rows[far_boxes(points)], minlength=len(self))
-        labelled = np.bincount(
-            rows[np.isfinite(points).all(axis=1) & points.any(axis=1)], minlength=len(self)
-        )
-        for row in np.flatnonzero(far).tolist():
-            yield row, int(far[row]), int(labelled[row])
+    @cached_property
+    def class_uses(self) -> Sequence[ClassUse]:
+        """The same, each pair of text and id once, with the label map."""
+        return [ClassUse(*use, self.label_map) for use in self.uses[1]]
 
-    def mask_values(self, decoding: Decoding) -> Iterator[tuple[int, int]]:
-        """The largest value of the first PNG masks of objects: who writes one so writes all so."""
-        column = self.detections.column(keys.MASK, Kind.BYTES)
-        spans = column.values[: _MASKS if decoding.part else 0]
-        rows = np.repeat(np.arange(len(self)), column.counts)[: len(spans)].tolist()
-        sizes = png_sizes(column.buffer, spans).tolist()
-        found = zip(rows, spans.tolist(), sizes, strict=True)
-        for row, (start, length), (height, width) in found:
-            if height * width and decoding.is_cheap(height, width, length):
-                with suppress(ValueError):  # it is no PNG
-                    pixels = decode_pixels(memoryview(column.buffer)[start : start + length])
-                    scale = 255 if pixels.dtype == bool else 1  # as TensorFlow reads 1 bit
-                    yield row, int(pixels.max()) * scale
+    def rows_of_class(self, use: ClassUse) -> list[int]:
+        """The record of each box whose class is named so."""
+        code = self.uses[1].index((use.text, use.label))
+        rows: list[int] = self.boxes.rows[self.uses[0] == code].tolist()
+        return rows
 
     def _count_boxes(self) -> None:
-        found, keys_of_boxes = self.detections, self.detections.mapping.box
+        found, keys_of_boxes = self.detections, self.mapping.box
         self.lengths: list[tuple[int, dict[str, int]]] = []
         self._uneven = np.zeros(len(self), bool)
         self.stated_box_counts = self.box_counts = np.zeros(len(self), np.int64)
@@ -290,44 +380,3 @@ class Batch:
         if found.annotation_id_column is not None:
             lists.append(found.annotation_id_column)
         return lists
-
-    @cached_property
-    def boxes(self) -> Boxes:
-        """The boxes that can be read."""
-        found, counts = self.detections, self.box_counts
-        held = np.where(found.box_rows, found.box_counts, 0)
-        corners = np.empty((0, 4))
-        if counts.any():
-            corners = found.boxes
-            if (held != counts).any():
-                corners = corners[np.repeat(counts > 0, held)]
-            corners = corners.astype(np.float64)
-        sizes = self.sizes
-        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], _ClassNames(found))
-
-    @cached_property
-    def uses(self) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
-        """What names the classes of the boxes; as :meth:`DetectionColumns.class_uses`."""
-        return self.detections.class_uses(self.box_counts)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-@dataclass(frozen=True, eq=False)
-class _ClassNames:
-    """For each record what names the classes of its boxes: texts, or else ids."""
-
-    detections: Detections  # not the batch, which has the boxes: its buffer could not be used again
-
-    def __getitem__(self, row: int, /) -> Sequence[object]:
-        found = self.detections
-        texts = found.column(keys.CLASS_TEXT, Kind.BYTES).row_splits[row : row + 2].tolist()
-        named = found.class_text_values[texts[0] : texts[1]]
-        labels: list[int] = found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
-        return named or labels

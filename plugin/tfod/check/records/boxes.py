@@ -1,27 +1,18 @@
-"""The boxes of a batch of records as arrays, and the problems that rules find in them.
+"""The boxes of a batch of records as arrays.
 
 Coordinates are normalized, ``xmin, ymin, xmax, ymax``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
-from tfod.check.findings.finding import JsonValue, Problem
-from tfod.detection.boxes import far_boxes
+from tfod.detection.boxes import BoxCounts, far_boxes, touch_image
 
 BOX_KEY = "image/object/bbox"
-
-
-class ByRow(Protocol):
-    """Values that are made for the records that are asked for, few of all."""
-
-    def __getitem__(self, row: int, /) -> Sequence[object]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +23,12 @@ class Boxes:
         corners: float64 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
         counts: boxes of each record, int of shape (records,).
         height, width: of each record's image in pixels, NaN where unknown, shape (records,).
-        classes: for each record what names the classes of its boxes.
     """
 
     corners: np.ndarray
     counts: np.ndarray
     height: np.ndarray
     width: np.ndarray
-    classes: ByRow
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -66,6 +55,20 @@ class Boxes:
         return far_boxes(self.corners)
 
     @cached_property
+    def are_mostly_far(self) -> bool:
+        """Whether most boxes of the batch look like pixels: then all that do are in pixels."""
+        counts = BoxCounts.of(self.corners)
+        return counts.in_pixels == counts.far
+
+    @cached_property
+    def in_pixels(self) -> np.ndarray:
+        """Boxes in pixels, bool of shape (n,): of a few, those that do not touch their image."""
+        if self.are_mostly_far:
+            return self.pixels
+        found: np.ndarray = self.pixels & ~touch_image(self.corners)
+        return found
+
+    @cached_property
     def normalized(self) -> np.ndarray:
         """Boxes that the other rules are about, bool of shape (n,)."""
         if self.are_proper:
@@ -79,6 +82,13 @@ class Boxes:
         with np.errstate(invalid="ignore"):
             size: np.ndarray = self.corners[:, 2:] - self.corners[:, :2]
         return size
+
+    @cached_property
+    def flat(self) -> np.ndarray:
+        """Boxes whose width or height is exactly zero, and neither negative; bool of shape (n,)."""
+        size = self.size
+        found: np.ndarray = self.normalized & (size == 0).any(axis=1) & (size >= 0).all(axis=1)
+        return found
 
     @cached_property
     def size_in_pixels(self) -> np.ndarray:
@@ -103,40 +113,7 @@ class Boxes:
         """The boxes of one record, float64 of shape (n, 4)."""
         return self.corners[self._splits[row] : self._splits[row + 1]]
 
-    def where(self, mask: np.ndarray, what: Callable[[int, list[float]], str]) -> BoxProblems:
-        """Problems of the boxes that a mask marks.
-
-        Args:
-            mask: bool of shape (n,).
-            what: from a box and its corners to what is wrong with it.
-        """
-        return BoxProblems(self, np.flatnonzero(mask), what)
-
-
-@dataclass(frozen=True, eq=False)
-class BoxProblems(Collection[Problem]):
-    """Problems of boxes: of very many, most are only counted, so only some are put into words."""
-
-    boxes: Boxes
-    found: np.ndarray
-    what: Callable[[int, list[float]], str]
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    def __contains__(self, one: object) -> bool:
-        return any(problem == one for problem in self)
-
-    def __iter__(self) -> Iterator[Problem]:
-        starts = np.cumsum(self.boxes.counts) - self.boxes.counts if len(self) else ()
-        for box in self.found.tolist():
-            row, corners = int(self.boxes.rows[box]), self.boxes.corners[box].tolist()
-            yield box_problem(row, box - int(starts[row]), corners, self.what(box, corners))
-
-
-def box_problem(row: int, number: int, corners: list[float], what: str) -> Problem:
-    """A problem of one box of a record."""
-    rounded: list[JsonValue] = [float(f"{one:.6g}") for one in corners]
-    return Problem(
-        f"box {number} {what}", feature=BOX_KEY, value={"object": number, "box": rounded}, row=row
-    )
+    def at(self, box: int) -> tuple[int, int, list[float]]:
+        """The record of a box, which of the record's boxes it is, and its corners."""
+        row = int(self.rows[box])
+        return row, box - self._splits[row], self.corners[box].tolist()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from tfod.check.findings.finding import Problem
 from tfod.check.profiles.profile import Profile
-from tfod.check.rules.registry import Rule, RuleProblems
 from tfod.detection import keys
 from tfod.detection.columns import usual_keys
 from tfod.detection.features.field_mapping import FieldMapping
@@ -28,20 +27,28 @@ def renamed_keys(field_mapping: FieldMapping) -> dict[str, str]:
     return {key: other for key, other in found.items() if other and other != key}
 
 
-def with_own_keys(
-    problems: Iterable[tuple[Rule, Problem]], renamed: Mapping[str, str]
-) -> RuleProblems:
-    """Problems of the OD API's keys, as problems of those that a profile has instead."""
-    if not renamed:
-        return list(problems)
-    found = []
-    for rule, problem in problems:
-        message = problem.message
-        for usual, own in renamed.items():
-            message = message.replace(usual, own)
-        feature = renamed.get(problem.feature or "", problem.feature)
-        found.append((rule, replace(problem, message=message, feature=feature)))
-    return found
+@dataclass(frozen=True)
+class Expectation:
+    """What a profile makes of feature keys.
+
+    Attributes:
+        profile: which.
+        exa003_says_names: whether EXA003 says no less severely than NAM001 that a file name is
+            missing.
+    """
+
+    profile: Profile
+    exa003_says_names: bool = True
+
+    @cached_property
+    def features(self) -> FeatureDescription:
+        """What is expected of each key."""
+        return expected_features(self.profile)
+
+    @cached_property
+    def renamed(self) -> Mapping[str, str]:
+        """The OD API's keys that the profile has others in place of, with those."""
+        return renamed_keys(self.profile.field_mapping)
 
 
 def expected_features(profile: Profile) -> FeatureDescription:

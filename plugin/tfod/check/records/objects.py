@@ -1,9 +1,8 @@
-"""What a trainer's configuration is compared with; figures of parts add up in any order."""
+"""What a trainer's configuration is compared with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,10 +54,6 @@ class ObjectFigures:
             mask_dtypes=frozenset(dtypes),
             keypoints=keypoints,
         )
-
-    def with_shared(self, known: dict[Any, Any]) -> ObjectFigures:
-        """The same with the classes that are known already in place of equal ones."""
-        return replace(self, classes=frozenset(known.setdefault(one, one) for one in self.classes))
 
     def __add__(self, other: ObjectFigures) -> ObjectFigures:
         ranges = [one for one in (self.keypoints, other.keypoints) if one]

@@ -1,189 +1,264 @@
-"""What a check knows so far: small, and added up in any order and any grouping."""
+"""What a shard has come to, and what the shards of a data set add up to, in their order."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfod.check.duplicates.compare import Duplicates
-from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
-from tfod.check.findings.collector import Findings
+from tfod.check.findings.finding import Finding, Place, Severity
+from tfod.check.findings.findings import Findings
 from tfod.check.records.column_order import BoxColumns
+from tfod.check.records.duplicates import Duplicates, Pairs, RecordIndex, Repeat
+from tfod.check.records.expectation import renamed_keys
 from tfod.check.records.objects import ObjectFigures
-from tfod.check.records.statistics import bound
-from tfod.check.rules.labels import LabelMapFile
-from tfod.detection.boxes import BoxCounts
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.labels.label_map import LabelMap
 
+if TYPE_CHECKING:
+    from tfod.check.dataset import Dataset
+    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.pipeline import TrainingConfig
+    from tfod.tfrecord.storage.zip_entry import ZipEntryError
+
+T = TypeVar("T")
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
+MOST_KINDS = 1 << 16
+"""Of more different classes or image sizes than this the first ones are counted."""
+
+
+def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
+    """Add counts of what comes next in the data; of too many kinds those that come first stay."""
+    for kind, count in more.items():
+        if kind in counts or len(counts) < MOST_KINDS:
+            counts[kind] += count
+
+
+@dataclass(frozen=True)
+class ImageRow:
+    """A record once all are read: its name ('' for none), size in pixels, number of boxes."""
+
+    place: Place
+    filename: str
+    height: int | None
+    width: int | None
+    boxes: int
 
 
 @dataclass
-class ShardSummary:
-    """What is known of a shard, or of a part of it, however many records it has.
+class ShardResult:
+    """What the records of a shard have come to, however many there are.
 
     Attributes:
-        work, number: which input of the check, and which of its shards.
         name: as the report names it.
         subset: the subset it belongs to.
         label_map: name of the label map it was checked with.
         candidates: label maps that fit equally well, when there are several.
-        in_archive: whether it came out of an archive.
-        is_whole: whether the archive's entry could be read to its end.
-        records, images, boxes: what was read.
+        damage: why it could not be unpacked to its end, as an entry of a zip; empty where it could.
+        records, images, boxes: what was read; an image is a record whose image has bytes.
         decoded: images that were decoded.
+        read: bytes of the shard.
         keys: the features that its records have.
-        has_defects: whether anything was found in it but infos.
-        box_figures: whether its boxes look like pixels.
         columns: what its boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
-        objects: figures of its objects, where they are wanted.
+        compression: GZIP or ZLIB; empty for none.
+        unreadable: why the system, or the store, did not let it be read on; empty where it did.
+        digest: SHA-256 of a remote file.
+        objects: figures of its objects, where a trainer's configuration is given.
+        rows: its records, where a CVAT task is given.
+        findings: of the batch rules.
+        has_defects: whether there are any but infos.
+        flat: boxes without width or height.
+        uses: how often each pair of class text and id is used.
+        image_sizes: images of each ``(height, width)``, pixels.
+        index: its records, to be compared with those of all shards.
     """
 
-    work: int
-    number: int
     name: str
     subset: str
     label_map: str | None = None
     candidates: Sequence[str] = ()
-    in_archive: bool = False
-    is_whole: bool = True
+    damage: str = ""
     records: int = 0
     images: int = 0
     decoded: int = 0
     boxes: int = 0
+    read: int = 0
     keys: frozenset[str] = frozenset()
-    has_defects: bool = False
-    box_figures: BoxCounts = field(default_factory=BoxCounts)
     columns: BoxColumns = field(default_factory=BoxColumns)
     is_empty_file: bool = False
+    compression: str = ""
+    unreadable: str = ""
+    digest: str | None = None
     objects: ObjectFigures | None = None
+    rows: list[ImageRow] = field(default_factory=list)
+    findings: Findings = field(default_factory=lambda: Findings(0))
+    has_defects: bool = False
+    flat: int = 0
+    uses: Counter[Use] = field(default_factory=Counter)
+    image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    index: RecordIndex = field(default_factory=RecordIndex)
 
-    def joined(self, following: ShardSummary) -> ShardSummary:
-        """The same with the part of the shard that comes next."""
-        return replace(
-            self,
-            records=self.records + following.records,
-            images=self.images + following.images,
-            decoded=self.decoded + following.decoded,
-            boxes=self.boxes + following.boxes,
-            keys=self.keys | following.keys,
-            has_defects=self.has_defects or following.has_defects,
-            box_figures=self.box_figures + following.box_figures,
-            columns=self.columns + following.columns,
-            objects=self.objects and following.objects and self.objects + following.objects,
-        )
+    def slimmed(self) -> ShardResult:
+        """The same without its records: what a report says of it."""
+        return replace(self, rows=[], index=RecordIndex())
+
+
+@dataclass(frozen=True)
+class UsedClasses:
+    """How the shards of one label map use its classes; ``shard`` is the first of them."""
+
+    map_name: str
+    label_map: LabelMap | None
+    uses: Mapping[Use, int]
+    shard: str
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Records that fit no profile, or none that the receiver reads.
+
+    Attributes:
+        keys: of their features.
+        layout: the profile that fits, where it has boxes that the receiver does not read.
+        shard: the first.
+        receiver: its title; "" for any.
+    """
+
+    keys: Sequence[str]
+    layout: str
+    shard: str
+    receiver: str = ""
 
 
 @dataclass
-class Result:
-    """What some or all inputs of a check have come to; ``a += b`` adds what other inputs have.
+class DatasetResult:
+    """What the shards of a data set add up to; rules about all of it look at this.
 
     Attributes:
-        most: how many findings of each code may be listed.
-        most_duplicates: how many duplicates of each kind; None for as many.
-        findings: by number of the input, in their order.
-        shards: by number of the input, in order; of a part of a shard, that shard.
+        dataset: which.
+        mapping: which feature key holds what.
+        codes: the rules that are on.
+        findings: all that was found.
+        shards: in order.
         image_sizes: images of each ``(height, width)``, pixels.
+        has_defects: whether there are any but infos.
+        flat: boxes without width or height.
         uses: how often each pair of class text and id is used, by the name of the label map.
-        label_maps: label maps of archives, by name.
-        digests: SHA-256 of files, by name.
-        blocks: the rows of all records, as far as they are kept.
-        duplicates: names and images that come more than once.
-        facts: of the records that the duplicates list.
+        misfit: records that fit no profile.
+        damaged: entries of zips that could not be unpacked to their end, and why.
+        unreadable: files that the system, or a store, does not let be read on, and why.
+        task, training_config: what the shards are held against.
+        memo: what several rules work out, once one has.
+        room: how many findings of the rule that looks at it are to be put into words.
     """
 
-    most: int
-    findings: dict[int, Findings] = field(default_factory=dict)
-    shards: dict[int, list[ShardSummary]] = field(default_factory=dict)
+    dataset: Dataset
+    mapping: FieldMapping
+    codes: frozenset[str]
+    findings: Findings
+    shards: list[ShardResult] = field(default_factory=list)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
-    label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
-    blocks: list[RowBlock] = field(default_factory=list)
-    duplicates: Duplicates = field(default_factory=Duplicates)
-    facts: dict[RowPlace, RowFacts] = field(default_factory=dict)
-    most_duplicates: int | None = None
-    _listed: Counter[str] = field(default_factory=Counter, repr=False)
-    _listing: dict[str, set[int]] = field(default_factory=dict, repr=False)
-    _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
-    _classes: dict[Use, Use] = field(default_factory=dict, repr=False)
+    misfit: Misfit | None = None
+    damaged: list[tuple[str, str]] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    task: Task | None = None
+    training_config: TrainingConfig | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+    room: int = 1000
+    _known: dict[object, object] = field(default_factory=dict, repr=False)
 
-    def __iadd__(self, other: Result) -> Result:
-        """Add what other inputs have come to; the other one stays as it is."""
-        for number, findings in other.findings.items():
-            if number in self.findings:  # another shard of an archive
-                self.findings[number].merge(findings)
+    def __post_init__(self) -> None:
+        zips = self.dataset.zips
+        self.unreadable += [(one.name, one.unreadable) for one in zips if one.unreadable]
+
+    def add(self, shard: ShardResult) -> None:
+        """Add the shard that comes next."""
+        self.findings.merge(shard.findings)
+        add_bounded(self.image_sizes, shard.image_sizes)
+        add_bounded(self.uses.setdefault(shard.label_map, Counter()), shard.uses)
+        shard.findings, shard.uses, shard.image_sizes = Findings(0), Counter(), Counter()
+        # The keys of many shards are equal: held once.
+        self._known.setdefault(shard.keys, shard.keys)
+        shard.keys = self._known[shard.keys]  # type: ignore[assignment]
+        if shard.damage:
+            self.damaged.append((shard.name, shard.damage))
+        if shard.unreadable:
+            self.unreadable.append((shard.name, shard.unreadable))
+        self.shards.append(shard)
+
+    def add_damages(self, entries: Iterable[tuple[str, ZipEntryError | OSError]]) -> None:
+        """Add what cannot be read of a zip besides its shards."""
+        for name, error in entries:
+            if isinstance(error, OSError):
+                self.unreadable.append((name, error.strerror or str(error)))
             else:
-                self._add_findings(number, findings)
-        for number, shards in other.shards.items():
-            # The keys of many shards are equal: held once. So are their classes.
-            self.shards.setdefault(number, []).extend(
-                replace(
-                    one,
-                    keys=self._keys.setdefault(one.keys, one.keys),
-                    objects=one.objects and one.objects.with_shared(self._classes),
-                )
-                for one in shards
-            )
-        self.image_sizes.update(other.image_sizes)
-        self.image_sizes = bound(self.image_sizes, slack=2)
-        for name, uses in other.uses.items():
-            mine = self.uses.setdefault(name, Counter())
-            mine.update(uses)
-            self.uses[name] = bound(mine, slack=2)
-        self.label_maps.update(other.label_maps)
-        self.digests.update(other.digests)
-        self.blocks += other.blocks
-        self.duplicates.merge(other.duplicates, self.most_duplicates or self.most)
-        self.facts.update(other.facts)
-        return self
+                self.damaged.append((name, error.reason))
 
-    def _add_findings(self, number: int, findings: Findings) -> None:
-        if not findings.counts and not findings.once:
-            return
-        self.findings[number] = findings
-        for code, listed in findings.listed.items():
-            self._listed[code] += len(listed)
-            self._listing.setdefault(code, set()).add(number)
-            if self._listed[code] > 2 * self.most:
-                self._listed[code] = self._drop(code)
+    def own(self, key: str) -> str:
+        """What the records call what the OD API has under a key."""
+        return renamed_keys(self.mapping).get(key, key)
 
-    def _drop(self, code: str) -> int:
-        """Forget the findings of a code that would not be listed; return how many are left."""
-        left = self.most
-        for number in sorted(self._listing[code]):
-            findings = self.findings[number]
-            # A new one: the result may be another's, too.
-            kept = findings.listed[code][:left]
-            self.findings[number] = replace(findings, listed={**findings.listed, code: kept})
-            left -= len(kept)
-            if not kept:  # however many inputs there are, only those that list some are looked at
-                self._listing[code].remove(number)
-        return self.most - left
+    def count(self, code: str, shard: str) -> int:
+        """How many findings of a rule a shard has."""
+        return self.findings.counts[code][shard] if code in self.findings.counts else 0
 
-    def close(self) -> None:
-        """Keep no more classes and image sizes than may be; call when all is added."""
-        self.uses = {name: bound(uses) for name, uses in self.uses.items()}
-        self.image_sizes = bound(self.image_sizes)
+    def label_map_of(self, name: str | None) -> LabelMap | None:
+        """A label map, if it could be read."""
+        file = self.dataset.label_maps.get(name or "")
+        return file.label_map if file else None
 
-    def all_findings(self) -> Findings:
-        """All findings, in the order of the inputs."""
-        found = Findings(self.most)
-        for number in sorted(self.findings):
-            found.merge(self.findings[number])
+    @cached_property
+    def by_subset(self) -> Mapping[str, Sequence[ShardResult]]:
+        """The shards of each subset."""
+        found: dict[str, list[ShardResult]] = {}
+        for shard in self.shards:
+            found.setdefault(shard.subset, []).append(shard)
         return found
 
-    def shard_parts(self) -> list[ShardSummary]:
-        """All shards and parts of shards, in the order of the inputs."""
-        return [one for number in sorted(self.shards) for one in self.shards[number]]
+    @cached_property
+    def used_classes(self) -> Sequence[UsedClasses]:
+        """Of each label map, and of none, how its classes are used."""
+        first: dict[str | None, str] = {}
+        for shard in self.shards:
+            first.setdefault(shard.label_map, shard.name)
+        return [
+            UsedClasses(name or "", self.label_map_of(name), self.uses[name], shard)
+            for name, shard in first.items()
+        ]
 
-    def all_shards(self) -> list[ShardSummary]:
-        """All shards, in the order of the inputs; the parts of a shard are joined."""
-        found: dict[str, ShardSummary] = {}
-        for one in self.shard_parts():
-            known = found.get(one.name)
-            found[one.name] = one if known is None else known.joined(one)
-        return list(found.values())
+    @cached_property
+    def classes(self) -> Counter[str]:
+        """Boxes of each class: by its text, or by the label map's name for the id, or ``#id``."""
+        names: Counter[str] = Counter()
+        for used in self.used_classes:
+            for (text, label), count in used.uses.items():
+                item = used.label_map.find_id(label) if used.label_map and label else None
+                bare = "" if label is None else f"#{label}"
+                names[text or (item.class_name if item else bare)] += count
+        return names
+
+    @cached_property
+    def duplicates(self) -> Duplicates:
+        """What several records share."""
+        return Duplicates(self.shards)
+
+    def repeated(
+        self,
+        pairs: Pairs | None,
+        make: Callable[[Repeat], Finding],
+        severity: Severity | None = None,
+    ) -> Iterator[Finding]:
+        """A finding for each record that shares something with an earlier one, of one severity.
+
+        ``make`` is asked for those that may be listed; of the others only the shard is said.
+        """
+        if pairs is None:
+            return
+        yield from map(make, self.duplicates.repeats(pairs[: self.room]))
+        for shard in self.duplicates.shards_of(pairs.laters[self.room :]):
+            yield Finding(message="", shard=shard, of_case=severity)

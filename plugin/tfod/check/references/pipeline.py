@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import glob
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,20 +16,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, text_format
 
-from tfod.check.findings.collector import Collector
-from tfod.check.findings.finding import Place
-from tfod.check.findings.report import CheckedDataset
-from tfod.check.records.objects import ObjectFigures
-from tfod.check.records.result import ShardSummary
-from tfod.check.rules.references.pipeline import (
-    Setting,
-    leads_nowhere,
-    masks_missing,
-    other_classes,
-    other_keypoints,
-    unseen_classes,
-)
-from tfod.detection.labels.label_map import LabelMap, message_class, read_text_file
+from tfod.detection.labels.label_map import message_class, read_text_file
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import list_remote
@@ -59,9 +47,28 @@ enum_type {
 }
 """
 """One message stands for all of the file's."""
+PNG_MASKS, NUMERICAL_MASKS = "PNG_MASKS", "NUMERICAL_MASKS"
 _LARGEST_FILE = 64 << 10
 _LONGEST_RUN = b"\\" * 200  # protobuf takes quadratic time for backslashes in a row
 _UNSET = ("", "TODO")  # as templates have it in place of a path, besides PATH_TO_BE_CONFIGURED
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value: the names of the fields that lead to it, and what is set, or the default."""
+
+    path: str
+    value: str | int | bool
+
+    def __str__(self) -> str:
+        """```train_input_reader.num_keypoints: 3```."""
+        is_name = self.value in ("DEFAULT", NUMERICAL_MASKS, PNG_MASKS)
+        shown = self.value if is_name else json.dumps(self.value, ensure_ascii=False)
+        return f"`{self.path}: {shown}`"
+
+    def set_to(self, value: str | int | bool) -> str:
+        """What to do for another value: ``Set `model.ssd.num_classes: 3`.``."""
+        return f"Set {Setting(self.path, value)}."
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +90,11 @@ class Reader:
         """Paths and patterns of the shards."""
         path = f"{self.name}.tf_record_input_reader.input_path"
         return [Setting(path, one) for one in self.message.tf_record_input_reader.input_path]
+
+    @property
+    def is_for_evaluation(self) -> bool:
+        """Whether it is one of the readers for an evaluation."""
+        return self.name.startswith("eval")
 
     @functools.cached_property
     def files(self) -> Mapping[str, str]:
@@ -124,6 +136,25 @@ class TrainingConfig:
         if not any(one.paths for one in self.readers):
             raise TfodError(f"{self.file} names no shards; name them on the command line, too")
         return list(dict.fromkeys(file for one in self.readers for file in one.files.values()))
+
+    def lost_paths(self) -> Iterator[tuple[Setting, str]]:
+        """Its paths that lead to no file on this machine, and why."""
+        for path in (*(path for one in self.readers for path in one.paths), *self.label_maps):
+            files, reason = _files_of(path)
+            if not files:
+                yield path, reason
+
+    def reads(self, reader: Reader, shard: str, subset: str) -> bool:
+        """Whether a reader reads a shard: by its path, else by the name of its subset."""
+        path = _real(shard)
+        if any(path in one.files for one in self.readers):
+            return path in reader.files
+        is_evaluated = any(word in subset.lower() for word in ("val", "eval", "test"))
+        return is_evaluated is reader.is_for_evaluation
+
+    def names(self, shard: str) -> bool:
+        """Whether it names a shard."""
+        return any(_real(shard) in one.files for one in self.readers)
 
 
 def _parse(file: str) -> Any:
@@ -167,59 +198,5 @@ def _files_of(path: Setting) -> tuple[Sequence[str], str]:
     return found, f"no file is at {os.path.abspath(pattern)}"
 
 
-def check_training_config(
-    config: TrainingConfig, datasets: Sequence[CheckedDataset], collector: Collector
-) -> None:
-    """Compare a configuration with all that was checked; findings are at its path."""
-    place = Place(config.file)
-    shards = [shard for dataset in datasets for shard in dataset.shards]
-    maps = {name: one.label_map for each in datasets for name, one in each.label_maps.items()}
-    named = {file for one in config.readers for file in one.files}
-    is_replaced = any(_real(shard.name) not in named for shard in shards)
-    for path in (*(path for one in config.readers for path in one.paths), *config.label_maps):
-        files, reason = _files_of(path)
-        if not files:
-            collector.add_all(leads_nowhere(path, reason, is_replaced), place)
-    trained: dict[int, str] = {}
-    evaluated: dict[int, str] = {}
-    for reader in config.readers:
-        members = [shard for shard in shards if _reads(reader, shard, config.readers)]
-        figures = sum((one.objects for one in members if one.objects), ObjectFigures())
-        masks, mask_type = reader.get("load_instance_masks"), reader.get("mask_type")
-        collector.add_all(masks_missing(masks, mask_type, figures), place)
-        # Keypoints that are put in order by their names need not all be there.
-        if not reader.message.use_keypoint_label_map:
-            collector.add_all(other_keypoints(reader.get("num_keypoints"), figures), place)
-        for shard in members:
-            classes = _classes(shard, maps.get(shard.label_map or ""))
-            (evaluated if reader.name.startswith("eval") else trained).update(classes)
-    unseen = [evaluated[one] for one in sorted(evaluated.keys() - trained.keys()) if one > 0]
-    collector.add_all(unseen_classes(unseen if trained else ()), place)
-    known = evaluated | trained
-    known |= {item.id: item.class_name for one in maps.values() if one for item in one.items}
-    largest = max(known, default=0)
-    for setting in config.num_classes if largest > 0 else ():
-        collector.add_all(other_classes(setting, largest, known[largest]), place)
-
-
-def _reads(reader: Reader, shard: ShardSummary, readers: Sequence[Reader]) -> bool:
-    """Whether a reader reads a shard: by its path, else by the name of its subset."""
-    path = _real(shard.name)
-    if any(path in one.files for one in readers):
-        return path in reader.files
-    is_evaluated = any(word in shard.subset.lower() for word in ("val", "eval", "test"))
-    return is_evaluated is reader.name.startswith("eval")
-
-
 def _real(path: str) -> str:
     return path if is_url(path) else os.path.realpath(path)
-
-
-def _classes(shard: ShardSummary, label_map: LabelMap | None) -> Iterator[tuple[int, str]]:
-    """Id and name of the classes of a shard; texts decide where they are in the label map."""
-    for text, label in shard.objects.classes if shard.objects else ():
-        item = label_map.find(text) if label_map and text else None
-        item = item or (label_map.find_id(label) if label_map and label is not None else None)
-        number = item.id if item else label
-        if number is not None:
-            yield number, text or (item.class_name if item else f"#{number}")

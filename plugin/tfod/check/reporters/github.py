@@ -7,8 +7,6 @@ Source: https://docs.github.com/actions/reference/workflow-commands-for-github-a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, zip_longest
 
 from tfod.check.findings.finding import Finding, Severity, plural
@@ -25,50 +23,35 @@ _MOST_SHOWN = 10
 
 def render_github(report: Report) -> str:
     """Write findings as workflow commands: as many as GitHub shows, of all rules that fired."""
-    return "".join(f"{line}\n" for line in _commands(report))
-
-
-def _commands(report: Report) -> Iterator[str]:
     groups = group_findings(report)
-    titles = {one.code: visible(f"{one.code} {one.title}".rstrip()) for one in groups}
-    in_turn = chain.from_iterable(zip_longest(*(one.findings for one in groups)))
-    findings = [one for one in in_turn if one is not None]
-    shown = 0
+    titles = {one.code: f"{one.code} {one.title}".rstrip() for one in groups}
+    in_turn = [one for one in chain(*zip_longest(*(group.findings for group in groups))) if one]
+    lines = []
     for severity in SEVEREST_FIRST:
-        for one in [one for one in findings if one.severity is severity][:_MOST_SHOWN]:
-            path, text = _place_and_text(report, one)
-            place = f"file={_property(path)},title={_property(titles[one.code])}"
-            yield f"::{_COMMANDS[severity]} {place}::{_data(text)}"
-            shown += 1
-    if report.total > shown:
-        more = plural(report.total - shown, "finding")
-        yield f"{more} more: GitHub shows {_MOST_SHOWN} errors and {_MOST_SHOWN} warnings of a step"
+        of_severity = [one for one in in_turn if one.severity is severity]
+        lines += [_command(report, one, titles[one.code]) for one in of_severity[:_MOST_SHOWN]]
+    if report.total > len(lines):
+        shown = f"GitHub shows {_MOST_SHOWN} errors and {_MOST_SHOWN} warnings of a step"
+        lines.append(f"{plural(report.total - len(lines), 'finding')} more: {shown}")
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _place_and_text(report: Report, finding: Finding) -> tuple[str, str]:
+def _command(report: Report, finding: Finding, title: str) -> str:
     """The file, of an entry of a zip that of the zip; and where in it, what is wrong, the fix."""
     source = report.source_of(finding.shard)
-    name = source or (report.sources[0].name if report.sources else ".")
-    entry = finding.shard[len(source) :].lstrip(":")
-    parts = (" ".join(place_parts(replace(finding, shard=entry))), visible(finding.message))
-    fix = f"\nFix: {visible(finding.fix)}" if finding.fix else ""
-    return visible(_path_in_folder(name)), ": ".join(filter(None, parts)) + fix
-
-
-def _path_in_folder(name: str) -> str:
-    """A file's path with slashes: relative to the working folder, if it is in it."""
-    if is_url(name):
-        return name
-    path = os.path.abspath(name)
-    if os.path.join(path, "").startswith(os.path.join(os.getcwd(), "")):
+    path = source or (report.sources[0].name if report.sources else ".")
+    folder = os.path.join(os.getcwd(), "")
+    if not is_url(path) and os.path.abspath(path).startswith(folder):
         path = os.path.relpath(path)
-    return path.replace(os.sep, "/")
+    entry = finding.shard[len(source) :].lstrip(":")
+    parts = (" ".join(place_parts(finding, entry)), visible(finding.message))
+    text = ": ".join(filter(None, parts)) + (
+        f"\nFix: {visible(finding.fix)}" if finding.fix else ""
+    )
+    file, title = (_escaped(visible(one), ":,") for one in (path.replace(os.sep, "/"), title))
+    return f"::{_COMMANDS[finding.severity]} file={file},title={title}::{_escaped(text)}"
 
 
-def _data(text: str) -> str:
-    """As @actions/core escapes messages: ``escapeData`` of ``packages/core/src/command.ts``."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escaped(text: str, others: str = "") -> str:
+    """As @actions/core does it; ``escapeData`` of ``packages/core/src/command.ts``."""
+    return "".join(f"%{ord(one):02X}" if one in f"%\r\n{others}" else one for one in text)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Report
-from tfod.check.rules.registry import FAMILIES, Rule, all_rules
-
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|'[^']*'|\"[^\"]*\"|-?\d[\d.,]*(?:e[+-]?\d+)?")
-"""Numbers and quoted texts in a message."""
+from tfod.check.findings.rule import FAMILIES
+from tfod.check.rules.registry import all_rules
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,7 @@ class Group:
 
     Attributes:
         code, severity, title, why, source: the rule's; empty texts where the rule is unknown.
-        fix: what all or most of the findings ask for.
+        fix: the rule's, or the one that all listed findings ask for in place of it.
         total: how many there are, listed or not.
         findings: those that are listed, in the report's order.
         by_shard: how many there are in each file that has any.
@@ -44,14 +41,12 @@ class Group:
         return f"{self.code} {self.severity.value}{title}{extent}"
 
     def examples(self, most: int) -> list[Finding]:
-        """Listed findings that differ most in what they say, in the report's order."""
-        shapes: dict[tuple[str, str], int] = {}
-        for number, finding in enumerate(self.findings):
-            shapes.setdefault((finding.fix, _VARYING.sub("#", finding.message)), number)
-        chosen = list(shapes.values())[:most]
-        others = (number for number in range(len(self.findings)) if number not in chosen)
-        chosen += [number for number, _ in zip(others, range(most - len(chosen)), strict=False)]
-        return [self.findings[number] for number in sorted(chosen)]
+        """So many listed findings, of each fix, feature and shard one before the second."""
+        first: dict[tuple[str, str | None, str], int] = {}
+        for number, one in enumerate(self.findings):
+            first.setdefault((one.fix, one.feature, one.shard), number)
+        chosen = dict.fromkeys((*first.values(), *range(len(self.findings))))
+        return [self.findings[one] for one in sorted(list(chosen)[:most])]
 
     def rest(self, shown: Sequence[Finding]) -> str:
         """``and 211 more in 6 shards``; empty when all are shown."""
@@ -72,35 +67,29 @@ class Group:
 
 def group_findings(report: Report) -> list[Group]:
     """The groups of a report."""
-    known = all_rules()
     listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
     for finding in report.findings:
         listed.setdefault(finding.code, []).append(finding)
-    shards: dict[str, dict[str, int]] = {}
-    for shard, by_code in report.counts.by_shard.items():
-        for code, count in by_code.items():
-            shards.setdefault(code, {})[shard] = count
+    groups = [_group(report, code, findings) for code, findings in listed.items()]
     order = {family: number for number, family in enumerate(FAMILIES)}
-    groups = []
-    for code, findings in listed.items():
-        rule = known.get(code) or Rule(code, Severity.ERROR, "", "", "", "", object, iter)
-        usual = findings[0].severity if findings else rule.severity
-        fixes = list(dict.fromkeys(one.fix for one in findings))
-        is_usual = code in known and (rule.fix in fixes or len(fixes) != 1)
-        groups.append(
-            Group(
-                code=code,
-                severity=report.severities.get(code) or usual,
-                title=rule.title,
-                why=rule.why,
-                source=rule.source,
-                fix=rule.fix if is_usual else next(iter(fixes), ""),
-                total=report.counts.by_code.get(code, 0),
-                findings=findings,
-                by_shard=shards.get(code, {}),
-            )
-        )
     return sorted(
         groups,
         key=lambda one: (-one.severity.rank, order.get(one.code[:3], len(order)), one.code),
+    )
+
+
+def _group(report: Report, code: str, findings: Sequence[Finding]) -> Group:
+    rule = all_rules().get(code)
+    fixes = {one.fix for one in findings}
+    shards = report.counts.by_shard.items()
+    return Group(
+        code=code,
+        severity=report.severities[code],
+        title=rule.title if rule else "",
+        why=rule.why if rule else "",
+        source=rule.source if rule else "",
+        fix=fixes.pop() if len(fixes) == 1 else rule.fix if rule else "",
+        total=report.counts.by_code.get(code, 0),
+        findings=findings,
+        by_shard={shard: by_code[code] for shard, by_code in shards if code in by_code},
     )

@@ -9,11 +9,11 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
+from tfod.check.findings.rule import FAMILIES, Rule
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import WIDTH
-from tfod.check.rules.registry import FAMILIES, Rule
 from tfod.check.rules.repairs import REPAIRS
 
 _REPAIR = "tfod repair:"
@@ -71,7 +71,7 @@ def receiver_changes(rule: Rule) -> list[tuple[str, str]]:
 
 
 def _changes(rule: Rule, policies: Mapping[str, Policy]) -> list[tuple[str, str]]:
-    found = [(name, policy.severity(rule)) for name, policy in policies.items()]
+    found = [(name, policy.severity(rule.code)) for name, policy in policies.items()]
     return [(name, one.value if one else "off") for name, one in found if one is not rule.severity]
 
 

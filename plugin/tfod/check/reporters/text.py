@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import WIDTH, columns, visible
 from tfod.check.reporters.groups import Group, group_findings
-from tfod.check.reporters.next_steps import next_steps
 from tfod.check.reporters.wording import (
     about_dataset,
     amounts,
     decoded,
-    notes,
+    known_before,
+    next_steps,
     place_parts,
     totals,
     verdict,
@@ -44,15 +44,21 @@ def render_text(
     lines += _receivers(report) if receivers and not quiet else ()
     for group in groups:
         lines += ["", *group_lines(group, color)]
-    if not quiet:
-        for step in next_steps(report):
-            if step.command:
-                text = _wrap(["Next:", *step.text.split(" ")], 0, 2)
-                lines += ["", *text, f"  {step.command}"]
-        if groups:
-            hint = f"More about a rule: tfod rules {groups[0].code}"
-            lines += ["", _paint(hint, hint, _DIM) if color else hint]
+    if not quiet and groups:
+        hint = f"More about a rule: tfod rules {groups[0].code}"
+        lines += [*_next(report, groups), "", _paint(hint, hint, _DIM) if color else hint]
     return "\n".join(lines[1:] if quiet else lines) + "\n"
+
+
+def _next(report: Report, groups: Sequence[Group]) -> Iterator[str]:
+    """What to do next about what fails; a fix that is the only one is said above."""
+    steps = list(next_steps(report, groups)) if not report.valid else []
+    steps = steps if len(groups) > 1 else steps[1:]
+    yield from [""] if steps else ()
+    for sentence, command in steps:
+        yield from _wrap(["Next:", *visible(sentence).split(" ")], 0, 2)
+        if command:
+            yield f"  {command}"
 
 
 def _head(report: Report, color: bool) -> Iterator[str]:
@@ -63,8 +69,9 @@ def _head(report: Report, color: bool) -> Iterator[str]:
         f"Checked: {amounts(report.counts)}",
         f"Decoded: {decoded(report)}",
         f"Profile: {visible(profile.name + reason)}",
-        *(f"{title}: {visible(text)}" for title, text in notes(report)),
     ]
+    if known := known_before(report):
+        head.append(f"Baseline: {known}")
     if report.configuration is not None:
         head.append(f"Configuration: {visible(report.configuration)}")
     lines = [line for one in head for line in _wrap(one.split(" "), 0, 2)]

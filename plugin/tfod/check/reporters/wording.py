@@ -1,32 +1,21 @@
-"""How the renderers say things: the verdict, amounts, places."""
+"""How the renderers say things: the verdict, amounts, places, and what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence, Set
 
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, RECEIVERS
 from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.groups import Group
+from tfod.check.rules.registry import all_rules
+from tfod.check.rules.repairs import REPAIRS
 
+_LONGEST_HEADLINE = 80
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
-_ON_THE_PAGE = {
-    "Put label_map.pbtxt beside the shard, or pass --label-map.": "Upload the label map "
-    "(label_map.pbtxt) together with the shards.",
-    "Pass the right one with --label-map.": "Upload the right one alone with the shards.",
-    ", or name one with --label-map.": ", or upload one together with the zip.",
-    "Pass --profile with a profile of your own; tfod describe --as-profile writes one.": "If they "
-    "are meant to be like this, choose the layout of the records under Options.",
-    "Raise TFOD_MAX_RECORD_BYTES if such records are meant.": "If such records are meant, check "
-    "them with tfod on your own machine.",
-    ", or raise TFOD_MAX_ARCHIVE_BYTES.": ".",
-    ", or raise TFOD_MAX_ARCHIVE_ENTRIES.": ".",
-    ", or give its images with --images.": ".",
-    " without compression: tfod reshard --compression none.": " without compression.",
-}
-"""Advice that names options of the command line, and what a page says instead."""
-_KEYS_IN_HEADLINE = 3
 
 
 def verdict(report: Report) -> str:
@@ -57,8 +46,8 @@ def headline(report: Report) -> str:
         total = max(counts.records + _unread(report), len(images))
         return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
     if len(failing) == 1:
-        message = _in_short(failing[0])
-        return refused + message if refused else message[:1].upper() + message[1:]
+        what = _in_short(failing[0])
+        return f"{refused}{what}" if refused else f"{what[:1].upper()}{what[1:]}"
     return f"{refused}{numbers}"
 
 
@@ -86,33 +75,15 @@ def _unread(report: Report) -> int:
     )
 
 
-def records_read(report: Report) -> str:
-    """How many records were read: ``11 of 12 records``."""
-    read, unread = report.counts.records, _unread(report)
-    return f"{read:,} of {plural(read + unread, 'record')}" if unread else plural(read, "record")
-
-
 def _in_short(finding: Finding) -> str:
-    """The message for a headline: of EXA010 with the first keys alone."""
-    names = finding.value
-    if finding.code != "EXA010" or not isinstance(names, list) or len(names) <= _KEYS_IN_HEADLINE:
-        return finding.message
-    text, are, _ = finding.message.partition(" features are ")
-    return f"{text}{are}{', '.join(map(str, names[:_KEYS_IN_HEADLINE]))}, …"
+    """The message for a headline; the rule's title where it is long, or begins behind a name."""
+    rule = all_rules().get(finding.code)
+    is_message = len(finding.message) <= _LONGEST_HEADLINE and finding.code[:3] != "TFR"
+    return finding.message if rule is None or is_message else rule.title
 
 
 def _for_whom(report: Report) -> str:
     return "" if report.receiver == ANY.name else f" for {RECEIVERS[report.receiver].title}"
-
-
-def besides(report: Report) -> str:
-    """What the headline leaves out: ``also 1 warning, 2 infos``; empty for nothing."""
-    others = [one for one in SEVEREST_FIRST if one.rank < report.fail_on.rank]
-    counts = [(one, report.counts.by_severity.get(one, 0)) for one in others]
-    found = [plural(count, one.value) for one, count in counts if count]
-    also = f"also {', '.join(found)}" if found and not report.valid else ", ".join(found)
-    fails = f"{report.fail_on.value}s fail, too" if report.fail_on is not Severity.ERROR else ""
-    return "; ".join(part for part in (also, fails) if part)
 
 
 def totals(report: Report) -> str:
@@ -170,12 +141,12 @@ def decoded(report: Report) -> str:
     return f"{counts.decoded:,} of {plural(counts.images, 'image')}{reason}"
 
 
-def notes(report: Report) -> Iterator[tuple[str, str]]:
-    """What else the reader has to know of what the verdict is about: a title, and a sentence."""
-    if report.baseline is not None:
-        known = report.baseline.known
-        are = "is" if known == 1 else "are"
-        yield "Baseline", f"{plural(known, 'known finding')} {are} in the baseline"
+def known_before(report: Report) -> str:
+    """How many findings the baseline has; empty without one."""
+    if report.baseline is None:
+        return ""
+    known = report.baseline.known
+    return f"{plural(known, 'known finding')} {'is' if known == 1 else 'are'} in the baseline"
 
 
 def unnamed_key(finding: Finding) -> str:
@@ -184,14 +155,21 @@ def unnamed_key(finding: Finding) -> str:
     return "" if key in finding.message else visible(key)
 
 
-def place_parts(finding: Finding) -> Iterator[str]:
+def record_name(record: int | None) -> str:
+    """``record 12``: records are counted from 0, and of the first it is said."""
+    first = " (the first)" if record == 0 else ""
+    return "" if record is None else f"record {record}{first}"
+
+
+def place_parts(finding: Finding, shard: str | None = None) -> Iterator[str]:
     """The place in parts that should stay in one piece: a shard's name may hold spaces.
 
-    ``train.record,`` ``record 12,`` ``byte 4096,`` ``image/encoded`` ``(000012.jpg)``
+    ``train.record,`` ``record 12,`` ``byte 4096,`` ``image/encoded`` ``(000012.jpg)``. ``shard`` is
+    what to call the shard in place of its name; empty for nothing.
     """
     parts = [
-        visible(finding.shard),
-        "" if finding.record is None else f"record {finding.record}",
+        visible(finding.shard if shard is None else shard),
+        record_name(finding.record),
         "" if finding.offset is None else f"byte {finding.offset}",
         unnamed_key(finding),
     ]
@@ -203,8 +181,48 @@ def place_parts(finding: Finding) -> Iterator[str]:
         yield f"({visible(finding.item)})"
 
 
-def page_advice(text: str) -> str:
-    """Advice for readers of the service's page, who have no options to pass."""
-    for said, on_page in _ON_THE_PAGE.items():
-        text = text.replace(said, on_page)
-    return text
+def next_steps(report: Report, groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
+    """What somebody does next who has read the verdict: a sentence, and a command or none."""
+    if report.valid:
+        yield _use_it(report), ""
+        if report.counts.by_severity.get(Severity.WARNING):
+            yield "Look at the warnings: they stop nothing, but may not be what you want.", ""
+        return
+    failing = [one for one in groups if one.severity.rank >= report.fail_on.rank]
+    first = max(failing, key=lambda one: one.total)
+    is_most = all(one.total < first.total for one in failing if one is not first)
+    which = f"Begin with {first.code}{', the most frequent' if is_most else ''}: "
+    yield (which if len(failing) > 1 else "") + first.fix, ""
+    name = _repairable(report, {one.code for one in failing if one.code in REPAIRS})
+    if name:
+        what = "See what can be repaired without guessing, before anything is written:"
+        yield what, f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"
+
+
+def _use_it(report: Report) -> str:
+    if report.receiver == ANY.name:
+        return "It can be read. Who takes it, and who does not, is below."
+    if report.receiver != CVAT.name:
+        title = RECEIVERS[report.receiver].title
+        return f"Point {title} at the shards and at their label map."
+    zipped = "a zip of these shards and their label map" if is_to_be_zipped(report) else "this file"
+    return (
+        "In CVAT open the menu of the task or job, choose Upload annotations, then TFRecord 1.0 "
+        f"and {zipped}."
+    )
+
+
+def _repairable(report: Report, codes: Set[str]) -> str:
+    """The file with such findings, or the folder of several.
+
+    Empty where no record was read, or the shard came as ``<stdin>``.
+    """
+    shards = report.counts.by_shard.items() if report.counts.records else ()
+    hit = dict.fromkeys(report.source_of(shard) for shard, found in shards if codes & found.keys())
+    for dataset in report.datasets:
+        here = [name for name in dataset.sources if name in hit and not name.startswith("<")]
+        folder = "" if dataset.name == "." else f"{dataset.name.rstrip('/')}/"
+        is_folder = len(here) > 1 and all(name.startswith(folder) for name in here)
+        if here:
+            return dataset.name if is_folder else here[0]
+    return ""

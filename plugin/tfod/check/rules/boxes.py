@@ -1,28 +1,30 @@
 """BOX: the boxes of many records at once, as arrays.
 
-Coordinates are normalized, ``xmin, ymin, xmax, ymax``. A box that looks like pixels, or that is
-not finite, is checked by its own rule alone: everything else follows from that.
+Coordinates are normalized, ``xmin, ymin, xmax, ymax``. Of a box that looks like pixels, or that is
+not finite, most rules say nothing: everything else follows from that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tfod.check.findings.finding import JsonValue, Problem, Severity
-from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
+from tfod.check.findings.finding import Finding, JsonValue, Severity
+from tfod.check.records.batch import Batch
+from tfod.check.records.boxes import BOX_KEY
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
-from tfod.check.rules.registry import detection_rule, rule
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection.boxes import touch_image
 from tfod.detection.problems import Wrong
 
 MAX_NUMBER_OF_BOXES = 100
-_ONE_PIXEL = 1 - 1e-3
+_ONE_PIXEL = 1 - 1e-3  # a box of one pixel, after rounding
 
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
 _MANY = 10
-"""Boxes of a shard of which most may be checked; of a few, one by one is enough."""
+"""Of fewer boxes it is enough to speak of each."""
 
 
 def _spelled(corners: list[float]) -> str:
@@ -36,11 +38,12 @@ def _spelled(corners: list[float]) -> str:
     fix="Write one value for each object into every list of objects.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
 )
-def different_lengths(lengths: Mapping[str, int]) -> Iterator[Problem]:
-    """The lists over a record's objects, by key, do not have one length."""
-    if len({*lengths.values()}) > 1:
+def different_lengths(batch: Batch) -> Iterator[Finding]:
+    """The lists over a record's objects do not have one length."""
+    for row, lengths in batch.lengths:
         some = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lengths.items())
-        yield Problem(f"lists of different length: {some}", "image/object", {**lengths})
+        message = f"lists of different length: {some}"
+        yield batch.finding(row, message, "image/object", {**lengths})
 
 
 @rule(
@@ -51,18 +54,20 @@ def different_lengths(lengths: Mapping[str, int]) -> Iterator[Problem]:
     source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
     "tensorflow/models#1881",
 )
-def not_finite(boxes: Boxes) -> Iterator[Problem]:
+def not_finite(batch: Batch) -> Iterator[Finding]:
     """A coordinate is NaN or infinite."""
+    boxes = batch.boxes
     if boxes.are_proper:
         return
-    starts = np.cumsum(boxes.counts) - boxes.counts
-    for box in np.flatnonzero(~boxes.finite).tolist():
-        row, corners = int(boxes.rows[box]), boxes.corners[box].tolist()
-        number = box - int(starts[row])
+
+    def make(box: int) -> Finding:
+        row, number, corners = boxes.at(box)
         side = next(at for at, value in enumerate(corners) if not np.isfinite(value))
         value: JsonValue = {"object": number, "box": [repr(one) for one in corners]}
         message = f"box {number} has {SIDES[side]} {corners[side]}"
-        yield Problem(message, f"{BOX_KEY}/{SIDES[side]}", value, row=row)
+        return batch.finding(row, message, batch.own(f"{BOX_KEY}/{SIDES[side]}"), value)
+
+    yield from batch.findings(np.flatnonzero(~boxes.finite).tolist(), make)
 
 
 @rule(
@@ -73,13 +78,15 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
     "create clips with --odd-boxes=clip.",
     source=_TO_ABSOLUTE,
 )
-def far_outside(boxes: Boxes) -> Iterable[Problem]:
+def far_outside(batch: Batch) -> Iterable[Finding]:
     """A coordinate lies further outside [0, 1] than the trainer tolerates."""
+    boxes = batch.boxes
     if boxes.are_proper:
         return ()
     outside = boxes.overhang
     mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
-    return boxes.where(mask, lambda box, corners: _how_far(corners, outside[box]))
+    mask |= boxes.pixels & ~boxes.in_pixels
+    return batch.of_boxes(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
 @rule(
@@ -88,19 +95,14 @@ def far_outside(boxes: Boxes) -> Iterable[Problem]:
     fix="Clip boxes to the image: max(0, x) and min(1, x).",
     source=_TO_ABSOLUTE,
 )
-def slightly_outside(boxes: Boxes) -> Iterable[Problem]:
+def slightly_outside(batch: Batch) -> Iterable[Finding]:
     """A coordinate lies outside [0, 1], but within what the trainer tolerates."""
+    boxes = batch.boxes
     if boxes.are_proper:
         return ()
     outside = boxes.overhang
     mask = boxes.normalized & (outside > ROUNDING) & (outside <= TOLERATED - 1 + ROUNDING)
-    return boxes.where(mask, lambda box, corners: _how_far(corners, outside[box]))
-
-
-def far_outside_message(number: int, corners: list[float]) -> str:
-    """What BOX003 says of a box of these corners."""
-    outside = max(max(corners) - 1, -min(corners))
-    return f"box {number} {_how_far(corners, outside)}"
+    return batch.of_boxes(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
 def _how_far(corners: list[float], outside: float) -> str:
@@ -113,15 +115,14 @@ def _how_far(corners: list[float], outside: float) -> str:
     fix="Divide xmin, xmax by the image's width and ymin, ymax by its height.",
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
-def looks_like_pixels(boxes: Boxes) -> Iterable[Problem]:
-    """A coordinate is larger than 2, in most boxes of the shard or outside the image.
-
-    Said of each such box; those that hang over the edge of their image become BOX003 where most
-    boxes of their shard have no such coordinate (:mod:`tfod.check.records.hanging_boxes`).
-    """
+def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
+    """A coordinate is larger than 2, in most boxes of the batch or in one outside its image."""
+    boxes = batch.boxes
     if boxes.are_proper:
         return ()
-    return boxes.where(boxes.pixels, lambda _, corners: f"looks like pixels: {_spelled(corners)}")
+    return batch.of_boxes(
+        boxes.in_pixels, lambda _, corners: f"looks like pixels: {_spelled(corners)}"
+    )
 
 
 @rule(
@@ -131,14 +132,15 @@ def looks_like_pixels(boxes: Boxes) -> Iterable[Problem]:
     fix="Write the smaller coordinate as xmin or ymin.",
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
 )
-def inverted(boxes: Boxes) -> Iterable[Problem]:
+def inverted(batch: Batch) -> Iterable[Finding]:
     """The right edge lies left of the left one, or the lower above the upper one."""
+    boxes = batch.boxes
     if boxes.are_proper:
         return ()
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized | (boxes.pixels & touch_image(boxes.corners))
         mask &= (boxes.size < 0).any(axis=1)
-    return boxes.where(mask, _how_inverted)
+    return batch.of_boxes(mask, _how_inverted)
 
 
 def _how_inverted(_: int, corners: list[float]) -> str:
@@ -155,12 +157,12 @@ def _how_inverted(_: int, corners: list[float]) -> str:
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
 )
-def no_area(boxes: Boxes) -> Iterable[Problem]:
+def no_area(batch: Batch) -> Iterable[Finding]:
     """Width or height is exactly zero."""
+    boxes = batch.boxes
     if boxes.are_proper:
         return ()
-    mask = boxes.normalized & (boxes.size == 0).any(axis=1) & (boxes.size >= 0).all(axis=1)
-    return boxes.where(mask, lambda _, corners: f"has no area: {_spelled(corners)}")
+    return batch.of_boxes(boxes.flat, lambda _, corners: f"has no area: {_spelled(corners)}")
 
 
 @rule(
@@ -169,8 +171,9 @@ def no_area(boxes: Boxes) -> Iterable[Problem]:
     fix="Look at the image, and delete the box or draw it again.",
     source="tensorflow/models#1881",
 )
-def smaller_than_a_pixel(boxes: Boxes) -> Iterable[Problem]:
+def smaller_than_a_pixel(batch: Batch) -> Iterable[Finding]:
     """Width or height is above zero but less than one pixel."""
+    boxes = batch.boxes
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized & (boxes.size_in_pixels < _ONE_PIXEL).any(axis=1)
         if not boxes.are_proper:
@@ -180,7 +183,7 @@ def smaller_than_a_pixel(boxes: Boxes) -> Iterable[Problem]:
         width, height = boxes.size_in_pixels[box]
         return f"is {width:.3g} x {height:.3g} pixels small"
 
-    return boxes.where(mask, what)
+    return batch.of_boxes(mask, what)
 
 
 @rule(
@@ -189,22 +192,24 @@ def smaller_than_a_pixel(boxes: Boxes) -> Iterable[Problem]:
     fix="Delete one of the two.",
     source="tensorflow/models: two equal groundtruth boxes are two objects",
 )
-def duplicate_box(boxes: Boxes) -> Iterator[Problem]:
+def duplicate_box(batch: Batch) -> Iterator[Finding]:
     """Two objects of one image have the same coordinates and the same class."""
-    for row in _rows_with_equal_boxes(boxes):
-        start = int(boxes.counts[:row].sum())
-        corners = boxes.corners[start : start + int(boxes.counts[row])].tolist()
-        classes = boxes.classes[row]
+    boxes = batch.boxes
+    for row in _rows_with_equal_boxes(batch):
+        corners = boxes.of(row).tolist()
+        classes = batch.classes_of(row)
         seen: dict[object, int] = {}
         for number, one in enumerate(corners):
             name = classes[number] if number < len(classes) else None
             first = seen.setdefault((*one, name), number)
             if first != number:
-                yield box_problem(row, number, one, f"is the same as box {first}, class included")
+                what = f"is the same as box {first}, class included"
+                yield batch.of_box(row, number, one, what)
 
 
-def _rows_with_equal_boxes(boxes: Boxes) -> list[int]:
+def _rows_with_equal_boxes(batch: Batch) -> list[int]:
     """Records that have, very probably, two boxes of the same coordinates."""
+    boxes = batch.boxes
     if len(boxes.corners) < 2:
         return []
     # One number for each box and record, so that a single sort finds what is equal.
@@ -235,16 +240,18 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
     source="tensorflow/models: protos/input_reader.proto, max_number_of_boxes; google/automl: "
     "efficientdet/dataloader.py, pad_to_fixed_size, tf.assert_less",
 )
-def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
+def too_many_boxes(batch: Batch) -> Iterator[Finding]:
     """An image has more boxes than max_number_of_boxes; as many are an info."""
+    boxes = batch.boxes
+    key = batch.own(BOX_KEY)
     for row in np.flatnonzero(boxes.counts >= MAX_NUMBER_OF_BOXES).tolist():
         count = int(boxes.counts[row])
         if count > MAX_NUMBER_OF_BOXES:
             message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
-            yield Problem(message, BOX_KEY, count, row=row)
+            yield batch.finding(row, message, key, count)
         else:
             message = f"{count} boxes, for which EfficientDet has no room"
-            yield Problem(message, BOX_KEY, count, row=row, severity=Severity.INFO)
+            yield batch.finding(row, message, key, count, severity=Severity.INFO)
 
 
 @rule(
@@ -253,8 +260,9 @@ def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
     fix="Divide x by the width and y by the height, and write x into xmin, xmax.",
     source="google/automl#106; tensorflow/models: boxes are ymin, xmin, ymax, xmax",
 )
-def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
+def swapped_axes(batch: Batch) -> Iterator[Finding]:
     """Boxes leave the image along its long side only, as when divided by the wrong side."""
+    boxes = batch.boxes
     if boxes.are_proper or not len(boxes.corners):
         return
     occupied = boxes.counts > 0
@@ -272,23 +280,25 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
     for row, (x, y) in zip(rows, furthest[mask].tolist(), strict=True):
         reach = f"boxes reach {x:.4g} in x and {y:.4g} in y"
         message = f"{reach}, as if x were divided by the height and y by the width"
-        yield Problem(message, BOX_KEY, row=row)
+        yield batch.finding(row, message, batch.own(BOX_KEY))
 
 
-@rule(
+@dataset_rule(
     "BOX012 error: most boxes have no area",
     why="Single ones are slips; of so many the script that wrote them is wrong, and there is "
     "nothing to learn from them.",
     fix="Look at the script: it may write one corner twice, or divide whole numbers.",
     source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
 )
-def mostly_flat(flat: int, boxes: int) -> Iterator[Problem]:
+def mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     """At least half of a shard's boxes, of ten or more, are without area (BOX007)."""
-    if boxes >= _MANY and 2 * flat >= boxes:
-        yield Problem(f"{flat:,} of {boxes:,} boxes have no area", amount=flat)
+    for shard in result.shards:
+        if shard.boxes >= _MANY and 2 * shard.flat >= shard.boxes:
+            message = f"{shard.flat:,} of {shard.boxes:,} boxes have no area"
+            yield Finding(message=message, shard=shard.name)
 
 
-@rule(
+@dataset_rule(
     "BOX013 error: columns of the boxes look permuted",
     why="The writer took xmin, ymin, xmax and ymax by position from a file that has them in "
     "another order: every box is wrong, also those that look right.",
@@ -296,13 +306,25 @@ def mostly_flat(flat: int, boxes: int) -> Iterator[Problem]:
     "ymin. Look at the boxes with tfod show.",
     source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
 )
-def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
-    """Many boxes of a shard are inverted or far outside, and none is in another column order."""
-    if columns.candidates:
-        orders = " or ".join(map(str, columns.candidates))
-        message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
-        message += f"none is when read as {orders}"
-        yield Problem(message, BOX_KEY, columns.improper, amount=columns.improper)
+def permuted_columns(result: DatasetResult) -> Iterator[Finding]:
+    """Many boxes of a shard, or of the shards of a subset, are inverted or far outside, and none is
+    in another column order.
+    """
+    for members in result.by_subset.values():
+        found = [(one.name, one.columns) for one in members if one.columns.candidates]
+        # Each of many small shards has too few boxes to tell.
+        together = sum((one.columns for one in members), BoxColumns())
+        for shard, columns in found or [(members[0].name, together)]:
+            if columns.candidates:
+                yield _permuted(result, shard, columns)
+
+
+def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
+    orders = " or ".join(map(str, columns.candidates))
+    message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
+    message += f"none is when read as {orders}"
+    key = result.own(BOX_KEY)
+    return Finding(message=message, shard=shard, feature=key, value=columns.improper)
 
 
 detection_rule(

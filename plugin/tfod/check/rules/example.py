@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Set
 
 import numpy as np
 
-from tfod.check.findings.finding import Problem, first_of
-from tfod.check.rules.registry import detection_rule, rule
+from tfod.check.findings.finding import Finding, JsonValue, first_of
+from tfod.check.records.batch import Batch
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.features.schema import FeatureDescription, FeatureSpec
+from tfod.detection.features.schema import FeatureSpec
 from tfod.detection.problems import Wrong
-from tfod.example.columns import Column, ExampleBatch, FormProblem
+from tfod.example.columns import Column, FormProblem, bytes_of
 from tfod.example.spelling import Form
+from tfod.example.wire import Kind
 
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
 _PARSER = "tensorflow/core/util/example_proto_fast_parsing.cc"
@@ -22,25 +24,11 @@ _KEYS_SHOWN = 24
 _NEAR = 0.8  # of two names, as difflib has it
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
-    """The features of a batch of records, and what they are expected to be.
-
-    Attributes:
-        examples: the records.
-        expected: the profile's feature description, and what readers take of other keys.
-        live: which records are checked: they have bytes and can be read; bool.
-    """
-
-    examples: ExampleBatch
-    expected: FeatureDescription
-    live: np.ndarray
-
-    def described(self) -> Iterator[tuple[Column, FeatureSpec]]:
-        """The columns of which something is expected, and what."""
-        for key, spec in self.expected.items():
-            for column in self.examples.columns_of(key):
-                yield column, spec
+def _described(batch: Batch) -> Iterator[tuple[Column, FeatureSpec]]:
+    """The columns of which something is expected, and what."""
+    for key, spec in batch.expected.items():
+        for column in batch.examples.columns_of(key):
+            yield column, spec
 
 
 _OTHER_DATASET = "Export an object detection dataset, with image/filename and boxes,"
@@ -53,10 +41,10 @@ _OTHER_DATASET = "Export an object detection dataset, with image/filename and bo
     "Waymo Open Dataset, are read with the library of their dataset.",
     source=_EXAMPLE,
 )
-def not_an_example(features: Features) -> Iterator[Problem]:
+def not_an_example(batch: Batch) -> Iterator[Finding]:
     """The payload cannot be taken apart as an Example, or not by TensorFlow."""
-    for one in _of_form(features, Form.NOT_AN_EXAMPLE):
-        yield Problem(f"the record is not a tf.train.Example ({one.reason})", row=one.row)
+    for one in _of_form(batch, Form.NOT_AN_EXAMPLE):
+        yield batch.finding(one.row, f"the record is not a tf.train.Example ({one.reason})")
 
 
 @rule(
@@ -65,11 +53,11 @@ def not_an_example(features: Features) -> Iterator[Problem]:
     fix="Write one tf.train.Example an image instead.",
     source=_EXAMPLE,
 )
-def sequence_example(features: Features) -> Iterator[Problem]:
+def sequence_example(batch: Batch) -> Iterator[Finding]:
     """The payload has feature lists."""
-    for one in _of_form(features, Form.SEQUENCE_EXAMPLE):
+    for one in _of_form(batch, Form.SEQUENCE_EXAMPLE):
         message = "the record is a tf.train.SequenceExample, expected a tf.train.Example"
-        yield Problem(message, row=one.row)
+        yield batch.finding(one.row, message)
 
 
 @rule(
@@ -78,23 +66,23 @@ def sequence_example(features: Features) -> Iterator[Problem]:
     fix="Write the feature into every record, or choose the profile that fits.",
     source=_PARSER,
 )
-def missing_feature(features: Features) -> Iterator[Problem]:
+def missing_feature(batch: Batch) -> Iterator[Finding]:
     """A feature without a default is not there, or has no list."""
-    for key, spec in features.expected.items():
+    for key, spec in batch.expected.items():
         if not spec.required:
             continue
-        columns = [one for one in features.examples.columns_of(key) if one.kind is not None]
+        columns = [one for one in batch.examples.columns_of(key) if one.kind is not None]
         if any(len(one.rows) == one.length for one in columns) and not spec.demanded:
             continue
-        there = np.zeros(len(features.live), bool)
+        there = np.zeros(len(batch.live), bool)
         for column in columns:
             there |= column.present
-        for row in np.flatnonzero(features.live & ~there).tolist():
+        for row in np.flatnonzero(batch.live & ~there).tolist():
             message = f"required feature {key} is missing ({spec.kind.value})"
-            yield Problem(message, feature=key, row=row)
+            yield batch.finding(row, message, key)
         for column in columns if spec.demanded else ():
             for row in column.rows[np.diff(column.splits) == 0].tolist():
-                yield Problem(f"required feature {key} has no value", feature=key, row=row)
+                yield batch.finding(row, f"required feature {key} has no value", key)
 
 
 @rule(
@@ -103,14 +91,14 @@ def missing_feature(features: Features) -> Iterator[Problem]:
     fix="Write the feature with the kind of list that the profile names.",
     source=_PARSER,
 )
-def wrong_kind(features: Features) -> Iterator[Problem]:
+def wrong_kind(batch: Batch) -> Iterator[Finding]:
     """A feature holds another kind of list than the description says."""
-    for column, spec in features.described():
+    for column, spec in _described(batch):
         if column.kind is None or spec.takes(column.kind):
             continue
         for row in column.rows.tolist():
             message = f"{column.key} is {column.kind.value}, expected {spec.kind.value}"
-            yield Problem(message, column.key, column.kind.value, row=row)
+            yield batch.finding(row, message, column.key, column.kind.value)
 
 
 @rule(
@@ -119,9 +107,9 @@ def wrong_kind(features: Features) -> Iterator[Problem]:
     fix="Write exactly as many values as the profile's shape has.",
     source=_PARSER,
 )
-def wrong_shape(features: Features) -> Iterator[Problem]:
+def wrong_shape(batch: Batch) -> Iterator[Finding]:
     """A fixed-length feature has fewer or more values than its shape."""
-    for column, spec in features.described():
+    for column, spec in _described(batch):
         if spec.length is None or column.kind is None or not spec.takes(column.kind):
             continue
         counts = np.diff(column.splits)
@@ -129,7 +117,7 @@ def wrong_shape(features: Features) -> Iterator[Problem]:
         shape = "exactly one" if spec.shape == () else f"{spec.length}, of shape {spec.shape}"
         for row, count in zip(column.rows[wrong].tolist(), counts[wrong].tolist(), strict=True):
             message = f"{column.key} holds {count} values, expected {shape}"
-            yield Problem(message, column.key, count, row=row)
+            yield batch.finding(row, message, column.key, count)
 
 
 @rule(
@@ -138,13 +126,13 @@ def wrong_shape(features: Features) -> Iterator[Problem]:
     fix="Leave the key out, or give it a bytes_list, float_list or int64_list.",
     source=_PARSER,
 )
-def no_kind(features: Features) -> Iterator[Problem]:
+def no_kind(batch: Batch) -> Iterator[Finding]:
     """A key is there, but no list."""
-    for column in features.examples.lists.values():
+    for column in batch.examples.lists.values():
         if column.kind is None:
             for row in column.rows.tolist():
                 message = f"{_shown(column.key)} holds no list at all"
-                yield Problem(message, feature=column.key, row=row)
+                yield batch.finding(row, message, column.key)
 
 
 @rule(
@@ -153,12 +141,12 @@ def no_kind(features: Features) -> Iterator[Problem]:
     fix="Write each key once.",
     source="protobuf.dev/programming-guides/encoding: maps",
 )
-def duplicate_key(features: Features) -> Iterator[Problem]:
+def duplicate_key(batch: Batch) -> Iterator[Finding]:
     """The map of features has a key more than once."""
-    repeated = ((one.row, one.key) for one in _of_form(features, Form.REPEATED_KEY))
+    repeated = ((one.row, one.key) for one in _of_form(batch, Form.REPEATED_KEY))
     for row, key in dict.fromkeys(repeated):
         message = f"{_shown(key)} comes more than once, the last one counts"
-        yield Problem(message, key, row=row)
+        yield batch.finding(row, message, key)
 
 
 @rule(
@@ -166,20 +154,21 @@ def duplicate_key(features: Features) -> Iterator[Problem]:
     why="Neither the profile nor the Object Detection API has this key; readers will ignore it.",
     fix="Look for a misspelt key; otherwise nothing needs to be done.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, core/standard_fields.py",
+    once=True,
 )
-def unknown_feature(features: Features) -> Iterator[Problem]:
+def unknown_feature(batch: Batch) -> Iterator[Finding]:
     """A key that means nothing here. Said once for each shard."""
-    there = {column.key for column in features.examples.lists.values()}
-    for column in features.examples.lists.values():
+    there = {column.key for column in batch.examples.lists.values()}
+    for column in batch.examples.lists.values():
         key = column.key
-        if key in features.expected or key in keys.KNOWN_KEYS:
+        if key in batch.expected or key in keys.KNOWN_KEYS:
             continue
         if not key.startswith(keys.ATTRIBUTE_PREFIX):
-            message, fix = f"{_shown(key)} is not a feature of this profile", None
-            if meant := _meant_by(key, features.expected.keys() - there):
+            message, fix = f"{_shown(key)} is not a feature of this profile", ""
+            if meant := _meant_by(key, batch.expected.keys() - there):
                 message += f", and {meant} is missing: did you mean that?"
                 fix = f"Write {meant} in place of {_shown(key)}."
-            yield Problem(message, feature=key, row=int(column.rows[0]), once=True, fix=fix)
+            yield batch.finding(int(column.rows[0]), message, key, fix=fix)
 
 
 @rule(
@@ -188,33 +177,59 @@ def unknown_feature(features: Features) -> Iterator[Problem]:
     fix="Write texts as UTF-8.",
     source="protobuf: bytes_list holds bytes; every known reader decodes them as UTF-8",
 )
-def not_utf8(feature: str, value: bytes) -> Iterator[Problem]:
-    """A name or a class cannot be decoded."""
-    as_latin_1 = value[:_SHOWN].decode("latin-1")
-    message = f"{feature} is not UTF-8; as Latin-1 it reads {as_latin_1!r}"
-    yield Problem(message, feature, as_latin_1)
+def not_utf8(batch: Batch) -> Iterator[Finding]:
+    """A name or a class cannot be decoded; of each feature of a record the first."""
+    found = batch.detections
+    for key, _ in (
+        (keys.FILENAME, found.filenames),
+        (keys.SOURCE_ID, found.source_ids),
+        (keys.SHA256, found.sha256s),
+        (keys.FORMAT, found.formats),
+        (keys.CLASS_TEXT, found.class_texts),
+    ):
+        column = found.column(key, Kind.BYTES)
+        if column.key not in found.odd_text_keys:
+            continue
+        for row in column.rows.tolist():
+            values = bytes_of(column.buffer, column[row])
+            if key != keys.CLASS_TEXT and len(values) != 1:
+                continue
+            odd = next((one for one in values if not _is_utf8(one)), None)
+            if odd is not None:
+                text = odd[:_SHOWN].decode("latin-1")
+                message = f"{column.key} is not UTF-8; as Latin-1 it reads {text!r}"
+                yield batch.finding(row, message, column.key, text)
 
 
-@rule(
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@dataset_rule(
     "EXA010 error: no profile fits",
     why="These records are of some other kind; nothing is known about what they should hold.",
     fix="Pass --profile with a profile of your own; tfod describe --as-profile writes one.",
     source="docs/checker.md: profiles",
 )
-def no_profile(features: Sequence[str], receiver: str, layout: str) -> Iterator[Problem]:
-    """The keys resemble no ready profile; or none that the receiver reads ("" for any).
-
-    ``layout`` is the profile that fits, where it has boxes that the receiver does not read.
-    """
-    names = [_shown(key) for key in features]
+def no_profile(result: DatasetResult) -> Iterator[Finding]:
+    """The keys resemble no ready profile, or none that the receiver reads."""
+    if result.misfit is None:
+        return
+    receiver, layout = result.misfit.receiver, result.misfit.layout
+    names = [_shown(key) for key in result.misfit.keys]
     some = first_of(names, _KEYS_SHOWN) or "none"
-    fix = f"{_OTHER_DATASET} for {receiver}." if receiver else None
+    fix = f"{_OTHER_DATASET} for {receiver}." if receiver else ""
     message = f"these records fit no profile; their features are {some}"
     if layout:
         message = f"these records have the layout {layout}, which {receiver} does not read; "
         message += f"their features are {some}"
         fix = "Convert them: tfod convert SOURCE OUTPUT --to shards."
-    yield Problem(message, value=list(names[:_KEYS_SHOWN]), fix=fix)
+    value = list[JsonValue](names[:_KEYS_SHOWN])
+    yield Finding(message=message, shard=result.misfit.shard, value=value, fix=fix)
 
 
 @rule(
@@ -224,10 +239,11 @@ def no_profile(features: Sequence[str], receiver: str, layout: str) -> Iterator[
     fix="Write the record with protobuf's own serializer, one list in each feature.",
     source=_PARSER,
 )
-def read_otherwise(features: Features) -> Iterator[Problem]:
+def read_otherwise(batch: Batch) -> Iterator[Finding]:
     """Protobuf reads what TensorFlow's parser does not expect: two lists in a feature, a group."""
-    for one in _of_form(features, Form.READ_OTHERWISE):
-        yield Problem(f"TensorFlow does not read what protobuf reads: {one.reason}", row=one.row)
+    for one in _of_form(batch, Form.READ_OTHERWISE):
+        message = f"TensorFlow does not read what protobuf reads: {one.reason}"
+        yield batch.finding(one.row, message)
 
 
 detection_rule(
@@ -253,9 +269,9 @@ def _meant_by(key: str, absent: Set[str]) -> str | None:
     return names[near[0]] if near else None
 
 
-def _of_form(features: Features, form: Form) -> Iterator[FormProblem]:
-    refused = features.examples.refused
-    for one in (*(refused[row] for row in sorted(refused)), *features.examples.form):
+def _of_form(batch: Batch, form: Form) -> Iterator[FormProblem]:
+    refused = batch.examples.refused
+    for one in (*(refused[row] for row in sorted(refused)), *batch.examples.form):
         if one.form is form:
             yield one
 

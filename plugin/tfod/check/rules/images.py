@@ -6,35 +6,18 @@ What TensorFlow decodes is held by tests/training/tensorflow, which asks TensorF
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 
-from tfod.check.findings.finding import Place, Problem, Severity, plural
-from tfod.check.records.images.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
-from tfod.check.rules.registry import rule
+from tfod.check.findings.finding import Finding, JsonValue, Place, Severity, plural
+from tfod.check.records.batch import Batch
+from tfod.check.records.duplicates import Repeat
+from tfod.check.records.images import ImageFacts
+from tfod.check.records.result import DatasetResult
+from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
+from tfod.check.rules.registry import Said, dataset_rule, each_image, rule
 from tfod.detection import keys
-from tfod.detection.images.image import FORMAT_OF_EXTENSION
-from tfod.detection.images.image_header import ImageHeader
-
-
-class ImageFacts(NamedTuple):
-    """What a record has for an image and says about it; equal facts are checked once.
-
-    ``header`` is what the image's own header says, and where there is none ``size`` is the number
-    of the encoded bytes and ``looks_like`` what they resemble; beside a header it is -1. The others
-    are what the record says, sizes in pixels. ``boxes_need_a_turn``: see :func:`needs_a_turn`.
-    """
-
-    size: int
-    header: ImageHeader | None = None
-    looks_like: str = ""
-    declared_format: str | None = None
-    declared_height: int | None = None
-    declared_width: int | None = None
-    declared_channels: int | None = None
-    boxes_need_a_turn: bool = False
 
 
 @rule(
@@ -45,10 +28,11 @@ class ImageFacts(NamedTuple):
     "Datumaro: --save-images or --save-media).",
     source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866, #1814",
 )
-def check_missing(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_missing(facts: ImageFacts) -> Iterator[Said]:
     """There is no image."""
     if facts.header is None and facts.size == 0:
-        yield Problem("the encoded image is missing or empty", feature=keys.ENCODED)
+        yield Said("the encoded image is missing or empty", keys.ENCODED)
 
 
 @rule(
@@ -58,16 +42,17 @@ def check_missing(facts: ImageFacts) -> Iterator[Problem]:
     fix="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
     source="tensorflow/core/kernels/image/decode_image_op.cc",
 )
-def check_no_image(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_no_image(facts: ImageFacts) -> Iterator[Said]:
     """There are bytes, without the header of an image."""
     if facts.header is not None or facts.size <= 0:
         return
     message = f"the {facts.size} bytes are not an image that can be read"
     raw = _raw_shape(facts)
     looks_like = f"raw pixels, {raw}" if raw else facts.looks_like
-    fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else None
+    fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else ""
     more = f": they look like {looks_like}" if looks_like else ""
-    yield Problem(message + more, keys.ENCODED, fix=fix)
+    yield Said(message + more, keys.ENCODED, fix=fix)
 
 
 def _raw_shape(facts: ImageFacts) -> str:
@@ -75,8 +60,7 @@ def _raw_shape(facts: ImageFacts) -> str:
     if height <= 0 or width <= 0:
         return ""
     channels, rest = divmod(facts.size, height * width)
-    likely = {1, 3, 4, facts.declared_channels}
-    return f"{height} x {width} x {channels}" if not rest and channels in likely else ""
+    return f"{height} x {width} x {channels}" if not rest and channels in (1, 3, 4) else ""
 
 
 @rule(
@@ -85,9 +69,16 @@ def _raw_shape(facts: ImageFacts) -> str:
     fix="Take the image from its source again and write the record again.",
     source="Pillow, with LOAD_TRUNCATED_IMAGES off",
 )
-def check_decodes(reason: str) -> Iterator[Problem]:
-    """The whole image was decoded, which failed."""
-    yield Problem(f"the image does not decode: {reason}", feature=keys.ENCODED)
+def check_decodes(batch: Batch) -> Iterator[Finding]:
+    """The whole image was decoded, which failed.
+
+    Of one that is cut short, or that TensorFlow does not know, another rule tells.
+    """
+    for row, image in batch.images.by_row.items():
+        header = batch.images.headers[row]
+        if image.failure and header and header.complete and not obstacle_to_decoding(header):
+            message = f"the image does not decode: {image.failure}"
+            yield batch.finding(row, message, batch.own(keys.ENCODED))
 
 
 @rule(
@@ -96,25 +87,17 @@ def check_decodes(reason: str) -> Iterator[Problem]:
     fix="Write the format that the bytes are.",
     source="tf_slim/data/tfexample_decoder.py, Image",
 )
-def check_format(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_format(facts: ImageFacts) -> Iterator[Said]:
     """The bytes are of one format, and image/format says another."""
-    header, said = facts.header, facts.declared_format
-    if header and said and said not in _RAW and _known_format(said) != header.format:
-        yield _other_format(header.format, said)
+    if facts.says_another_format:
+        yield _other_format(facts)
 
 
-_RAW = ("raw", "RAW")
-
-
-def _other_format(true: str, said: str) -> Problem:
+def _other_format(facts: ImageFacts) -> Said:
+    true, said = facts.header.format if facts.header else "", facts.declared_format
     message = f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[true]}"
-    return Problem(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
-
-
-def _known_format(said: str) -> str:
-    """``.JPG`` and ``image/jpeg`` are ``jpeg``."""
-    name = said.strip().lower().removeprefix("image/").removeprefix(".")
-    return FORMAT_OF_EXTENSION.get(f".{name}", name)
+    return Said(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
 
 
 @rule(
@@ -125,11 +108,12 @@ def _known_format(said: str) -> str:
     source="tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
     "lib/png/png_io.cc; tests/training/tensorflow asks TensorFlow for each kind",
 )
-def check_decodable(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_decodable(facts: ImageFacts) -> Iterator[Said]:
     """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
     obstacle = obstacle_to_decoding(facts.header) if facts.header else ""
     if facts.header and obstacle:
-        yield Problem(obstacle, keys.ENCODED, facts.header.format)
+        yield Said(obstacle, keys.ENCODED, facts.header.format)
 
 
 @rule(
@@ -139,26 +123,22 @@ def check_decodable(facts: ImageFacts) -> Iterator[Problem]:
     fix="Write the image's own size, and see whether its boxes were normalized by that size.",
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
-def check_size(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_size(facts: ImageFacts) -> Iterator[Said]:
     """Where the record says a size it is the image's."""
-    header = facts.header
-    if header is None or not header.height or not header.width:
+    header, sides = facts.header, facts.other_sides
+    if header is None or not sides:
         return
     height, width = facts.declared_height, facts.declared_width
-    wrong_height = height is not None and height > 0 and height != header.height
-    wrong_width = width is not None and width > 0 and width != header.width
-    if not wrong_height and not wrong_width:
-        return
     message = f"{_said_size(height, width)}, the image is {header.height} x {header.width}"
-    fix = None
+    fix = ""
     if (height, width) == (header.width, header.height):
         message += ": height and width are exchanged"
         fix = "Exchange image/height and image/width, and check how the boxes were normalized."
         if header.orientation >= _QUARTER:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _TURN
-    key, value = (keys.HEIGHT, height) if wrong_height else (keys.WIDTH, width)
-    yield Problem(message, key, value, fix)
+    yield Said(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
 
 
 _QUARTER = 5  # from this orientation on height and width are exchanged
@@ -183,7 +163,8 @@ def _said_size(height: int | None, width: int | None) -> str:
     fix=_TURN,
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
 )
-def check_orientation(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_orientation(facts: ImageFacts) -> Iterator[Said]:
     """EXIF has an orientation other than 1."""
     header = facts.header
     if header is None or header.orientation == 1:
@@ -198,22 +179,8 @@ def check_orientation(facts: ImageFacts) -> Iterator[Problem]:
         fits = "the record's size is that of" if exchanged else "its boxes fit only"
         message += f"; {fits} the turned image, {header.width} x {header.height}"
         severity = Severity.ERROR
-    yield Problem(message, keys.ENCODED, header.orientation, severity=severity)
+    yield Said(message, keys.ENCODED, header.orientation, severity=severity)
 
-
-def needs_a_turn(corners: np.ndarray, header: ImageHeader) -> bool:
-    """Whether boxes reach outside the image as it is stored, and all fit it turned by a quarter.
-
-    ``corners`` are ``xmin, ymin, xmax, ymax`` of all boxes, float64 of shape (n, 4).
-    """
-    furthest = corners[:, 2:].max(axis=0, initial=0)
-    if not corners.min(initial=0) >= -_SLOPPY or not furthest.max() > 1 + _SLOPPY:
-        return False
-    stored = np.array([header.width, header.height], np.float64)
-    return bool((furthest * stored <= stored[::-1] * (1 + _SLOPPY)).all())
-
-
-_SLOPPY = 0.02  # of a side: so far boxes reach outside by carelessness
 
 _TURNED = {
     2: "mirrored",
@@ -233,17 +200,20 @@ _TURNED = {
     fix="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
     source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
 )
-def check_sha256(declared: str, actual: str) -> Iterator[Problem]:
-    """The declared digest is the image's, in lower case."""
-    if declared == actual:
-        return
-    if declared.lower() == actual:
-        message = "image/key/sha256 is in upper case, writers and readers use lower case"
-    elif re.fullmatch(r"[0-9a-fA-F]{64}", declared):
-        message = f"image/key/sha256 is {declared[:12]}…, of the image it is {actual[:12]}…"
-    else:
-        message = f"image/key/sha256 is {declared[:80]!r}, not 64 hexadecimal digits"
-    yield Problem(message, feature=keys.SHA256, value=declared[:80])
+def check_sha256(batch: Batch) -> Iterator[Finding]:
+    """The declared digest is not the image's, in lower case."""
+    for row, image in batch.images.by_row.items():
+        declared = batch.detections.sha256s[row]
+        if not declared or declared == image.sha256:
+            continue
+        if declared.lower() == image.sha256:
+            message = "is in upper case, writers and readers use lower case"
+        elif re.fullmatch(r"[0-9a-fA-F]{64}", declared):
+            message = f"is {declared[:12]}…, of the image it is {image.sha256[:12]}…"
+        else:
+            message = f"is {declared[:80]!r}, not 64 hexadecimal digits"
+        key = batch.own(keys.SHA256)
+        yield batch.finding(row, f"{key} {message}", key, declared[:80])
 
 
 @rule(
@@ -253,13 +223,14 @@ def check_sha256(declared: str, actual: str) -> Iterator[Problem]:
     fix="Take the image from its source again and write the record again.",
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
 )
-def check_complete(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_complete(facts: ImageFacts) -> Iterator[Said]:
     """The end that the format wants is there."""
     header = facts.header
     if header is not None and not header.complete:
         end = _MISSING_END.get(header.format, "it has fewer bytes than its header announces")
         message = f"the {FORMAT_TITLES[header.format]} is cut short: {end}"
-        yield Problem(message, keys.ENCODED, header.format)
+        yield Said(message, keys.ENCODED, header.format)
 
 
 _MISSING_END = {
@@ -269,43 +240,47 @@ _MISSING_END = {
 }
 
 
-@rule(
+@dataset_rule(
     "IMG010 warning: the same image twice",
     why="It weighs double in the training, and its boxes may contradict each other.",
     fix="Keep one of the two records, with the boxes of both.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
-def check_same_image(first: Place, checksum: int) -> Iterator[Problem]:
-    """An earlier record has the same encoded bytes."""
-    message = f"the same image is in {named_record(first)}"
-    yield Problem(message, keys.ENCODED, identity=f"image {checksum:016x}")
+def check_same_image(result: DatasetResult) -> Iterator[Finding]:
+    """An earlier record of the same subset has the same encoded bytes."""
+
+    def make(one: Repeat) -> Finding:
+        message = f"the same image is in {named_record(one.first)}"
+        return Finding.at(one.place, message, result.own(keys.ENCODED), f"{one.image:016x}")
+
+    return result.repeated(result.duplicates.same_images, make)
 
 
-@rule(
+@dataset_rule(
     "IMG011 warning: an image is in several subsets",
     why="Scores on the validation or test set are too good when its images were trained on; where "
     "all of them were, which is an error, the scores say nothing.",
     fix="Keep the image in one subset only.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
-def check_shared_image(
-    subsets: tuple[str, str], first: Place, leaked: Mapping[str, int], checksum: int
-) -> Iterator[Problem]:
+def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
     """Two subsets have the same encoded bytes: an error where a whole subset has no others, but for
     those of VOC's trainval.
-
-    Args:
-        subsets: that of the first record, and that of this one.
-        first: the first record.
-        leaked: subsets other than for training all of whose images are in others, and how many.
-        checksum: of the image.
     """
-    message = f"the image is in {subsets[1]} and in {subsets[0]}: {named_record(first)} has it"
-    for subset, count in leaked.items():
-        message += f"; all {plural(count, 'image')} of {subset} are in other subsets"
+    leaked = result.duplicates.leaked_subsets
+    more = "".join(
+        f"; all {plural(count, 'image')} of {subset} are in other subsets"
+        for subset, count in leaked.items()
+    )
+
+    def make(one: Repeat) -> Finding:
+        message = f"the image is in {one.subset} and in {one.first_subset}: "
+        message += f"{named_record(one.first)} has it{more}"
+        key, value = result.own(keys.ENCODED), list[JsonValue]([one.first_subset, one.subset])
+        return Finding.at(one.place, message, key, value, severity=severity)
+
     severity = Severity.ERROR if leaked else None
-    identity = ", ".join((f"image {checksum:016x}", *leaked))
-    yield Problem(message, keys.ENCODED, [*subsets], severity=severity, identity=identity)
+    return result.repeated(result.duplicates.shared_images, make, severity)
 
 
 def named_record(place: Place) -> str:
@@ -320,11 +295,11 @@ def named_record(place: Place) -> str:
     fix="Write the image's height and width in pixels.",
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
-def check_positive_size(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_positive_size(facts: ImageFacts) -> Iterator[Said]:
     """What is declared for a size can be one."""
-    for key, said in ((keys.HEIGHT, facts.declared_height), (keys.WIDTH, facts.declared_width)):
-        if said is not None and said <= 0:
-            yield Problem(f"{key} is {said}", feature=key, value=said)
+    for key, said in facts.no_sides.items():
+        yield Said(f"{key} is {said}", key, said)
 
 
 @rule(
@@ -333,14 +308,15 @@ def check_positive_size(facts: ImageFacts) -> Iterator[Problem]:
     fix="Encode the image as PNG, or as BMP with 24 bits a pixel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
 )
-def check_palette(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_palette(facts: ImageFacts) -> Iterator[Said]:
     """A BMP of 8 bits has a palette other than the grays."""
     header = facts.header
     if header is None or header.format != "bmp" or "palette" not in header.note:
         return
     if not obstacle_to_decoding(header):
         message = "the BMP has a palette, of which tf.io.decode_image knows nothing: "
-        yield Problem(message + "it takes the indices for gray values", keys.ENCODED, "bmp")
+        yield Said(message + "it takes the indices for gray values", keys.ENCODED, "bmp")
 
 
 @rule(
@@ -350,11 +326,11 @@ def check_palette(facts: ImageFacts) -> Iterator[Problem]:
     fix="Write the format that the bytes are into image/format.",
     source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
 )
-def check_raw(facts: ImageFacts) -> Iterator[Problem]:
+@each_image
+def check_raw(facts: ImageFacts) -> Iterator[Said]:
     """The bytes have the header of an image, and image/format says that they are pixels."""
-    header, said = facts.header, facts.declared_format
-    if header and said in _RAW:
-        yield _other_format(header.format, said)
+    if facts.says_raw:
+        yield _other_format(facts)
 
 
 @rule(
@@ -364,20 +340,32 @@ def check_raw(facts: ImageFacts) -> Iterator[Problem]:
     fix="Write image/height and image/width into every record.",
     source="tfod.datumaro.reader; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
 )
-def check_size_known(boxes: int) -> Iterator[Problem]:
+def check_size_known(batch: Batch) -> Iterator[Finding]:
     """Neither image/height and image/width say it, nor the header of an encoded image."""
-    yield Problem(f"the size of the image is not known, and it has {plural(boxes, 'box')}")
+    if batch.mapping.height is None and not batch.mapping.has_pixel_boxes:
+        return
+    for row in np.flatnonzero(batch.without_size).tolist():
+        boxes = plural(int(batch.stated_box_counts[row]), "box")
+        yield batch.finding(row, f"the size of the image is not known, and it has {boxes}")
 
 
-@rule(
+@dataset_rule(
     "IMG016 warning: only some records have an image",
     why="A trainer stops at the first one without: 'Unable to decode bytes as JPEG, PNG, GIF, or "
     "BMP'. CVAT wrote such records for the frames of a video that were skipped.",
     fix="Leave the records without an image out, or export again with images (CVAT: Save images).",
     source="cvat-ai/cvat#1814",
 )
-def check_some_images(images: int, records: int) -> Iterator[Problem]:
-    """Records have no image, beside others that have one; where none has, nothing is missing."""
-    if 0 < images < records:
-        message = f"{plural(records - images, 'record')} of {records:,} have no image, the others "
-        yield Problem(f"{message}have one", amount=records - images)
+def check_some_images(result: DatasetResult) -> Iterator[Finding]:
+    """Records have no image, beside others that have one; where none has, nothing is missing.
+
+    Where IMG001 is on it says it of each record, and of records that cannot be read others do.
+    """
+    if "IMG001" in result.codes:
+        return
+    for shard in result.shards:
+        is_read = not result.count("EXA001", shard.name) and not result.count("EXA002", shard.name)
+        if 0 < shard.images < shard.records and is_read:
+            lacking = plural(shard.records - shard.images, "record")
+            message = f"{lacking} of {shard.records:,} have no image, the others have one"
+            yield Finding(message=message, shard=shard.name)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from tfod.check.findings.finding import Place, Problem, first_of, plural
-from tfod.check.rules.registry import rule
+from tfod.check.dataset import LabelMapFile
+from tfod.check.findings.finding import Finding, JsonValue, first_of, plural
+from tfod.check.records.batch import Batch, ClassUse
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import Said, dataset_rule, each_class, each_label_map, rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
-from tfod.detection.problems import DetectionProblem, Wrong
+from tfod.detection.problems import Wrong
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
@@ -27,100 +29,87 @@ Uses: TypeAlias = "Mapping[tuple[str | None, int | None], int]"
 """How often the shards of one label map use a text with an id."""
 
 
-@dataclass(frozen=True)
-class ClassUse:
-    """What an object says about its class: a text, an id, both or nothing.
-
-    None is a record without that list; ``label_map`` is None where no map is known.
-    """
-
-    text: str | None
-    label: int | None
-    label_map: LabelMap | None
-
-
-@dataclass(frozen=True)
-class LabelMapFile:
-    """A label map: what was read, or why it could not be."""
-
-    name: str
-    label_map: LabelMap | None
-    error: str = ""
-    liberties: Sequence[str] = ()
-
-
-@rule(
+@dataset_rule(
     "LAB001 warning: no label map",
     why="Without it the ids mean nothing to a trainer, and names were not checked.",
     fix="Put label_map.pbtxt beside the shard, or pass --label-map.",
     source=_UTIL,
 )
-def no_label_map(boxes: int, candidates: Sequence[str]) -> Iterator[Problem]:
+def no_label_map(result: DatasetResult) -> Iterator[Finding]:
     """A shard with boxes has no label map beside it, or several candidates that fit equally."""
-    if candidates:
-        names = first_of(candidates, _MOST_CANDIDATES)
-        fix = "Pass the right one with --label-map."
-        yield Problem(f"several label maps fit equally well: {names}", fix=fix)
-    elif boxes:
-        yield Problem("no label map lies beside this shard or one folder up", amount=0)
+    for shard in result.shards:
+        if shard.label_map is not None:
+            continue
+        if shard.candidates:
+            names = first_of(shard.candidates, _MOST_CANDIDATES)
+            message = f"several label maps fit equally well: {names}"
+            fix = "Pass the right one with --label-map."
+            yield Finding(message=message, shard=shard.name, fix=fix)
+        elif shard.boxes:
+            message = "no label map lies beside this shard or one folder up"
+            yield Finding(message=message, shard=shard.name)
 
 
-@rule(
+@dataset_rule(
     "LAB002 error: label map cannot be read",
     why="The trainer stops at it, or takes the last of several classes in one item for the only "
     "one; Datumaro ignores it without a word.",
     fix="Write entries such as: item { id: 1 name: 'cat' }.",
     source="tensorflow/models: protos/string_int_label_map.proto; tensorflow/models#8575",
 )
-def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
+@each_label_map
+def unreadable_map(file: LabelMapFile) -> Iterator[Said]:
     """The file is no StringIntLabelMap in protobuf's text format."""
     if file.label_map is None:
-        yield Problem(file.error)
+        yield Said(file.error)
 
 
-@rule(
+@dataset_rule(
     "LAB003 error: id twice in the label map",
     why="Only the first class of an id is kept in the list of categories.",
     fix="Give every class an id of its own.",
     source=_UTIL,
 )
-def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
+@each_label_map
+def duplicate_ids(file: LabelMapFile) -> Iterator[Said]:
     """Two classes have one id."""
     shared = file.label_map.names_of_shared_ids if file.label_map else {}
     for number, names in shared.items():
-        yield Problem(f"id {number} is given to {', '.join(map(repr, names))}", value=number)
+        yield Said(f"id {number} is given to {', '.join(map(repr, names))}", value=number)
 
 
-@rule(
+@dataset_rule(
     "LAB004 error: name twice in the label map",
     why="The last one wins in the table of names, so the other id is never trained.",
     fix="Name every class once.",
     source=_UTIL,
 )
-def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
+@each_label_map
+def duplicate_names(file: LabelMapFile) -> Iterator[Said]:
     """Two classes have one name."""
     ids_of: dict[str, list[str]] = {}
     for item in _items(file):
         ids_of.setdefault(item.name, []).append(str(item.id))
     for name, ids in ids_of.items():
         if name and len(ids) > 1:
-            yield Problem(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
+            yield Said(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
 
 
-@rule(
+@dataset_rule(
     "LAB005 error: id 0 is not the background",
     why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
     fix="Count classes from 1, in the label map and in image/object/class/label; if 0 is no class, "
     "call it background or leave it out.",
     source=_UTIL,
 )
-def id_zero(file: LabelMapFile) -> Iterator[Problem]:
+@each_label_map
+def id_zero(file: LabelMapFile) -> Iterator[Said]:
     """Id 0, also that of an item without an id, is a class; or an id is negative."""
     for item in _items(file):
         if item.id < 0:
-            yield Problem(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
+            yield Said(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
         elif item.id == 0 and not _is_background(item):
-            yield Problem(f"{item.class_name!r} has the id 0", value=0)
+            yield Said(f"{item.class_name!r} has the id 0", value=0)
 
 
 @rule(
@@ -129,7 +118,8 @@ def id_zero(file: LabelMapFile) -> Iterator[Problem]:
     fix="Add the class to the label map, or correct the text in the records.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
-def unknown_text(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def unknown_text(use: ClassUse) -> Iterator[Said]:
     """A class text is neither a name nor a display name of the map."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
@@ -140,7 +130,7 @@ def unknown_text(use: ClassUse) -> Iterator[Problem]:
         items = use.label_map.items  # maybe a million, looked up as often
         has = first_of([one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items))
         message = f"class {use.text!r} is not in the label map{hint} (it has {has})"
-        yield Problem(message, keys.CLASS_TEXT, use.text)
+        yield Said(message, keys.CLASS_TEXT, use.text)
 
 
 @rule(
@@ -150,14 +140,15 @@ def unknown_text(use: ClassUse) -> Iterator[Problem]:
     fix="Add the id to the label map, or correct the ids in the records.",
     source=f"{_DECODER}; inputs.py, tf.one_hot",
 )
-def unknown_id(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def unknown_id(use: ClassUse) -> Iterator[Said]:
     """An id above 0 that the map has not, and no text that would decide in its place."""
     label, label_map = use.label, use.label_map
     if use.text or label is None or label <= 0 or not label_map or label_map.find_id(label):
         return
     low, high = label_map.id_range
     has = f"the map has {low} to {high}" if label_map.items else "the map is empty"
-    yield Problem(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
+    yield Said(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
 
 
 @rule(
@@ -167,7 +158,8 @@ def unknown_id(use: ClassUse) -> Iterator[Problem]:
     fix="Write the id that the label map gives to the text.",
     source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
 )
-def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def text_and_id_disagree(use: ClassUse) -> Iterator[Said]:
     """The map gives the text another id."""
     if not use.text or use.label is None or not use.label_map:
         return
@@ -178,7 +170,7 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
     other = use.label_map.find_id(use.label)
     is_other = f", which is {other.class_name!r}" if other else ""
     message = f"text {use.text!r} has id {item.id} in the label map, the record says {use.label}"
-    yield Problem(message + is_other, keys.CLASS_LABEL, use.label)
+    yield Said(message + is_other, keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -187,10 +179,11 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
     fix="Count classes from 1.",
     source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
 )
-def not_positive(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def not_positive(use: ClassUse) -> Iterator[Said]:
     """An object has an id below 1, and no text that would decide in its place."""
     if not use.text and use.label is not None and _is_not_positive(use.label, use.label_map):
-        yield Problem(f"id {use.label} is not a class", keys.CLASS_LABEL, use.label)
+        yield Said(f"id {use.label} is not a class", keys.CLASS_LABEL, use.label)
 
 
 def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
@@ -209,10 +202,11 @@ def _is_background(item: LabelMapItem) -> bool:
     fix="Write the class's name; Datumaro's own exporter empties names outside ASCII.",
     source=f"{_DECODER}; {_UTIL}",
 )
-def empty_text(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def empty_text(use: ClassUse) -> Iterator[Said]:
     """An object's class text has no letters."""
     if use.text is not None and not use.text.strip():
-        yield Problem("an object's class text is empty", keys.CLASS_TEXT, use.text)
+        yield Said("an object's class text is empty", keys.CLASS_TEXT, use.text)
 
 
 @rule(
@@ -221,46 +215,51 @@ def empty_text(use: ClassUse) -> Iterator[Problem]:
     fix="Write the class exactly as in the label map.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
-def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def nearly_in_map(use: ClassUse) -> Iterator[Said]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
     meant = use.label_map.near_names.same(use.text)
     if meant:
         message = f"class {use.text!r} is {meant!r} in the label map"
-        yield Problem(message, keys.CLASS_TEXT, use.text)
+        yield Said(message, keys.CLASS_TEXT, use.text)
 
 
-@rule(
+@dataset_rule(
     "LAB012 error: ids count from 0",
     why="Class 0 is taken for the background, and every other class for its neighbour.",
     fix="Add 1 to every id, and count the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
 )
-def counts_from_zero(uses: Uses, label_map: LabelMap | None) -> Iterator[Problem]:
+def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
     """Id 0 is in use, the ids are 0, 1, 2, … without a gap, and no texts decide in their place."""
-    ids = sorted({label for text, label in uses if label is not None and text is None})
-    if len(ids) < 2 or ids != list(range(len(ids))):
-        return
-    if _is_not_positive(0, label_map):
-        yield Problem(f"the ids of the objects are 0 to {ids[-1]}", keys.CLASS_LABEL, ids[-1])
+    for used in result.used_classes:
+        ids = sorted({label for text, label in used.uses if label is not None and text is None})
+        if len(ids) > 1 and ids == list(range(len(ids))) and _is_not_positive(0, used.label_map):
+            message, key = (
+                f"the ids of the objects are 0 to {ids[-1]}",
+                result.own(keys.CLASS_LABEL),
+            )
+            yield Finding(message=message, shard=used.shard, feature=key, value=ids[-1])
 
 
-@rule(
+@dataset_rule(
     "LAB013 info: class of the label map is not used",
     why="It cannot be learnt from these shards.",
     fix="Nothing, if other shards use it.",
     source=_UTIL,
 )
-def unused_class(uses: Uses, label_map: LabelMap, name: str) -> Iterator[Problem]:
-    """A class of the map, which is called so, has no object."""
-    texts = {text for text, _ in uses if text}
-    ids = {label for text, label in uses if not text}
-    for item in label_map.items if uses else ():
-        used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
-        if not used and item.id != 0:
-            message = f"class {item.class_name!r} (id {item.id}) has no object"
-            yield Problem(message, value=item.class_name, place=Place(name))
+def unused_class(result: DatasetResult) -> Iterator[Finding]:
+    """A class of the map has no object."""
+    for used in result.used_classes:
+        texts = {text for text, _ in used.uses if text}
+        ids = {label for text, label in used.uses if not text}
+        for item in used.label_map.items if used.label_map and used.uses else ():
+            is_used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
+            if not is_used and item.id != 0:
+                message = f"class {item.class_name!r} (id {item.id}) has no object"
+                yield Finding(message=message, shard=used.map_name, value=item.class_name)
 
 
 @rule(
@@ -271,37 +270,46 @@ def unused_class(uses: Uses, label_map: LabelMap, name: str) -> Iterator[Problem
     source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
     "apps/dataset_manager/bindings.py",
 )
-def no_class(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def no_class(use: ClassUse) -> Iterator[Said]:
     """An object has no text, or an empty one, and no id."""
     if not use.text and use.label is None:
-        yield Problem("objects have neither class text nor class id", keys.CLASS_TEXT)
+        yield Said("objects have neither class text nor class id", keys.CLASS_TEXT, None)
 
 
-@rule(
+@dataset_rule(
     "LAB015 error: label map is not in protobuf's text format",
     why="The trainer stops at it with a ParseError; tfod and CVAT's importer read it all the same.",
     fix="Put each name in straight quotes, 'item {' before each class, and use no other fields.",
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
-def liberties(file: LabelMapFile) -> Iterator[Problem]:
+@each_label_map
+def liberties(file: LabelMapFile) -> Iterator[Said]:
     """What is meant is plain, but it is not what protobuf reads."""
     for liberty in file.liberties:
         what = liberty.partition(": ")[2] or liberty
-        yield Problem(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
+        yield Said(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
 
 
-@rule(
+@dataset_rule(
     "LAB016 warning: classes differ only by case or spaces",
     why="Each spelling is trained as a class of its own, with a part of the objects.",
     fix="Choose one spelling, for the label map and for all records.",
     source="tensorflow/models#1881",
 )
-def nearly_equal_texts(uses: Uses, label_map: LabelMap) -> Iterator[Problem]:
+def nearly_equal_texts(result: DatasetResult) -> Iterator[Finding]:
     """Two classes have the same text but for case, spaces, hyphens and underscores.
 
     Classes are the texts that the records use, and those of the label map. Single letters that
     are all in the map are different classes, as in a dataset of handwriting.
     """
+    for used in result.used_classes:
+        key = result.own(keys.CLASS_TEXT)
+        for message, texts in _nearly_equal(used.uses, used.label_map or LabelMap()):
+            yield Finding(message=message, shard=used.shard, feature=key, value=texts)
+
+
+def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonValue]]:
     objects: Counter[str] = Counter()
     for (text, label), count in uses.items():
         item = label_map.find_id(label) if label and not text else None
@@ -320,7 +328,7 @@ def nearly_equal_texts(uses: Uses, label_map: LabelMap) -> Iterator[Problem]:
             shown = [f"{text!r} ({plural(objects[text], 'object')})" for text in texts.values()]
             message = f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
             message += "hyphens or underscores differ"
-            yield Problem(message, keys.CLASS_TEXT, list(texts.values()), amount=0)
+            yield message, list(texts.values())
 
 
 @rule(
@@ -330,12 +338,13 @@ def nearly_equal_texts(uses: Uses, label_map: LabelMap) -> Iterator[Problem]:
     fix="Count classes from 1, or write a label map that has the texts.",
     source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
 )
-def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def not_positive_beside_a_text(use: ClassUse) -> Iterator[Said]:
     """As LAB009, where a text decides; LAB008 says it of a text that the label map has."""
     if not use.text or use.label is None or (use.label_map and use.label_map.find(use.text)):
         return
     if _is_not_positive(use.label, use.label_map):
-        yield Problem(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
+        yield Said(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -344,11 +353,12 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
     fix="Put label_map.pbtxt beside the shard, or write image/object/class/text.",
     source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
 )
-def unexplained_id(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def unexplained_id(use: ClassUse) -> Iterator[Said]:
     """An object has an id and no text, and its shard has no label map."""
     if not use.text and use.label is not None and use.label_map is None:
         message = f"object has only the id {use.label}, and no label map explains it"
-        yield Problem(message, keys.CLASS_LABEL, use.label)
+        yield Said(message, keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -360,12 +370,14 @@ def unexplained_id(use: ClassUse) -> Iterator[Problem]:
     "with a label map.",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
+    once=True,
 )
-def text_alone(use: ClassUse) -> Iterator[Problem]:
+@each_class
+def text_alone(use: ClassUse) -> Iterator[Said]:
     """An object has a class text and no id; of each shard the first is reported."""
     if use.text and use.label is None:
         message = f"class {use.text!r} has no id"
-        yield Problem(message, keys.CLASS_LABEL, use.text, once=True)
+        yield Said(message, keys.CLASS_LABEL, use.text)
 
 
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
@@ -379,7 +391,9 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
     fix="Write one text, one id and one confidence for each class, or leave a list out.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, image/class/text and label",
 )
-def uneven_image_classes(problem: DetectionProblem) -> Iterator[Problem]:
+def uneven_image_classes(batch: Batch) -> Iterator[Finding]:
     """image/class/text, label and confidence have different numbers of values."""
-    if problem.wrong is Wrong.IMAGE_CLASSES:
-        yield Problem(f"{problem.key} has {problem.cause}", feature=problem.key)
+    for problem in batch.detections.problems:
+        if problem.wrong is Wrong.IMAGE_CLASSES:
+            message = f"{problem.key} has {problem.cause}"
+            yield batch.finding(problem.row, message, problem.key)

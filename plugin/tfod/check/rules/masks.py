@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from tfod.check.findings.finding import Problem, Severity
-from tfod.check.records.images.tensorflow_images import FORMAT_TITLES
+import numpy as np
+
+from tfod.check.findings.finding import Finding, Severity
+from tfod.check.records.batch import Batch
+from tfod.check.records.image_bytes import can_decode, looks_like
+from tfod.check.records.tensorflow_images import FORMAT_TITLES
 from tfod.check.rules.registry import detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.boxes import far_boxes
+from tfod.detection.images.image import read_image_header
+from tfod.detection.images.masks import decode_pixels, png_sizes
 from tfod.detection.problems import Wrong
+from tfod.example.wire import Kind
 
-Size: TypeAlias = "Sequence[int]"
-"""Height and width in pixels."""
+_MASKS = 4  # of a batch, which may be empty
+_MOST_PIXELS = 1 << 24
 
 detection_rule(
     "BOX015 error: masks of another size than the image",
@@ -39,9 +46,9 @@ detection_rule(
     fix="Write masks of the stored image's height and width; draw them again if it was resized.",
     source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data",
 )
-def object_mask_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
-    """The header of an object's mask has another size than the image's."""
-    yield _other_size(key, size, of_image)
+def object_mask_size(batch: Batch) -> Iterator[Finding]:
+    """The header of an object's mask has another size than the image's; of a record the first."""
+    return _of_other_size(batch, (keys.MASK,))
 
 
 @rule(
@@ -51,9 +58,30 @@ def object_mask_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
     source="tensorflow/models: official/projects/panoptic/dataloaders/"
     "panoptic_maskrcnn_input.py, which stacks both",
 )
-def image_mask_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
+def image_mask_size(batch: Batch) -> Iterator[Finding]:
     """The same of a mask of the whole image, of each key the first."""
-    yield _other_size(key, size, of_image)
+    return _of_other_size(batch, keys.IMAGE_MASKS.values())
+
+
+def _of_other_size(batch: Batch, mask_keys: Iterable[str]) -> Iterator[Finding]:
+    found = batch.detections
+    for key in mask_keys:
+        column = found.column(key, Kind.BYTES)
+        if not len(column.values):
+            continue
+        sizes = found.sizes.copy()
+        for row, header in enumerate(batch.images.headers):
+            if header is not None:
+                sizes[row] = header.height, header.width
+        rows = np.repeat(np.arange(len(batch)), column.counts)
+        stated = png_sizes(column.buffer, column.values)
+        odd = (stated != sizes[rows]).any(axis=1) & (stated * sizes[rows] > 0).all(axis=1)
+        firsts = np.unique(rows[odd], return_index=True)[1]
+        odd_sizes = zip(rows[odd][firsts].tolist(), stated[odd][firsts].tolist(), strict=True)
+        for row, (height, width) in odd_sizes:
+            of_image = f"{sizes[row, 1]}x{sizes[row, 0]}"
+            message = f"{column.key} is {width}x{height} pixels, its image {of_image}"
+            yield batch.finding(row, message, column.key)
 
 
 @rule(
@@ -64,15 +92,26 @@ def image_mask_size(key: str, size: Size, of_image: Size) -> Iterator[Problem]:
     "the decoder of TF-Vision's experiment.",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_masks and decode; "
     "maskrcnn_input.py, gt_masks",
+    once=True,
 )
-def other_mask_values(largest: int) -> Iterator[Problem]:
-    """Looked for in the first masks of a batch, if images are decoded; reported once a shard.
+def other_mask_values(batch: Batch) -> Iterator[Finding]:
+    """As TensorFlow reads the first masks of a batch: who writes one so writes all so.
 
-    ``largest`` is the largest value that TensorFlow reads in a PNG mask of an object.
+    Needs an image library.
     """
-    if largest > 1:
-        what = f"{keys.MASK} has values up to {largest}, where 1 is the object"
-        yield Problem(what, keys.MASK, largest, once=True)
+    column = batch.detections.column(keys.MASK, Kind.BYTES)
+    spans = column.values[: _MASKS if can_decode() else 0]
+    rows = np.repeat(np.arange(len(batch)), column.counts)[: len(spans)].tolist()
+    sizes = png_sizes(column.buffer, spans).tolist()
+    for row, (start, length), (height, width) in zip(rows, spans.tolist(), sizes, strict=True):
+        if not 0 < height * width <= _MOST_PIXELS:
+            continue
+        with suppress(ValueError):  # it is no PNG
+            pixels = decode_pixels(memoryview(column.buffer)[start : start + length])
+            largest = int(pixels.max()) * (255 if pixels.dtype == bool else 1)  # of 1 bit
+            if largest > 1:
+                message = f"{column.key} has values up to {largest}, where 1 is the object"
+                yield batch.finding(row, message, column.key, largest)
 
 
 @rule(
@@ -84,13 +123,25 @@ def other_mask_values(largest: int) -> Iterator[Problem]:
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _decode_png_instance_masks; "
     "official/vision/dataloaders: tf_example_decoder.py, _decode_masks",
 )
-def not_a_png_mask(number: int, header: ImageHeader | None, looks: str) -> Iterator[Problem]:
+def not_a_png_mask(batch: Batch) -> Iterator[Finding]:
     """Of each such mask of an object; an empty value is an object without a mask."""
-    looks = FORMAT_TITLES[header.format] if header else looks
-    message = f"the mask of object {number} is not a PNG image" + (f" but {looks}" if looks else "")
-    is_read = header is not None and header.format == "jpeg"
-    severity = Severity.WARNING if is_read else None
-    yield Problem(message, keys.MASK, {"object": number}, severity=severity)
+    column = batch.detections.column(keys.MASK, Kind.BYTES)
+    spans = column.values
+    rows = np.repeat(np.arange(len(batch)), column.counts)
+    is_png = (png_sizes(column.buffer, spans) > 0).all(axis=1)
+
+    def make(at: int) -> Finding:
+        row, start, end = int(rows[at]), int(spans[at, 0]), int(spans[at].sum())
+        number = at - int(column.row_splits[row])
+        header = read_image_header(column.buffer, start, end)
+        looks = FORMAT_TITLES[header.format] if header else looks_like(column.buffer, start, end)
+        message = f"the mask of object {number} is not a PNG image"
+        message += f" but {looks}" if looks else ""
+        is_read = header is not None and header.format == "jpeg"
+        severity = Severity.WARNING if is_read else None
+        return batch.finding(row, message, column.key, {"object": number}, severity=severity)
+
+    return map(make, np.flatnonzero(~is_png & (spans[:, 1] > 0)).tolist())
 
 
 @rule(
@@ -100,13 +151,15 @@ def not_a_png_mask(number: int, header: ImageHeader | None, looks: str) -> Itera
     source="tensorflow/models: dataset_tools/create_coco_tf_record.py, keypoints_x; "
     "core/keypoint_ops.py, to_absolute_coordinates",
 )
-def keypoints_in_pixels(far: int, points: int) -> Iterator[Problem]:
+def keypoints_in_pixels(batch: Batch) -> Iterator[Finding]:
     """Most of a record's points have a coordinate larger than 2; those at 0, 0 are not labelled."""
-    if 2 * far > points:
-        message = f"{far} of {points} keypoints look like pixels"
-        yield Problem(message, keys.KEYPOINT_X, far)
-
-
-def _other_size(key: str, size: Size, of_image: Size) -> Problem:
-    message = f"{key} is {size[1]}x{size[0]} pixels, its image {of_image[1]}x{of_image[0]}"
-    return Problem(message, feature=key)
+    x, y = (batch.detections.column(key, Kind.FLOAT) for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y))
+    paired = (x.counts == y.counts) & (x.counts > 0)
+    points = np.stack([one.values[np.repeat(paired, one.counts)] for one in (x, y)], axis=1)
+    rows = np.repeat(np.flatnonzero(paired), x.counts[paired])
+    far = np.bincount(rows[far_boxes(points)], minlength=len(batch))
+    is_labelled = np.isfinite(points).all(axis=1) & points.any(axis=1)
+    labelled = np.bincount(rows[is_labelled], minlength=len(batch))
+    for row in np.flatnonzero(2 * far > labelled).tolist():
+        message = f"{far[row]} of {labelled[row]} keypoints look like pixels"
+        yield batch.finding(row, message, x.key, int(far[row]))

@@ -5,32 +5,22 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from tfod.check.findings.finding import Place, Problem
-from tfod.check.rules.registry import rule
+import numpy as np
+
+from tfod.check.findings.finding import Finding, Place
+from tfod.check.records.batch import Batch
+from tfod.check.records.duplicates import Repeat
+from tfod.check.records.names import NameFacts
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import dataset_rule, rule
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
+from tfod.detection.images.source_ids import odd_source_ids
 from tfod.tfrecord.image_names import split_extension
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
 _DRIVE = re.compile(r"[A-Za-z]:")
 _JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
-
-
-class NameFacts(NamedTuple):
-    """The names of a record. None is a feature that is not there, or that has no value.
-
-    The keys are None where another rule reports that the feature is missing. ``format`` is that
-    of the encoded bytes, None where there are none or they are unknown. ``has_objects`` is whether
-    the record has any.
-    """
-
-    filename: str | None
-    filename_key: str | None
-    source_id: str | None
-    source_id_key: str | None
-    format: str | None
-    has_objects: bool = True
 
 
 @rule(
@@ -40,21 +30,28 @@ class NameFacts(NamedTuple):
     fix="Write the image's file name.",
     source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
 )
-def missing(names: NameFacts) -> Iterator[Problem]:
+def missing(batch: Batch) -> Iterator[Finding]:
     """A record with objects has no file name, or an empty one."""
-    if names.has_objects:
-        yield from _without_a_name(names)
+    return _without_a_name(batch, have_objects=True)
 
 
-@rule(
+@dataset_rule(
     "NAM002 warning: file name twice",
     why="Annotations of two records end up on one image, or the second replaces the first.",
     fix="Give every image a name of its own, or merge the records.",
     source=_MATCH,
 )
-def duplicate_name(name: str, key: str, first: Place) -> Iterator[Problem]:
+def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
     """An earlier record of the same subset has this file name."""
-    yield Problem(f"{name!r} is also the name of {_record(first)}", key, name, identity=name)
+    key = result.mapping.filename
+
+    def make(one: Repeat) -> Finding:
+        name = one.place.item or ""
+        return Finding.at(
+            one.place, f"{name!r} is also the name of {_record(one.first)}", key, name
+        )
+
+    return result.repeated(result.duplicates.filenames if key else None, make)
 
 
 @rule(
@@ -63,10 +60,15 @@ def duplicate_name(name: str, key: str, first: Place) -> Iterator[Problem]:
     fix="Add .jpg or .png, as the image is.",
     source="cvat-ai/datumaro: the extension decides how an image is saved",
 )
-def no_extension(names: NameFacts) -> Iterator[Problem]:
+def no_extension(batch: Batch) -> Iterator[Finding]:
     """The file name has nothing that looks like an extension."""
-    if names.filename and names.filename.strip() and not split_extension(names.filename)[1]:
-        yield Problem(f"{names.filename!r} has no extension", names.filename_key, names.filename)
+
+    def is_wrong(names: NameFacts) -> bool:
+        name = names.filename or ""
+        return bool(name.strip()) and not split_extension(name)[1]
+
+    for row, names in batch.names_where(is_wrong):
+        yield _of_name(batch, row, f"{names.filename!r} has no extension")
 
 
 @rule(
@@ -75,14 +77,17 @@ def no_extension(names: NameFacts) -> Iterator[Problem]:
     fix="Name the image as its bytes are, or encode it as its name says.",
     source="cvat-ai/datumaro#35",
 )
-def other_extension(names: NameFacts) -> Iterator[Problem]:
+def other_extension(batch: Batch) -> Iterator[Finding]:
     """The extension is that of another image format than the bytes are."""
-    if not names.filename or not names.format:
-        return
-    said = FORMAT_OF_EXTENSION.get(split_extension(names.filename)[1].lower())
-    if said and said != names.format:
-        message = f"{names.filename!r} holds a {names.format.upper()}"
-        yield Problem(message, names.filename_key, names.filename)
+
+    def is_wrong(names: NameFacts) -> bool:
+        if not names.filename or not names.format:
+            return False
+        said = FORMAT_OF_EXTENSION.get(split_extension(names.filename)[1].lower())
+        return said is not None and said != names.format
+
+    for row, names in batch.names_where(is_wrong):
+        yield _of_name(batch, row, f"{names.filename!r} holds a {(names.format or '').upper()}")
 
 
 @rule(
@@ -91,18 +96,19 @@ def other_extension(names: NameFacts) -> Iterator[Problem]:
     fix="Write the name relative to the dataset's folder, with forward slashes.",
     source=f"CWE-22; {_MATCH}",
 )
-def path_of_another_machine(names: NameFacts) -> Iterator[Problem]:
+def path_of_another_machine(batch: Batch) -> Iterator[Finding]:
     """The name is absolute, has a backslash or a part that is two dots."""
-    name = names.filename or ""
+    for row, names in batch.names_where(lambda one: _leads_where(one.filename) is not None):
+        yield _of_name(batch, row, f"{names.filename!r} {_leads_where(names.filename)}")
+
+
+def _leads_where(filename: str | None) -> str | None:
+    name = filename or ""
     if name.startswith(("/", "\\")) or _DRIVE.match(name):
-        what = "is an absolute path"
-    elif ".." in name.replace("\\", "/").split("/"):
-        what = "leads out of its folder"
-    elif "\\" in name:
-        what = "has backslashes"
-    else:
-        return
-    yield Problem(f"{name!r} {what}", names.filename_key, name)
+        return "is an absolute path"
+    if ".." in name.replace("\\", "/").split("/"):
+        return "leads out of its folder"
+    return "has backslashes" if "\\" in name else None
 
 
 @rule(
@@ -111,15 +117,23 @@ def path_of_another_machine(names: NameFacts) -> Iterator[Problem]:
     fix="Remove line ends, tabs, zero bytes and other invisible characters from the name.",
     source="CWE-117; CWE-158",
 )
-def control_characters(names: NameFacts) -> Iterator[Problem]:
+def control_characters(batch: Batch) -> Iterator[Finding]:
     """The name has characters that are not seen."""
-    name = names.filename or ""
-    for letter in name:
-        if letter in _JOINERS:
-            continue
-        if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            yield Problem(f"{name!r} has the character {letter!r}", names.filename_key, name)
-            return
+    for row, names in batch.names_where(lambda one: _unseen(one.filename) is not None):
+        message = f"{names.filename!r} has the character {_unseen(names.filename)!r}"
+        yield _of_name(batch, row, message)
+
+
+def _unseen(filename: str | None) -> str | None:
+    return next(
+        (
+            letter
+            for letter in filename or ""
+            if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+            and letter not in _JOINERS
+        ),
+        None,
+    )
 
 
 @rule(
@@ -130,10 +144,15 @@ def control_characters(names: NameFacts) -> Iterator[Problem]:
     source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
     "official/vision/dataloaders/tf_example_decoder.py, a FixedLenFeature without a default",
 )
-def no_source_id(names: NameFacts) -> Iterator[Problem]:
+def no_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is not there."""
-    if names.source_id_key is not None and names.source_id is None:
-        yield Problem(f"{names.source_id_key} is missing", names.source_id_key)
+    key = batch.mapping.source_id
+
+    def is_wrong(names: NameFacts) -> bool:
+        return names.source_id is None and names.id_is_looked_at
+
+    for row, _ in batch.names_where(is_wrong) if key else ():
+        yield batch.finding(row, f"{key} is missing", key)
 
 
 @rule(
@@ -144,23 +163,32 @@ def no_source_id(names: NameFacts) -> Iterator[Problem]:
     source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
     "official/vision/dataloaders/tf_example_decoder.py, _generate_source_id",
 )
-def empty_source_id(names: NameFacts) -> Iterator[Problem]:
+def empty_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is empty, or nothing but white space."""
-    key = names.source_id_key
-    if key is not None and names.source_id is not None and not names.source_id.strip():
-        yield Problem(f"{key} is empty", key)
+    key = batch.mapping.source_id
+
+    def is_wrong(names: NameFacts) -> bool:
+        return names.source_id is not None and not names.source_id.strip()
+
+    for row, _ in batch.names_where(is_wrong) if key else ():
+        yield batch.finding(row, f"{key} is empty", key)
 
 
-@rule(
+@dataset_rule(
     "NAM008 warning: source id twice",
     why="The evaluation of the OD API skips an image whose id it has seen.",
     fix="Give every image an id of its own.",
     source="tensorflow/models: metrics/coco_evaluation.py, 'Ignoring ground truth with image id'",
 )
-def duplicate_source_id(source_id: str, key: str, first: Place) -> Iterator[Problem]:
+def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     """An earlier record of the same subset has this source id."""
-    message = f"{source_id!r} is also the source id of {_record(first)}"
-    yield Problem(message, key, source_id, identity=source_id)
+    key = result.mapping.source_id
+
+    def make(one: Repeat) -> Finding:
+        message = f"{one.text!r} is also the source id of {_record(one.first)}"
+        return Finding.at(one.place, message, key, one.text)
+
+    return result.repeated(result.duplicates.source_ids if key else None, make)
 
 
 @rule(
@@ -169,10 +197,9 @@ def duplicate_source_id(source_id: str, key: str, first: Place) -> Iterator[Prob
     fix="Write the image's file name, or leave the record out.",
     source=_MATCH,
 )
-def missing_without_objects(names: NameFacts) -> Iterator[Problem]:
+def missing_without_objects(batch: Batch) -> Iterator[Finding]:
     """As NAM001, of a record without objects."""
-    if not names.has_objects:
-        yield from _without_a_name(names)
+    return _without_a_name(batch, have_objects=False)
 
 
 @rule(
@@ -183,10 +210,11 @@ def missing_without_objects(names: NameFacts) -> Iterator[Problem]:
     "FOLDER --for tf-vision.",
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
+    once=True,
 )
-def not_a_number(source_id: str, key: str) -> Iterator[Problem]:
+def not_a_number(batch: Batch) -> Iterator[Finding]:
     """image/source_id is no whole number of 64 bits; of each shard the first is reported."""
-    yield Problem(f"{key} {source_id!r} is not a number", key, source_id, once=True)
+    return _odd_source_id(batch, 0, "{} {!r} is not a number")
 
 
 @rule(
@@ -195,16 +223,39 @@ def not_a_number(source_id: str, key: str) -> Iterator[Problem]:
     "other: images are counted as one.",
     fix="If it is to read it, number the images: tfod reshard SOURCE FOLDER --for efficientdet.",
     source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
+    once=True,
 )
-def large_number(source_id: str, key: str) -> Iterator[Problem]:
+def large_number(batch: Batch) -> Iterator[Finding]:
     """image/source_id is a number beyond 2**24; of each shard the first is reported."""
-    yield Problem(f"{key} {source_id} is more than 16,777,216", key, source_id, once=True)
+    return _odd_source_id(batch, 1, "{} {} is more than 16,777,216")
 
 
-def _without_a_name(names: NameFacts) -> Iterator[Problem]:
-    if names.filename_key and not (names.filename or "").strip():
+def _odd_source_id(batch: Batch, which: int, message: str) -> Iterator[Finding]:
+    """The first id that some receivers do not read as the number it is."""
+    key, rows = batch.mapping.source_id, np.flatnonzero(batch.live).tolist()
+    texts = [batch.detections.source_ids[row] for row in rows]
+    has_names = batch.mapping.filename is not None
+    odd = odd_source_ids(texts)[which] if key and has_names else None
+    if key and odd is not None:
+        text = texts[odd] or ""
+        yield batch.finding(rows[odd], message.format(key, text), key, text)
+
+
+def _without_a_name(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
+    key = batch.mapping.filename
+
+    def is_wrong(names: NameFacts) -> bool:
+        has_one = bool((names.filename or "").strip())
+        return not has_one and names.name_is_looked_at and names.has_objects is have_objects
+
+    for row, names in batch.names_where(is_wrong) if key else ():
         what = "is missing" if names.filename is None else "is empty"
-        yield Problem(f"{names.filename_key} {what}", names.filename_key)
+        yield batch.finding(row, f"{key} {what}", key)
+
+
+def _of_name(batch: Batch, row: int, message: str) -> Finding:
+    """A finding about a file name."""
+    return batch.finding(row, message, batch.mapping.filename, batch.detections.filenames[row])
 
 
 def _record(place: Place) -> str:

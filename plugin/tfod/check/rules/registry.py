@@ -1,76 +1,42 @@
 """The one place where a rule is declared: docs, ``tfod rules`` and the service come from here.
 
-A rule is a function that yields a :class:`~tfod.check.findings.finding.Problem` for each thing that
-is wrong. The decorator says the rest: code, severity, title, why it matters, what to do, who says
-so. Called by its name a rule returns its problems, each with the rule. What several rules look at
-(a damage of the framing, a batch of boxes, …) is the only argument of each; :func:`problems_of`
-finds the rules by its type.
+A rule is a function that yields a :class:`~tfod.check.findings.finding.Finding` for each thing that
+is wrong: of a batch of records (:func:`rule`), or of what the shards of a data set add up to
+(:func:`dataset_rule`). The decorator says the rest: code, severity, title, why it matters, what to
+do, who says so.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import re
-import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tfod.check.findings.finding import Problem, Severity
-from tfod.detection.problems import DetectionProblem, Wrong
+from tfod.check.findings.finding import Finding, JsonValue, Severity
+from tfod.check.findings.rule import FAMILIES, Rule
+from tfod.detection.problems import Wrong
 from tfod.errors import TfodError
 
-_P = ParamSpec("_P")
+if TYPE_CHECKING:
+    from tfod.check.dataset import LabelMapFile
+    from tfod.check.findings.findings import Findings
+    from tfod.check.records.batch import Batch, ClassUse
+    from tfod.check.records.images import ImageFacts
+    from tfod.check.records.result import DatasetResult
+
 _HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
 
-FAMILIES = {
-    "TFR": "framing: the file as a sequence of records",
-    "EXA": "the record as a tf.train.Example",
-    "BOX": "boxes",
-    "LAB": "classes and the label map",
-    "IMG": "the encoded image",
-    "NAM": "names of images",
-    "ZIP": "the archive around the shards",
-    "SET": "shards as a set",
-    "TSK": "the CVAT task it is meant for",
-    "CFG": "the trainer's configuration",
-}
-"""The first three letters of a code, and what the rules of that family look at."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A rule and all that is said about it.
-
-    ``subject`` is the type of the only argument of ``check``; None where it has several, or none.
-    """
-
-    code: str
-    severity: Severity
-    title: str
-    why: str
-    fix: str
-    source: str
-    subject: type | None
-    check: Callable[..., Iterable[Problem]]
-
-    @property
-    def family(self) -> str:
-        """The family's three letters."""
-        return self.code[:3]
-
-
-RuleProblems: TypeAlias = "list[tuple[Rule, Problem]]"
-"""What rules have found, each problem with its rule."""
 _RULES: dict[str, Rule] = {}
+BatchCheck: TypeAlias = "Callable[[Batch], Iterable[Finding]]"
+DatasetCheck: TypeAlias = "Callable[[DatasetResult], Iterable[Finding]]"
 
 
 def rule(
-    heading: str, *, why: str, fix: str, source: str
-) -> Callable[[Callable[_P, Iterable[Problem]]], Callable[_P, RuleProblems]]:
-    """Declare a rule.
+    heading: str, *, why: str, fix: str, source: str, once: bool = False
+) -> Callable[[BatchCheck], BatchCheck]:
+    """Declare a rule that looks at a batch of records.
 
     Args:
         heading: ``TFR002 error: empty file``: the code (its family and three digits, never given to
@@ -79,27 +45,27 @@ def rule(
         why: what comes of it.
         fix: what to do.
         source: who says so: a specification, a file of a project, an issue.
+        once: see :class:`Rule`.
 
     Raises:
         ValueError: the heading is ill-formed, of no family, or its code is taken.
     """
-    match = _HEADING.fullmatch(heading)
-    if match is None or match[1][:3] not in FAMILIES:
-        raise ValueError(f"{heading!r} is not a code, a severity and a title")
-    code, severity, title = match[1], Severity(match[2]), match[3]
 
-    def declare(check: Callable[_P, Iterable[Problem]]) -> Callable[_P, RuleProblems]:
-        if code in _RULES:
-            raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
-        names = list(inspect.signature(check).parameters)
-        subject = typing.get_type_hints(check)[names[0]] if len(names) == 1 else None
-        own = _RULES[code] = Rule(code, severity, title, why, fix, source, subject, check)
+    def declare(check: BatchCheck) -> BatchCheck:
+        _declare(heading, check, why=why, fix=fix, source=source, once=once)
+        return check
 
-        @functools.wraps(check)
-        def problems(*args: _P.args, **kwargs: _P.kwargs) -> RuleProblems:
-            return [(own, problem) for problem in check(*args, **kwargs)]
+    return declare
 
-        return problems
+
+def dataset_rule(
+    heading: str, *, why: str, fix: str, source: str
+) -> Callable[[DatasetCheck], DatasetCheck]:
+    """Declare a rule that looks at what the shards of a data set add up to, as :func:`rule`."""
+
+    def declare(check: DatasetCheck) -> DatasetCheck:
+        _declare(heading, check, why=why, fix=fix, source=source, of_dataset=True)
+        return check
 
     return declare
 
@@ -108,9 +74,82 @@ def detection_rule(heading: str, wrong: Wrong, *, why: str, fix: str, source: st
     """Declare the rule that reports a problem of the detections, which also stops an import."""
 
     @rule(heading, why=why, fix=fix, source=source)
-    def of_kind(problem: DetectionProblem) -> Iterator[Problem]:
-        if problem.wrong is wrong:
-            yield Problem(f"{problem.key} {problem.cause}", feature=problem.key)
+    def of_kind(batch: Batch) -> Iterator[Finding]:
+        for problem in batch.detections.problems:
+            if problem.wrong is wrong:
+                yield batch.finding(problem.row, f"{problem.key} {problem.cause}", problem.key)
+
+
+class Said(NamedTuple):
+    """What is wrong with something that recurs, as :meth:`Batch.finding` takes it.
+
+    ``key`` is the OD API's: where the records have another one in its place, that is named.
+    """
+
+    message: str
+    key: str | None = None
+    value: JsonValue = None
+    fix: str = ""
+    severity: Severity | None = None
+
+
+def each_image(check: Callable[[ImageFacts], Iterable[Said]]) -> BatchCheck:
+    """A rule about what a record has for an image, and says about it."""
+
+    @functools.wraps(check)
+    def of_batch(batch: Batch) -> Iterator[Finding]:
+        for facts in batch.image_kinds:
+            for said in check(facts):
+                yield from _of_rows(batch, batch.rows_of_image(facts), said)
+
+    return of_batch
+
+
+def each_class(check: Callable[[ClassUse], Iterable[Said]]) -> BatchCheck:
+    """A rule about what an object says about its class."""
+
+    @functools.wraps(check)
+    def of_batch(batch: Batch) -> Iterator[Finding]:
+        for use in batch.class_uses:
+            for said in check(use):
+                yield from _of_rows(batch, batch.rows_of_class(use), said)
+
+    return of_batch
+
+
+def _of_rows(batch: Batch, rows: list[int], said: Said) -> Iterator[Finding]:
+    message, key = said.message, said.key
+    if key is not None and (own := batch.own(key)) != key:
+        message, key = message.replace(key, own), own
+
+    def make(row: int) -> Finding:
+        return batch.finding(row, message, key, said.value, said.fix, said.severity)
+
+    return batch.findings(rows, make, said.severity)
+
+
+def each_label_map(
+    check: Callable[[LabelMapFile], Iterable[Said]],
+) -> DatasetCheck:
+    """A rule about a label map."""
+
+    @functools.wraps(check)
+    def of_dataset(result: DatasetResult) -> Iterator[Finding]:
+        for name, file in result.dataset.label_maps.items():
+            for said in check(file):
+                yield Finding(message=said.message, shard=name, value=said.value, fix=said.fix)
+
+    return of_dataset
+
+
+def _declare(heading: str, check: Callable[[Any], Iterable[Finding]], **more: Any) -> None:
+    match = _HEADING.fullmatch(heading)
+    if match is None or match[1][:3] not in FAMILIES:
+        raise ValueError(f"{heading!r} is not a code, a severity and a title")
+    code, severity, title = match[1], Severity(match[2]), match[3]
+    if code in _RULES:
+        raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
+    _RULES[code] = Rule(code=code, severity=severity, title=title, check=check, **more)
 
 
 @functools.cache  # asked for fifteen times in a check
@@ -124,23 +163,14 @@ def all_rules() -> Mapping[str, Rule]:
     return MappingProxyType({code: _RULES[code] for code in codes})
 
 
-_by_subject: dict[type[Any], tuple[Rule, ...]] = {}
-
-
-def rules_for(subject: type[Any]) -> tuple[Rule, ...]:
-    """The rules that check a kind of subject, in the order of their codes."""
-    if subject not in _by_subject:
-        rules = all_rules().values()
-        _by_subject[subject] = tuple(one for one in rules if one.subject is subject)
-    return _by_subject[subject]
-
-
-def problems_of(subject: object) -> Iterator[tuple[Rule, Problem]]:
-    """Let every rule for this kind of subject look at it."""
-    kind: type[Any] = type(subject)
-    for one in rules_for(kind):
-        for problem in one.check(subject):
-            yield one, problem
+def run_rules(
+    subject: Batch | DatasetResult, codes: Collection[str], findings: Findings, *, of_dataset: bool
+) -> None:
+    """Let the rules of these codes look at a batch, or at a data set; keep what they find."""
+    for one in all_rules().values():
+        if one.of_dataset is of_dataset and one.code in codes:
+            subject.room = findings.room(one.code)
+            findings.add(one, one.check(subject))
 
 
 def no_such_rule(name: object) -> str:

@@ -6,12 +6,22 @@ The walk itself (:mod:`tfod.tfrecord.reader`) says what is damaged and where; th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from tfod.check.findings.finding import Place, Problem, first_of
-from tfod.check.rules.registry import rule
+import numpy as np
+
+from tfod.check.findings.finding import Finding, JsonValue, first_of
+from tfod.check.records.batch import Batch
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import dataset_rule, rule
 from tfod.detection.labels.label_map import LabelMap
-from tfod.tfrecord.damage import Damage, DamageKind
+from tfod.tfrecord.damage import DamageKind
+from tfod.tfrecord.shard_sets.names import (
+    COMPRESSED_EXTENSIONS,
+    MOST_MISSING,
+    first_number,
+    parse_shard_name,
+)
 
 _FORMAT = "tensorflow/core/lib/io/record_writer.h; tensorflow.org/tutorials/load_data/tfrecord"
 _READER = "tensorflow/core/lib/io/record_reader.cc: 'corrupted record at'"
@@ -20,16 +30,25 @@ _BUILDER = (
 )
 _NAMES = "tensorflow/models: dataset_tools/tf_record_creation_util.py"
 _MOST_NAMED = 100
+_OPTIONAL = ("image/object/", "image/class/")
+"""Features that a record without objects may leave out."""
 
 
 def _damage_rule(heading: str, kind: DamageKind, *, why: str, fix: str, source: str) -> None:
     """Declare the rule that reports a kind of damage: it says itself what is wrong."""
 
     @rule(heading, why=why, fix=fix, source=source)
-    def of_kind(damage: Damage) -> Iterator[Problem]:
-        if damage.kind is kind:
-            said = f"{damage.fix[:1].upper()}{damage.fix[1:]}."
-            yield Problem(damage.cause, fix=said, value=damage.skipped or None)
+    def of_kind(batch: Batch) -> Iterator[Finding]:
+        for damage in batch.damages:
+            if damage.kind is kind:
+                yield Finding(
+                    message=damage.cause,
+                    fix=f"{damage.fix[:1].upper()}{damage.fix[1:]}.",
+                    shard=damage.shard,
+                    record=damage.record,
+                    offset=damage.offset,
+                    value=damage.skipped or None,
+                )
 
 
 _damage_rule(
@@ -110,108 +129,134 @@ _damage_rule(
     fix="Leave the record out when writing the shard.",
     source=_FORMAT,
 )
-def zero_length_record() -> Iterator[Problem]:
+def zero_length_record(batch: Batch) -> Iterator[Finding]:
     """A record's length is 0."""
-    yield Problem("the record has a length of 0", value=0)
+    rows = np.flatnonzero(batch.records.lengths == 0).tolist()
+    said = "the record has a length of 0"
+    return batch.findings(rows, lambda row: batch.finding(row, said, value=0))
 
 
-@rule(
+@dataset_rule(
     "TFR010 warning: compressed without saying so",
     why="TensorFlow does not notice compression by itself and reports a corrupted record; the OD "
     "API's trainer never says it.",
     fix="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
     source=f"{_BUILDER}; tensorflow/tensorflow#13463",
 )
-def silent_compression(name: str) -> Iterator[Problem]:
+def silent_compression(result: DatasetResult) -> Iterator[Finding]:
     """The bytes are GZIP or ZLIB, the name does not tell."""
-    fix = f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
-    fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
-    message = f"the shard is compressed with {name}, its name does not say so"
-    yield Problem(message, value=name, fix=fix)
+    for shard in result.shards:
+        name = shard.compression
+        if name and not shard.name.lower().endswith(COMPRESSED_EXTENSIONS):
+            fix = f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
+            fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
+            message = f"the shard is compressed with {name}, its name does not say so"
+            yield Finding(message=message, shard=shard.name, value=name, fix=fix)
 
 
-@rule(
+@dataset_rule(
     "TFR013 error: cannot be read",
     why="What is behind this point was not checked.",
     fix="Look at the file's permissions, the disk and the network, then check again.",
     source="errno(3)",
 )
-def unreadable(reason: str) -> Iterator[Problem]:
+def unreadable(result: DatasetResult) -> Iterator[Finding]:
     """The operating system, or the store, does not let us read on."""
-    yield Problem(f"cannot be read: {reason}", once=True)  # not by each of its parts
+    for name, reason in result.unreadable:
+        yield Finding(message=f"cannot be read: {reason}", shard=name)
 
 
-@rule(
+@dataset_rule(
     "TFR014 info: compressed",
     why="The OD API's trainer does not read it, whatever its name: it names no compression to "
     "TensorFlow, which reports a corrupted record. Datumaro and CVAT read it with tfod.",
     fix="For the OD API write it without compression: tfod reshard --compression none.",
     source=_BUILDER,
 )
-def compression_that_says_so(name: str) -> Iterator[Problem]:
+def compression_that_says_so(result: DatasetResult) -> Iterator[Finding]:
     """The bytes are GZIP or ZLIB, as the name says."""
-    yield Problem(f"the shard is compressed with {name}", value=name)
+    for shard in result.shards:
+        name = shard.compression
+        if name and shard.name.lower().endswith(COMPRESSED_EXTENSIONS):
+            message = f"the shard is compressed with {name}"
+            yield Finding(message=message, shard=shard.name, value=name)
 
 
-@rule(
+@dataset_rule(
     "SET001 error: shard missing from a set",
     why="A part of the dataset is not trained, and nothing says so.",
     fix="Copy or download the missing shards.",
     source=_NAMES,
 )
-def missing_shards(missing: Sequence[str], count: int, first: int = 0) -> Iterator[Problem]:
+def missing_shards(result: DatasetResult) -> Iterator[Finding]:
     """The names count to a number, and so many are not there; of many the first are named."""
-    what = "shard is" if count == 1 else "shards are"
-    message = f"{count:,} {what} missing: {first_of(missing, 3, count)}"
-    message += "; the set counts from 1" if first == 1 else ""
-    yield Problem(message, value=[*missing[:_MOST_NAMED]])
+    for one in result.dataset.numbered_sets:
+        if len(one.totals) > 1 or not one.missing:
+            continue
+        total = next(iter(one.totals))
+        # Of very many not all are named.
+        is_whole = len(one.missing) < MOST_MISSING
+        count = len(one.missing) if is_whole else total - len(one.numbers)
+        what = "shard is" if count == 1 else "shards are"
+        message = f"{count:,} {what} missing: {first_of(one.missing, 3, count)}"
+        message += "; the set counts from 1" if first_number(one.numbers, total) == 1 else ""
+        value = list[JsonValue](one.missing[:_MOST_NAMED])
+        yield Finding(message=message, shard=one.name, value=value)
 
 
-@rule(
+@dataset_rule(
     "SET002 error: sets of different size mixed",
     why="A glob reads both: images are trained twice.",
     fix="Delete the shards of the older export.",
     source=_NAMES,
 )
-def mixed_sets(totals: Mapping[int, str]) -> Iterator[Problem]:
+def mixed_sets(result: DatasetResult) -> Iterator[Finding]:
     """Shards of one stem claim different totals; an example of each."""
-    some = ", ".join(f"{example} (of {total})" for total, example in totals.items())
-    yield Problem(f"shards of several sets lie together: {some}", value=[*totals])
+    for one in result.dataset.numbered_sets:
+        if len(one.totals) > 1:
+            some = ", ".join(f"{name} (of {total})" for total, name in one.totals.items())
+            message = f"shards of several sets lie together: {some}"
+            yield Finding(message=message, shard=one.name, value=[*one.totals])
 
 
-@rule(
+@dataset_rule(
     "SET003 warning: shards with different features",
     why="They were probably written by different scripts, and training sees two kinds of records.",
     fix="Write all shards of a set with the same script.",
     source="tensorflow/data-validation: SCHEMA_MISSING_COLUMN",
 )
-def different_keys(keys: Mapping[str, frozenset[str]]) -> Iterator[Problem]:
-    """A feature that all records of most shards of a subset have is in no record of another.
-
-    ``keys`` are the features that all records of a shard have, by shard.
-    """
-    if len(keys) < 2:
-        return
-    counts = Counter(key for found in keys.values() for key in found)
-    usual = {key for key, count in counts.items() if 2 * count > len(keys)}
-    rare = counts.keys() - usual
-    for shard, found in keys.items():
-        lacks, has = sorted(usual - found), sorted(rare & found)
-        if lacks or has:
+def different_keys(result: DatasetResult) -> Iterator[Finding]:
+    """A feature that records of most shards of a subset have is in no record of another."""
+    for members in result.by_subset.values():
+        keys = {
+            one.name: {key for key in one.keys if not key.startswith(_OPTIONAL)}
+            for one in members
+            if one.keys
+        }
+        if len(keys) < 2:
+            continue
+        counts = Counter(key for found in keys.values() for key in found)
+        usual = {key for key, count in counts.items() if 2 * count > len(keys)}
+        rare = counts.keys() - usual
+        for shard, found in keys.items():
+            lacks, has = sorted(usual - found), sorted(rare & found)
             parts = [f"lacks {', '.join(lacks)}"] if lacks else []
             parts += [f"alone has {', '.join(has)}"] if has else []
-            message = f"unlike the other shards it {' and '.join(parts)}"
-            yield Problem(message, (lacks or has)[0], place=Place(shard))
+            if parts:
+                message = f"unlike the other shards it {' and '.join(parts)}"
+                yield Finding(message=message, shard=shard, feature=(lacks or has)[0])
 
 
-@rule(
+@dataset_rule(
     "SET004 error: label maps differ",
     why="The same id means two classes: evaluation compares a cat with a dog.",
     fix="Use one label map for all splits, and write the shards with it.",
     source="Roboflow renumbers the classes in each export",
 )
-def different_label_maps(maps: Mapping[str, LabelMap]) -> Iterator[Problem]:
-    """An id or a name means different things in two label maps, which are by file name."""
+def different_label_maps(result: DatasetResult) -> Iterator[Finding]:
+    """An id or a name means different things in two label maps."""
+    names = dict.fromkeys(one.label_map for one in result.shards if one.label_map)
+    maps = {name: one for name in names if (one := result.label_map_of(name)) is not None}
     (first_name, first), *others = maps.items() or [("", LabelMap())]
     for name, other in others:
         for item in other.items:
@@ -223,38 +268,47 @@ def different_label_maps(maps: Mapping[str, LabelMap]) -> Iterator[Problem]:
                 what = f"class {item.class_name!r} has id {item.id} here and {same_text.id}"
             else:
                 continue
-            yield Problem(f"{what} in {first_name}", place=Place(name))
+            yield Finding(message=f"{what} in {first_name}", shard=name)
             break
 
 
-@rule(
+@dataset_rule(
     "SET005 warning: shard without a record",
     why="It is legal where there are more shards than images, but mostly an export went wrong.",
     fix="Write fewer shards, or look why this one is empty.",
     source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB a shard",
 )
-def empty_shard() -> Iterator[Problem]:
+def empty_shard(result: DatasetResult) -> Iterator[Finding]:
     """A shard holds no record at all."""
-    yield Problem("the shard holds no record")
+    for shard in result.shards:
+        is_read = not (shard.unreadable or shard.damage)
+        if shard.is_empty_file or (is_read and not shard.records and not shard.has_defects):
+            yield Finding(message="the shard holds no record", shard=shard.name)
 
 
-@rule(
+@dataset_rule(
     "SET006 error: no shard of the set has a record",
     why="TensorFlow reads files of 0 bytes as a dataset without records and says nothing.",
     fix="Export or download the shards again.",
     source="cvat-ai/cvat#821",
 )
-def empty_set(shards: int) -> Iterator[Problem]:
-    """All shards of a numbered set are files of 0 bytes."""
-    yield Problem(f"all shards of the set are empty ({shards:,} of 0 bytes)")
+def empty_set(result: DatasetResult) -> Iterator[Finding]:
+    """All shards of a numbered set are files of 0 bytes; what was not given is not judged."""
+    for members in result.by_subset.values():
+        names = map(parse_shard_name, (one.name for one in members))
+        totals = {name.total or 0 for name in names if name is not None}
+        if all(one.is_empty_file for one in members) and max(totals, default=0) <= len(members):
+            message = f"all shards of the set are empty ({len(members):,} of 0 bytes)"
+            yield Finding(message=message, shard=members[0].name)
 
 
-@rule(
+@dataset_rule(
     "SET007 error: nothing to check in a folder",
     why="It was named together with others, and nothing of it is in their verdict.",
     fix="Name the folder that holds the shards, or leave this one out.",
     source="tfod.tfrecord.shard_sets.search.find_shards",
 )
-def empty_source(name: str, reason: str) -> Iterator[Problem]:
+def empty_source(result: DatasetResult) -> Iterator[Finding]:
     """A folder among the sources holds neither a shard nor a zip."""
-    yield Problem(reason.removeprefix(f"{name}: "), place=Place(name))
+    for name, reason in result.dataset.empty_sources:
+        yield Finding(message=reason.removeprefix(f"{name}: "), shard=name)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfod.check.check import Options, check
+from tfod.check.find import find
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
 from tfod.check.references.cvat_task.task import Task
 from tfod.check.reporters.text import render_text
-from tfod.check.sources.search import take_inventory
 from tfod.convert.cvat_xml.document import DocumentWriter
 from tfod.convert.documents import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
@@ -110,10 +110,10 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
     Raises:
         TfodError: it is no zip, or cannot be read.
     """
-    with take_inventory([options.path]) as inventory:
-        if inventory.groups or len(inventory.archives) != 1:
+    with find([options.path], options.label_map) as found:
+        if len(found.datasets) != 1 or not found.datasets[0].zips:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
-        size = inventory.archives[0].size()
+        size = found.files[0].size
         of_task = Options(
             receiver=CVAT,
             label_map=options.label_map,
@@ -122,7 +122,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
             decode=0,  # as CVAT's own importer
         )
         with progress_bar("checking", size, "B") as bar:
-            return check(inventory, of_task, lambda read, _: bar.update(read))
+            return check(found, of_task, lambda read, _: bar.update(read))
 
 
 def _prepare_annotations(

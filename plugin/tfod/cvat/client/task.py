@@ -24,6 +24,13 @@ class Target:
     kind: str
     number: int
 
+    @classmethod
+    def typed(cls, kind: str, number: str) -> Target:
+        """What ``--cvat KIND ID`` names. Raises TfodError where that is nothing."""
+        if kind not in KINDS or not number.isascii() or not number.isdigit():
+            raise TfodError(f"--cvat {kind} {number}: name {', '.join(KINDS)}, then its number")
+        return cls(kind, int(number))
+
     def __str__(self) -> str:
         return f"{self.kind} {self.number}"
 

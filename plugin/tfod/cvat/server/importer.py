@@ -10,11 +10,11 @@ from typing import Any
 
 from tfod.check.findings.finding import plural
 from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
-from tfod.check.sources.archive_contents import unpack_shards
 from tfod.convert.losses import listed
 from tfod.cvat.server.annotations import AnnotationConverter
 from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
 from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound
+from tfod.cvat.server.unpack import unpack_shards
 from tfod.datumaro import compat
 from tfod.datumaro.activation import register
 from tfod.datumaro.reader import TfDetectionApiBase

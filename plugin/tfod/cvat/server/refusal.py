@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from zipfile import is_zipfile
 
 from tfod.check.check import Options, check
+from tfod.check.dataset import File
+from tfod.check.find import find_uploads, is_zip_file
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task.frames import root_of
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
-from tfod.check.sources.inventory import Location
-from tfod.check.sources.search import inventory_of, is_archive
 from tfod.cvat.server.instance import Instance
 from tfod.errors import TfodError
 
@@ -56,9 +56,9 @@ def require_sound(path: str, instance: Instance) -> int:
     Raises:
         RefusedError: in one line, what is wrong, where, and what to do.
     """
-    location = Location(_UPLOAD, path)
+    file = File.at(path, _UPLOAD)
     # By its bytes, or by its end: a program may be in front, as in one that unpacks itself.
-    if not is_archive(Location("", path)) and not is_zipfile(path):
+    if not is_zip_file(File("", path)) and not is_zipfile(path):
         raise RefusedError(
             "the file is not a zip",
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
@@ -70,7 +70,10 @@ def require_sound(path: str, instance: Instance) -> int:
         hash_sources=False,
         decode=0,  # CVAT decodes what becomes frames, and needs no other images
     )
-    report = check(inventory_of([location]), options)
+    try:
+        report = check(find_uploads([file]), options)
+    except TfodError as error:  # such as of masks without boxes
+        raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
     if not report.valid:
         raise refusal(report, instance)
     return report.counts.records

@@ -330,12 +330,20 @@ def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list
     # A folder may well have the name of a dataset, and is not a label map.
     if not os.path.isfile(name) and name in packaged_label_maps():
         return shipped_label_map(name), []
-    if not (is_url(name) or os.path.exists(name)):
+    require_label_map(name)
+    return read_label_map(name)
+
+
+def require_label_map(name: str) -> None:
+    """Raise LabelMapError where there is neither a file nor a shipped label map of this name.
+
+    What is at a URL, or in the file, is not looked at.
+    """
+    if not (is_url(name) or os.path.exists(name) or name in packaged_label_maps()):
         raise LabelMapError(
             f"{name}: no such label map; pass a file, or one of these names: "
             + ", ".join(packaged_label_maps())
         )
-    return read_label_map(name)
 
 
 def shipped_label_map(name: str) -> LabelMap:

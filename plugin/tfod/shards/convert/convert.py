@@ -20,8 +20,9 @@ from tfod.shards.convert.formats import (
 )
 from tfod.shards.create.problems import STRICT
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.output_folder import OutputExistsError, WorkFolder
+from tfod.tfrecord.output_folder import WorkFolder
 from tfod.tfrecord.storage.publishing import WriteError
+from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
 from tfod.tfrecord.storage.urls import require_local
 
 
@@ -53,7 +54,7 @@ def convert(source: str, target: str, options: Options) -> Converted:
         options: what else was asked for.
 
     Raises:
-        OutputExistsError: there is something already.
+        OutputExistsError: there is something already, or it is in the source.
         TfodError: the source is not what it should be, no format is named, or an option is of
             another one.
     """
@@ -66,6 +67,7 @@ def convert(source: str, target: str, options: Options) -> Converted:
         )
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")
+    ReadPaths([source]).require_other(target)
     read = FORMATS[source_format].read
     if target_format == SHARDS:
         from tfod.shards.convert.write_shards import write_shards

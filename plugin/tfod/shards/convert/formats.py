@@ -16,6 +16,8 @@ from tfod.errors import TfodError
 from tfod.shards.create.problems import STRICT, Policy
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.search import find_all_shards, looks_like_shard
+from tfod.tfrecord.storage.urls import is_url
+from tfod.tfrecord.storage.zip_files import is_zip
 
 if TYPE_CHECKING:
     from tfod.convert.dataset import Dataset
@@ -79,7 +81,7 @@ def has_shards(path: str) -> bool:
     """Whether a path holds shards."""
     try:
         # Of a file that is named everybody else takes for granted that it is a shard.
-        is_other = os.path.isfile(path) and not path.lower().endswith(".zip")
+        is_other = os.path.isfile(path) and not is_zip(path)
         return looks_like_shard(path) if is_other else bool(find_all_shards(path))
     except TfodError:
         return False
@@ -125,6 +127,10 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
     found = [name for name, one in FORMATS.items() if one.is_at(path)]
     if len(found) == 1:
         return found[0]
+    if not found and is_url(path):
+        raise TfodError(
+            f"{path}: holds no shards, and only shards are read from a URL; copy it here"
+        )
     if not found and not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
     what = f"could be {' or '.join(found)}" if found else "is of no format that is recognized"

@@ -61,6 +61,10 @@ def read_yolo(path: str, options: ReadOptions) -> Dataset:
         TfodError: a file is missing or makes no sense, with the line.
     """
     file = find_yolo(path)
+    if options.images is not None:
+        raise TfodError(
+            f"--images {options.images}: YOLO's images are where its YAML says; leave it out"
+        )
     if file is None:
         raise TfodError(f"{path} holds none of {', '.join((*_YAML, *_NAMES))}; name the YAML")
     layout = _read_yaml(file) if file.lower().endswith(("yaml", "yml")) else _read_names(file)

@@ -286,11 +286,11 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
     # Here, since nothing else of this module needs the check, which takes its time to load.
     from tfod.check.check import Options as CheckOptions
     from tfod.check.check import check
+    from tfod.check.dataset import File
+    from tfod.check.find import find_uploads
     from tfod.check.findings.finding import Severity, plural
     from tfod.check.profiles.profile import READY
     from tfod.check.receivers import OD_API, RECEIVERS
-    from tfod.check.sources.inventory import Location
-    from tfod.check.sources.search import inventory_of
 
     if not shards:
         return
@@ -306,7 +306,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
             jobs=os.cpu_count() or 1,
             hash_sources=False,
         )
-        report = check(inventory_of([Location(one.path, one.aside) for one in shards]), options)
+        report = check(find_uploads([File.at(one.aside, one.path) for one in shards]), options)
     if report.valid:
         return
     sources = {one.path: one.source for one in shards}

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tfod.check.findings.finding import plural
 from tfod.detection import keys
 from tfod.detection.labels.label_map import load_label_map
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
-from tfod.shards.inputs import Written, missing_shards, sound_examples
+from tfod.shards.inputs import Written, missing_shards, shards_of, sound_examples
 from tfod.shards.merge.classes import MergedClasses
 from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder
-from tfod.tfrecord.shard_sets.search import find_all_shards
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _MOST_LISTED = 1000
+_MOST_SAID = 10
 # What says which image it is, and nothing about what is in it.
 _NO_ANNOTATION = frozenset((keys.ENCODED, keys.FORMAT, keys.FILENAME, keys.SOURCE_ID, keys.SHA256))
 
@@ -61,6 +62,22 @@ class Merged(Written):
     equal_names: int
     equal: Sequence[EqualRecords]
 
+    def repeated(self) -> Iterator[str]:
+        """Sentences about records that an earlier one repeats."""
+        for count, what in (
+            (self.equal_images - self.dropped, "the image of an earlier record"),
+            (self.equal_names, "the file name of an earlier record of its subset"),
+        ):
+            if count:
+                yield f"{plural(count, 'record')} written with {what}"
+        for one in self.equal[:_MOST_SAID]:
+            what = "same image" if one.same_image else "same file name"
+            what += ", left out" * one.dropped
+            yield f"{what}: {one.second}; first in {one.first}"
+        more = self.equal_images + self.equal_names - _MOST_SAID
+        if more > 0:
+            yield f"and {more:,} more of these"
+
 
 def merge(
     sources: Sequence[str | os.PathLike[str]],
@@ -97,14 +114,14 @@ def merge(
         WriteError: the folder cannot be written to.
         TfodError: a shard is given twice.
     """
-    sets = find_all_shards(sources)
+    sets = shards_of(sources)
     paths = [path for one in sets for path in one.paths]
     target = None if label_map is None else load_label_map(label_map)[0]
     classes = MergedClasses(paths, target)
     equal = _EqualRecords(drop_equal_images)
     records: dict[str, int] = {}
     rewritten = 0
-    with OutputFolder(folder, paths, overwrite) as out:
+    with OutputFolder(folder, [*(os.fspath(one) for one in sources), *paths], overwrite) as out:
         for one in sets:
             out.require_free(one.subset)
         for one in sets:

@@ -6,7 +6,7 @@ certain of it leaves alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -16,13 +16,7 @@ import numpy as np
 from tfod.check.findings.finding import JsonValue
 from tfod.check.records.column_order import ROUNDING, TOLERATED
 from tfod.check.records.expectation import BOX_PREFIX
-from tfod.check.rules.images import (
-    ImageFacts,
-    check_format,
-    check_positive_size,
-    check_raw,
-    check_size,
-)
+from tfod.check.records.images import ImageFacts
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import lenient_text
@@ -128,19 +122,17 @@ def add_ids(record: EditedRecord) -> Iterator[Change]:
 # What is said of the image
 
 
-def write_format(
-    check: Callable[[ImageFacts], Iterable[object]], record: EditedRecord
-) -> Iterator[Change]:
+def write_format(is_wrong: Callable[[ImageFacts], bool], record: EditedRecord) -> Iterator[Change]:
     """The bytes say what they are, or that they are no pixels, whichever is checked."""
     key, header = record.field_mapping.format, record.header
-    if key and header is not None and any(True for _ in check(record.facts)):
+    if key and header is not None and is_wrong(record.facts):
         yield from _put(record, key, [header.format])
 
 
 def write_size(record: EditedRecord) -> Iterator[Change]:
     """The image's header says how large it is, unless what is said has a meaning of its own."""
     header, facts = record.header, record.facts
-    if header is None or not any(True for _ in check_size(facts)):
+    if header is None or not facts.other_sides:
         return
     exchanged = (facts.declared_height, facts.declared_width) == (header.width, header.height)
     # Boxes far outside may have been divided by the other size: it must stay seen.
@@ -152,7 +144,7 @@ def write_size(record: EditedRecord) -> Iterator[Change]:
 
 def write_positive_size(record: EditedRecord) -> Iterator[Change]:
     """The same for a size that can be none."""
-    if any(True for _ in check_positive_size(record.facts)):
+    if record.facts.no_sides:
         yield from _put_size(record)
 
 
@@ -222,8 +214,8 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("BOX004", clip_rounding),
     ("LAB008", follow_the_text),
     ("LAB020", add_ids),
-    ("IMG004", partial(write_format, check_format)),
-    ("IMG014", partial(write_format, check_raw)),
+    ("IMG004", partial(write_format, lambda facts: facts.says_another_format)),
+    ("IMG014", partial(write_format, lambda facts: facts.says_raw)),
     ("IMG006", write_size),
     ("IMG012", write_positive_size),
     ("NAM007", partial(add_source_id, is_blank=False)),

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.findings.collector import shortened
 from tfod.check.findings.finding import JsonValue, Place
+from tfod.check.findings.findings import shortened
 from tfod.check.profiles.profile import Profile
-from tfod.check.rules.images import ImageFacts
+from tfod.check.records.images import ImageFacts
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.image_header import ImageHeader

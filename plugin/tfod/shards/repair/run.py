@@ -12,21 +12,17 @@ from functools import cached_property, partial
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
-from tfod.check.findings.collector import Collector
+from tfod.check.dataset import Dataset, Found, LabelMapFile, NumberedSet, Shard, numbered_sets_of
+from tfod.check.find import find
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
+from tfod.check.label_maps import label_map_file
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import INEVITABLE, REPAIRS
-from tfod.check.sources.archive import ArchiveDamageError
-from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.inventory import Inventory, Location, ShardGroup, ShardSource
-from tfod.check.sources.search import take_inventory
-from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection import keys
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
@@ -40,10 +36,12 @@ from tfod.tfrecord.output_folder import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import group_shards, require_content
+from tfod.tfrecord.storage.read_paths import ReadPaths
+from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 _MOST_FINDINGS = 1000
 # About the zip itself, which the result is not.
-_OF_NO_FOLDER = dict.fromkeys(("ZIP014", "ZIP016", "ZIP017"), OFF)
+_OF_NO_FOLDER = dict.fromkeys(("ZIP016",), OFF)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Options:
             names = {rule.code, rule.family}
             asked = self.only is None or names & self.only
             if rule.code in REPAIRS and asked and not names & self.skip:
-                found |= {rule.code} if policy.severity(rule) is not None else set()
+                found |= {rule.code} if policy.severity(rule.code) is not None else set()
         return frozenset(found)
 
 
@@ -126,18 +124,20 @@ def repair(
         OSError: a shard cannot be read.
     """
     with (
-        take_inventory([source]) as inventory,
+        find([source], (options or Options()).label_map) as found,
         tempfile.TemporaryDirectory(prefix="tfod-repair-") as scratch,
     ):
-        for location in inventory.locations:
-            if location.remote or location.name != location.path:
-                raise TfodError(f"{location.name}: only files on this machine can be repaired")
-        if len(inventory.archives) + bool(inventory.shards) > 1:
+        for file in found.files:
+            if file.is_remote or file.name != file.path:
+                raise TfodError(f"{file.name}: only files on this machine can be repaired")
+        zips = sum(bool(one.zips) for one in found.datasets)
+        if zips + (zips < len(found.datasets)) > 1:
             # Their entries may have the same names.
             raise TfodError(f"{source}: there are several zips; repair them one by one")
-        for group in inventory.groups:
-            require_content([shard.location.path for shard in group.shards])
-        run = _Run(source, output, scratch, options or Options(), inventory, Changes(write))
+        for dataset in found.datasets:
+            for subset in {} if dataset.zips else {one.subset for one in dataset.shards}:
+                require_content([one.path for one in dataset.shards if one.subset == subset])
+        run = _Run(source, output, scratch, options or Options(), found, Changes(write))
         with run.begin() as out:
             outcome = run.repair(out)
             if close is not None:
@@ -154,7 +154,7 @@ class _Run:
         output: str | None,
         scratch: str,
         options: Options,
-        inventory: Inventory,
+        found: Found,
         changes: Changes,
     ) -> None:
         folder = source if os.path.isdir(source) else os.path.dirname(source)
@@ -164,27 +164,24 @@ class _Run:
         self._is_dry = output is None
         self._output = scratch if output is None else output
         self._named = folder if output is None else output  # what reports call it
-        self._options, self._inventory, self._changes = options, inventory, changes
-        with Archives() as zips:
-            self._profile, _, _ = profile_of(
-                options.profile, inventory, zips, options.max_record_bytes
-            )
+        self._options, self._found, self._changes = options, found, changes
+        self._label_maps = {n: file for one in found.datasets for n, file in one.label_maps.items()}
+        self._profile, _, _ = profile_of(options.profile, found.shards, options.max_record_bytes)
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
         policy = Policy(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
-        self._collector = Collector(policy, _MOST_FINDINGS)
         self._codes = options.codes(policy)
         self._results: list[str] = []
         self._texts: dict[str, bytes] = {}  # label maps, and candidates for them
 
     # Paths
 
-    def _path(self, shard: WalkedShard, path: str | None = None) -> str:
+    def _path(self, shard: Shard, path: str | None = None) -> str:
         """Where the result of a shard goes, or of a file that belongs to it.
 
         One that lies above the source comes beside the shard.
         """
-        root = os.sep if shard.archive else self._root
+        root = os.path.abspath(shard.entry.archive) if shard.entry else self._root
         relative = os.path.relpath(os.path.abspath(path or shard.path), root)
         if not relative.startswith(os.pardir + os.sep):
             return os.path.join(self._output, relative)
@@ -192,13 +189,13 @@ class _Run:
             raise TfodError(f"{shard.name}: lies outside {root}; name the folder of all shards")
         return os.path.join(os.path.dirname(self._path(shard)), os.path.basename(path))
 
-    def _label_map_path(self, shard: WalkedShard) -> str | None:
+    def _label_map_path(self, shard: Shard) -> str | None:
         """Where its label map goes; one for all shards comes beside each, in place of its own."""
         if shard.label_map is None:
             return None
         if self._options.label_map is not None:
             return os.path.join(os.path.dirname(self._path(shard)), LABEL_MAP_FILE)
-        return self._path(shard, shard.label_map.name)
+        return self._path(shard, self._label_maps[shard.label_map].path)
 
     def _name(self, path: str) -> str:
         """What reports call a file of the result."""
@@ -215,15 +212,19 @@ class _Run:
         Raises:
             TfodError: a file of the result may not be written.
         """
-        sources = {one.path for one in self._inventory.locations}
-        shards = list(walk_shards(self._inventory, self._options.label_map))
+        sources = {one.path for one in self._found.files}
+        shards = self._found.shards
         for shard in shards:
-            sources |= {*([shard.label_map.name] if shard.label_map else ()), *shard.candidates}
+            sources |= {*([shard.label_map] if shard.label_map else ()), *shard.candidates}
             self._copy_label_map(shard)
         self._results = [self._path(shard) for shard in shards]
-        report, files = self._options.report, (*sources, *self._results, *self._texts)
-        if report and os.path.realpath(report) in map(os.path.realpath, files):
-            raise TfodError(f"--output {report}: is of the source or the result; name another file")
+        if report := self._options.report:
+            ReadPaths(sources).require_other(report)
+            written = (self._output, *self._results, *self._texts)
+            if os.path.realpath(report) in map(os.path.realpath, written):
+                raise TfodError(f"{report}: is of the result; name another place for the report")
+        if not self._is_dry:
+            sources.add(self._source)
         out = OutputFolder(self._output, sources, self._options.overwrite, shards_there=self._there)
         for path, content in self._texts.items():
             out.add_text(self._relative(path), content)
@@ -248,14 +249,16 @@ class _Run:
             for one in group_shards(self._results, self._output)
         }
 
-    def _copy_label_map(self, shard: WalkedShard) -> None:
+    def _copy_label_map(self, shard: Shard) -> None:
         """The label map of a shard, or all that could be: which is meant is left to a person."""
-        for source in shard.candidates:
+        for source in () if shard.in_archive else shard.candidates:
             with open(source, "rb") as stream:
                 self._texts[self._path(shard, source)] = stream.read()
-        path, file, data = self._label_map_path(shard), shard.label_map, shard.label_map_data
-        if path is None or file is None or path in self._texts:
+        path = self._label_map_path(shard)
+        if path is None or shard.label_map is None or path in self._texts:
             return
+        file = self._label_maps[shard.label_map]
+        data = file.data
         if file.label_map is None and not 0 < len(data) <= LONGEST_LABEL_MAP:
             raise TfodError(file.error)  # of a longer one only the beginning was read
         # Of one that was named for all shards there are no bytes.
@@ -263,29 +266,34 @@ class _Run:
 
     def repair(self, out: OutputFolder) -> Outcome:
         """Repair all shards; the result is complete, and not yet published."""
-        results: dict[str, ShardSource] = {}
+        results: dict[str, Shard] = {}
         repairs: list[ShardRepair] = []
-        for shard in walk_shards(self._inventory, self._options.label_map, self._collector):
-            name = shard.label_map.name if shard.label_map else ""
+        for shard in self._found.shards:
+            label_map = self._label_maps.get(shard.label_map or "")
             one = ShardRepair(
                 shard,
+                label_map.label_map if label_map else None,
                 self._profile,
                 self._codes,
                 self._options.max_record_bytes,
                 self._changes,
                 self._source_ids,
-                partial(self._is_complete, name),
+                partial(self._is_complete, shard.label_map or ""),
             )
             path, map_path = self._path(shard), self._label_map_path(shard)
             file = out.add_shard(path)
             one.run(file)
             file.complete()
             repairs.append(one)
-            results[path] = ShardSource(
-                Location(self._name(path), file.aside),
+            results[path] = Shard(
+                self._name(path),
+                file.aside,
+                os.path.getsize(file.aside),
                 shard.subset,
                 map_path and self._name(map_path),
-                [self._name(self._path(shard, one)) for one in shard.candidates],
+                []
+                if shard.in_archive
+                else [self._name(self._path(shard, one)) for one in shard.candidates],
             )
         return Outcome(
             source=self._source,
@@ -323,27 +331,35 @@ class _Run:
 
     def _read(self) -> Iterator[tuple[LabelMapFile | None, Iterator[RecordBatch]]]:
         """The records of each shard before they are repaired, with its label map."""
-        for shard in walk_shards(self._inventory, self._options.label_map):
-            yield shard.label_map, self._batches(shard)
+        for shard in self._found.shards:
+            yield self._label_maps.get(shard.label_map or ""), self._batches(shard)
 
-    def _batches(self, shard: WalkedShard) -> Iterator[RecordBatch]:
+    def _batches(self, shard: Shard) -> Iterator[RecordBatch]:
         limit = self._options.max_record_bytes
-        with contextlib.suppress(ArchiveDamageError), shard.open() as stream:
+        with contextlib.suppress(ZipEntryError), shard.open() as stream:
             yield from read_record_batch_stream(
                 stream, shard.name, on_damage=lambda _: None, max_record_bytes=limit
             )
 
-    def _check(self, results: dict[str, ShardSource]) -> Report:
+    def _check(self, results: dict[str, Shard]) -> Report:
         """What is left, as a check of the result reports it."""
-        groups = [
-            ShardGroup(
-                one.subset,
-                [replace(results[path], subset=one.subset) for path in one.paths],
-                one.missing,
-            )
-            for one in group_shards(list(results), self._output)
-        ]
-        label_maps = {self._name(path): data for path, data in self._texts.items()}
+        shards: list[Shard] = []
+        numbered: list[NumberedSet] = []
+        for group in group_shards(list(results), self._output):
+            shards += [replace(results[path], subset=group.subset) for path in group.paths]
+            names = [results[path].name for path in group.paths]
+            numbered += numbered_sets_of(names, group.missing)
+        used = {one.label_map for one in shards}
+        label_maps = {
+            name: label_map_file(data, name, path)
+            for path, data in self._texts.items()
+            if (name := self._name(path)) in used
+        }
+        result = Dataset(os.path.normpath(self._named or "."), shards, label_maps, numbered)
+        # What is wrong with a zip: the result is none, and need not have it.
+        of_zips = [one for one in self._found.datasets if one.zips]
+        zips = [one for each in of_zips for one in each.zips]
+        rest = Dataset("", zips=zips, others=[one for each in of_zips for one in each.others])
         options = CheckOptions(
             profile=self._options.profile,
             receiver=self._receiver,
@@ -354,4 +370,4 @@ class _Run:
             fail_on=Severity.WARNING,
             hash_sources=False,
         )
-        return check(Inventory(groups, (), label_maps), options, others=self._collector.findings)
+        return check(Found([result], rest), options)

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from tfod.check.dataset import Shard
 from tfod.check.findings.finding import JsonValue, Place
 from tfod.check.profiles.profile import Profile
-from tfod.check.sources.archive import ArchiveDamageError
-from tfod.check.sources.shard_walk import WalkedShard
 from tfod.detection.images.source_ids import SourceIdNumbers
+from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.spelling import Form
@@ -21,6 +21,7 @@ from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import Record, read_record_batch_stream, shard_compression
 from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
 _CODE_OF_DAMAGE = {
@@ -47,7 +48,8 @@ class ShardRepair:
         read, written: how many records were.
     """
 
-    shard: WalkedShard
+    shard: Shard
+    label_map: LabelMap | None
     profile: Profile
     codes: frozenset[str]
     max_record_bytes: int
@@ -94,7 +96,7 @@ class ShardRepair:
                     payload = self._repaired(examples, row)
                     if payload is not None:
                         yield payload
-        except ArchiveDamageError:
+        except ZipEntryError:
             pass  # the zip's findings say so; what was read is sound
 
     def _damaged(self, damage: Damage) -> None:
@@ -125,9 +127,8 @@ class ShardRepair:
                 return bytes(source.payload)
             self._drop("EXA001", f"it was no tf.train.Example ({refused.reason})", source, place)
             return None
-        label_map = self.shard.label_map.label_map if self.shard.label_map else None
         record = EditedRecord(
-            Example(examples, row), self.profile, label_map, self.is_complete, self.source_ids
+            Example(examples, row), self.profile, self.label_map, self.is_complete, self.source_ids
         )
         changes = fix_record(record, self.codes)
         if not changes:

@@ -9,18 +9,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tfod.check.dataset import Found, Shard
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import Profile
-from tfod.check.sources.archive import ArchiveDamageError
-from tfod.check.sources.archive_contents import Archives
-from tfod.check.sources.inventory import Inventory
-from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection.detections import Detections
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.sheet.tile import Tile, make_tile
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import read_record_batch_stream
+from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 _LARGEST_RECORD = 256 << 20
 _MOST_NAMES = 8
@@ -51,32 +49,30 @@ class Seen:
 
 
 def chosen_tiles(
-    inventory: Inventory,
+    found: Found,
     choice: Choice,
-    label_map: str | None = None,
     seen: Seen | None = None,
     profile: Profile | None = None,
 ) -> Iterator[Tile]:
     """Read the chosen records, in the order of the shards, and what is to be seen of each.
 
-    A label map and a profile are for all of them; else the label maps beside them, and the profile
-    that fits best. ``seen`` takes the figures of what was passed on the way.
+    A profile is for all of them; else the one that fits best. ``seen`` takes the figures of what
+    was passed on the way.
 
     Raises:
         TfodError: the shards hold nothing that can be shown, or nothing of that class.
     """
     seen = Seen() if seen is None else seen
-    with Archives() as archives:
-        profile, _, unknown = profile_of(profile, inventory, archives, _LARGEST_RECORD)
+    profile, _, unknown = profile_of(profile, found.shards, _LARGEST_RECORD)
     if unknown is not None:
-        found = ", ".join(unknown[0][:_MOST_NAMES]) or "none"
+        features = ", ".join(unknown.keys[:_MOST_NAMES]) or "none"
         raise TfodError(
-            f"{unknown[2]}: there are no images or boxes to show, its features are {found};"
+            f"{unknown.shard}: there are no images or boxes to show, its features are {features};"
             " tfod describe says more"
         )
-    walk = functools.partial(_tiles, inventory, profile, label_map, choice.class_name)
+    walk = functools.partial(_tiles, found, profile, choice.class_name)
     if choice.records is not None:
-        if len(inventory.shards) + len(inventory.archives) > 1:
+        if len(found.files) > 1:
             raise TfodError("--records are numbers within a shard; name one shard, not several")
         yield from _numbered(walk(seen), choice.records, seen, choice.class_name is not None)
     elif choice.random is not None:
@@ -103,7 +99,7 @@ def _numbered(
     for tile in tiles:
         if seen.shards > 1:
             raise TfodError("--records are numbers within a shard; the zip holds several")
-        last = tile.sample.place.record or 0
+        last = tile.sample.record
         if last in numbers:
             yield tile
         if last >= max(numbers):
@@ -125,16 +121,15 @@ def _drawn(tiles: Iterator[Tile], count: int) -> set[int]:
 
 
 def _tiles(
-    inventory: Inventory,
+    found: Found,
     profile: Profile,
-    label_map: str | None,
     class_name: str | None,
     seen: Seen,
 ) -> Iterator[Tile]:
-    for shard in walk_shards(inventory, label_map):
+    for dataset, shard in ((one, shard) for one in found.datasets for shard in one.shards):
         seen.shards += 1
         for detections, row in _rows(shard, profile, seen):
-            tile = make_tile(detections, row, shard.label_map)
+            tile = make_tile(detections, row, dataset.label_map_of(shard))
             names = set() if class_name is None else {*tile.sample.classes, *tile.labels}
             if len(seen.classes) < _MOST_CLASSES or class_name in names:
                 seen.classes |= names
@@ -142,7 +137,7 @@ def _tiles(
                 yield tile
 
 
-def _rows(shard: WalkedShard, profile: Profile, seen: Seen) -> Iterator[tuple[Detections, int]]:
+def _rows(shard: Shard, profile: Profile, seen: Seen) -> Iterator[tuple[Detections, int]]:
     def damaged(damage: Damage) -> None:
         seen.unreadable += 1
         seen.damage = seen.damage or damage
@@ -159,5 +154,5 @@ def _rows(shard: WalkedShard, profile: Profile, seen: Seen) -> Iterator[tuple[De
                         seen.unreadable += 1
                     else:
                         yield detections, row
-        except ArchiveDamageError:
+        except ZipEntryError:
             seen.unreadable += 1

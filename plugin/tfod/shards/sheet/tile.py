@@ -10,15 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tfod.check.dataset import LabelMapFile
 from tfod.check.findings.finding import plural
-from tfod.check.reporters.html.drawing import MOST_DRAWN, REACH, Colour
-from tfod.check.reporters.html.samples import Sample, read_ints, read_sample
-from tfod.check.reporters.html.thumbnails import fits_into_memory
-from tfod.check.rules.labels import LabelMapFile
+from tfod.check.reporters.drawing import MOST_DRAWN, REACH, fits_into_memory
+from tfod.check.reporters.samples import Sample, read_ints, read_sample
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import image_size, sniff_format
@@ -30,6 +29,8 @@ from tfod.example.example import Example
 if TYPE_CHECKING:
     from PIL import Image
 
+Colour: TypeAlias = tuple[int, int, int]
+"""Red, green, blue."""
 _CHANNELS = ("channels", "depth", "image/channels")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _MASK_OPACITY = 110

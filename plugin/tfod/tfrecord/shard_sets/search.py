@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import glob
 import os
+import shlex
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.damage import empty_file
@@ -26,11 +28,14 @@ from tfod.tfrecord.shard_sets.names import (
     parse_shard_name,
     subset_of_stem,
 )
-from tfod.tfrecord.storage.open import open_shard, zip_member
+from tfod.tfrecord.storage.open import open_shard, zip_entry
 from tfod.tfrecord.storage.publishing import require_published
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
+
+if TYPE_CHECKING:
+    from tfod.tfrecord.storage.zip_directory import ZipContent
 
 Sources: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 """A file, a folder, a zip, a glob or a URL with shards, or several of them."""
@@ -46,6 +51,7 @@ _OTHER_EXTENSIONS = frozenset(
     )
 )
 _MAX_DEPTH = 3
+_PACKED_HEAD_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -140,11 +146,11 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
         return list(remote.sets)
     require_published(text)
     root = text
-    if os.path.isfile(text) and parse_shard_name(text) is None and _is_zip(text):
+    if os.path.isfile(text) and _is_zip(text):
         paths = _search_zip(text)
     elif os.path.isdir(text):
         paths = [path for path in files_below(text) if looks_like_shard(path)]
-    elif os.path.isfile(text) or zip_member(text) is not None:
+    elif os.path.isfile(text) or zip_entry(text) is not None:
         return group_shards([text], root=os.path.dirname(text))
     else:
         paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
@@ -272,20 +278,49 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _search_zip(archive: str) -> list[str]:
-    from tfod.tfrecord.storage.zip_files import members, require_readable
+    from tfod.tfrecord.storage.zip_files import require_readable, sound_content
 
-    found = []
-    there = members(archive)
-    for path, member in there.items():
-        parts = member.entry.path.split("/")
-        hidden = any(one.startswith((".", "__MACOSX")) and one != ".." for one in parts)
-        if not hidden and looks_like_shard(path, lambda path: there[path].head()):
-            require_readable(member)
-            found.append(path)
+    content = sound_content(archive)
+    found = shards_in_zip(content)
+    for path in found:
+        require_readable(content.entries[path], content)
     return found
 
 
+def shards_in_zip(content: ZipContent) -> list[str]:
+    """The paths of the shards in a zip, also of those that are not to be read."""
+
+    def head_of(path: str) -> bytes:
+        return plain_head(content.readable[path].head(_PACKED_HEAD_BYTES))
+
+    return [
+        path
+        for path, entry in content.entries.items()
+        if not is_hidden(entry.inside)
+        and (parse_shard_name(path) or path in content.readable)
+        and looks_like_shard(path, head_of)
+    ]
+
+
+def is_hidden(inside: str) -> bool:
+    """Whether a path has a hidden file or folder in it: nothing is looked for there."""
+    parts = inside.split("/")
+    return any(one.startswith((".", "__MACOSX")) and one != ".." for one in parts)
+
+
+def plain_head(head: bytes) -> bytes:
+    """What a shard begins with: a gzip stream is unpacked, as the reader of shards does."""
+    if is_record_header(head[:HEADER_BYTES]) or not head.startswith(b"\x1f\x8b"):
+        return head
+    try:
+        return zlib.decompressobj(31).decompress(head, HEADER_BYTES + 1)
+    except zlib.error:
+        return b""
+
+
 def _is_zip(path: str) -> bool:
+    if not path.lower().endswith(".zip") and not _first_bytes_of(path).startswith(b"PK"):
+        return False
     from tfod.tfrecord.storage.zip_files import is_zip  # needed for zips alone
 
     return is_zip(path)
@@ -307,6 +342,10 @@ def _not_found(text: str) -> str:
         return _none_in_folder(text)
     if glob.has_magic(text):
         return f"{text}: no file matches this pattern"
+    if text == "-":
+        return f"{text}: only tfod check and tfod show read standard input; name a file"
+    if os.path.exists(text):
+        return f"{text}: is neither a file nor a folder"
     return f"{text}: no such file or folder"
 
 
@@ -322,6 +361,13 @@ def _not_found_remotely(url: str) -> str:
 
 
 def _none_in_folder(folder: str) -> str:
+    tables = (path for path in sorted(files_below(folder)) if path.lower().endswith(".csv"))
+    table = next((path for path in tables if _first_bytes_of(path).startswith(b"filename")), None)
+    if table is not None:
+        return (
+            f"{folder}: holds a CSV of boxes, and no shards; to make some type: tfod create csv "
+            f"--csv-input {shlex.quote(table)} --image-dir IMAGES --output-path train.record"
+        )
     return (
         f"{folder}: no shard in this folder or the three levels below it; shards are named "
         f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"

@@ -13,12 +13,12 @@ from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.remote_stream import RemoteStream
-    from tfod.tfrecord.storage.zip_files import ZipMember
+    from tfod.tfrecord.storage.zip_entry import ZipEntry
 
 ShardStream: TypeAlias = "FileIO | RemoteStream"
 
 
-def zip_member(path: str) -> ZipMember | None:
+def zip_entry(path: str) -> ZipEntry | None:
     """The entry of a zip that a path means; None when it means a file, or nothing.
 
     Raises:
@@ -26,12 +26,9 @@ def zip_member(path: str) -> ZipMember | None:
     """
     if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
-    from tfod.tfrecord.storage.zip_files import find_member, require_readable  # for zips alone
+    from tfod.tfrecord.storage.zip_files import find_entry  # for zips alone
 
-    member = find_member(path)
-    if member is not None:
-        require_readable(member)
-    return member
+    return find_entry(path)
 
 
 def open_stream(path: str, *, hashed: bool = False, read_ahead: bool = True) -> ShardStream:
@@ -56,16 +53,16 @@ def open_shard(path: str) -> Iterator[tuple[ShardStream, int | None]]:
         ShardError: it is in a zip that is damaged, or is an entry that should not be read.
         OSError: it cannot be opened.
     """
-    member = zip_member(path)
-    if member is not None:
-        with open(member.archive, "rb", buffering=0) as file:
-            yield member.stream(file), member.size
+    entry = zip_entry(path)
+    if entry is not None:
+        with entry.open() as stream:
+            yield stream, entry.size
         return
-    with open_stream(path) as stream:
-        if isinstance(stream, FileIO):
-            yield stream, os.fstat(stream.fileno()).st_size
+    with open_stream(path) as opened:
+        if isinstance(opened, FileIO):
+            yield opened, os.fstat(opened.fileno()).st_size
         else:
-            yield stream, stream.size
+            yield opened, opened.size
 
 
 def read_at(handle: int, length: int, offset: int) -> bytes:
@@ -91,5 +88,5 @@ def shard_size(path: str) -> int:
                 cause = "has a length that its server does not say"
                 raise ShardError(cause, shard=path, fix="copy it here first")
             return size
-    member = zip_member(path)
-    return os.path.getsize(path) if member is None else member.size
+    entry = zip_entry(path)
+    return os.path.getsize(path) if entry is None else entry.size

@@ -160,6 +160,13 @@ def absent_folders(folder: str) -> list[str]:
     return absent
 
 
+def no_folder(folder: str, error: OSError) -> WriteError:
+    """Why a folder cannot be made or written to."""
+    is_file = isinstance(error, FileExistsError) and not os.path.isdir(folder)
+    why = "it is no folder" if is_file else error.strerror
+    return WriteError(f"{folder}: cannot write there ({why})")
+
+
 def remove_folders(folders: Iterable[str]) -> None:
     """Remove folders that were made, the innermost first, as far as nothing is in them."""
     with contextlib.suppress(OSError):
@@ -352,7 +359,7 @@ class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
             handle = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         except OSError as error:
             remove_folders(self._made)
-            raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
+            raise no_folder(folder, error) from None
         self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
 
     def write(self, data: bytes | memoryview) -> None:

@@ -14,7 +14,7 @@ from tfod.errors import ShardError, TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import read_record_batches, shard_compression
-from tfod.tfrecord.storage.open import zip_member
+from tfod.tfrecord.storage.open import zip_entry
 from tfod.training.training_input import shards_to_read
 
 _COMPRESSION_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
@@ -103,7 +103,7 @@ def locating_damage(source: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _head(path: str) -> bytes:
-    if zip_member(path) is not None:
+    if zip_entry(path) is not None:
         raise TfodError(f"{path}: TensorFlow cannot read shards in a zip; unpack it first")
     with open(path, "rb") as file:
         return file.read(HEADER_BYTES)

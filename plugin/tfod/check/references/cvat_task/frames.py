@@ -12,83 +12,27 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import enum
 import itertools
 import os.path
 import posixpath
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from tfod.check.findings.finding import Place
-from tfod.check.references.cvat_task.task import Frame, Task
-from tfod.check.rules.references.task import (
-    Attachment,
-    MatchedBy,
-    bare_frames,
-    nameless_frames,
-    unknown_label,
-)
+from tfod.check.references.cvat_task.task import Task
 from tfod.detection.labels.near_names import plain_letters
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
-if TYPE_CHECKING:
-    from tfod.check.findings.collector import Collector
-
 _LONGEST_NUMBER = 20
 _VIDEO_NAME = "frame_"
 
-_ALL = "all shards"
 
+class MatchedBy(enum.Enum):
+    """What CVAT went by when it found the frame of an image."""
 
-@dataclass(frozen=True)
-class ImageRow:
-    """A record once all are read: its name ('' for none), size in pixels, number of boxes."""
-
-    place: Place
-    filename: str
-    height: int | None
-    width: int | None
-    boxes: int
-
-
-def check_task(
-    task: Task, rows: Iterable[ImageRow], classes: Mapping[str, int], collector: Collector
-) -> None:
-    """Check shards against the task that they are meant for.
-
-    Linear in rows and frames. Images that no frame has the name of are kept until all rows were
-    seen, since the folder that names lack is known only then, and checked after the others.
-
-    ``rows`` are in the order of the data, ``classes`` says how many boxes have each class.
-    """
-    if task.labels is not None:
-        for text in sorted(classes):
-            found = unknown_label(text, classes[text], task.labels)
-            collector.add_all(found, Place(_ALL, item=text))
-    if task.without_frames is not None:
-        collector.add_all(nameless_frames(task.without_frames))
-    if task.frames is None:
-        return
-    taken = _Taken(task, collector)
-    index = FrameIndex(task)
-    strangers: list[ImageRow] = []
-    deepest, depth = "", -1
-    for row in rows:
-        root = root_of(row.filename)
-        if root.count("/") > depth:
-            deepest, depth = root, root.count("/")
-        number = index.by_name(row.filename)
-        if number is None:
-            strangers.append(row)
-        else:
-            taken.attach(row, number, MatchedBy.NAME, None)
-    hint = index.root_hint(deepest, (row.filename for row in strangers))
-    for row in strangers:
-        number, by = index.by_other_means(row.filename, hint)
-        near = index.nearest(row.filename) if number is None else None
-        taken.attach(row, number, by, near)
-    taken.report_bare_frames()
+    NAME = "name"
+    NUMBER = "number"
+    DIGITS = "digits"
 
 
 def root_of(filename: str) -> str:
@@ -216,51 +160,6 @@ def of_other_jobs(job: object, images: int) -> str:
     """What to say where none of the images is in the job that they are imported into."""
     which = "the image is not a frame" if images == 1 else f"none of the {images} images is a frame"
     return f"{which} of {job}, but of the task's other jobs"
-
-
-class _Taken:
-    """Remembers what each frame got; checks each image with what went before."""
-
-    def __init__(self, task: Task, collector: Collector) -> None:
-        self._task = task
-        self._frames: tuple[Frame, ...] = task.frames or ()
-        self._collector = collector
-        self._first: dict[int, Place] = {}
-        self._annotated = bytearray(len(self._frames))
-        # In a project, a name that tasks share may come once for each of them.
-        self._alike = _alike_frames(self._frames) if task.project else {}
-
-    def attach(self, row: ImageRow, place: int | None, by: MatchedBy, near: str | None) -> None:
-        frame = earlier = None
-        if place is not None:
-            while place in self._first and place in self._alike:
-                place = self._alike[place]
-            frame = self._frames[place]
-            earlier = self._first.get(place)
-            self._first.setdefault(place, row.place)
-            self._annotated[place] |= row.boxes > 0
-        guessed = self._task.numbers_guessed
-        size = row.height, row.width
-        image = Attachment(row.filename, *size, frame, by, near, earlier, guessed)
-        self._collector.check(image, row.place)
-
-    def report_bare_frames(self) -> None:
-        names = [frame.name for frame in self._frames]
-        bare = [name for place, name in enumerate(names) if place not in self._first]
-        boxless = [names[place] for place in sorted(self._first) if not self._annotated[place]]
-        self._collector.add_all(bare_frames(len(names), bare, boxless))
-
-
-def _alike_frames(frames: tuple[Frame, ...]) -> dict[int, int]:
-    """For each frame whose name has come before: the last place where it did."""
-    seen: dict[str, int] = {}
-    found: dict[int, int] = {}
-    for place, frame in enumerate(frames):
-        root = os.path.splitext(frame.name)[0]
-        if root in seen:
-            found[place] = seen[root]
-        seen[root] = place
-    return found
 
 
 def _to_int(text: str) -> int | None:

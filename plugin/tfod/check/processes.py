@@ -1,0 +1,115 @@
+"""Examines shards in several processes; the results come in the order of the shards."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.synchronize import Event
+
+from tfod.check.dataset import Shard
+from tfod.check.records.examine import Instructions, Progress, examine
+from tfod.check.records.result import ShardResult
+from tfod.errors import TfodError
+from tfod.tfrecord.storage.remote_timeout import set_interrupt
+
+_AHEAD = 2
+"""Results that may wait for an earlier one, for each process."""
+_MOST_ON_WINDOWS = 61
+"""Handles that it waits for at a time."""
+_instructions: Instructions
+_stop: Event
+
+
+def examine_in_processes(
+    shards: Sequence[Shard], instructions: Instructions, jobs: int, progress: Progress
+) -> Iterator[ShardResult]:
+    """Examine shards; is told of the progress once for each.
+
+    Raises:
+        TfodError: a process died, mostly because memory ran out.
+    """
+    # Fresh processes: forking one that has threads is not safe.
+    context = multiprocessing.get_context("spawn")
+    jobs = min(jobs, len(shards), _MOST_ON_WINDOWS if os.name == "nt" else jobs)
+    stop = context.Event()
+    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop))
+    waiting: deque[Future[ShardResult]] = deque()
+    left = iter(shards)
+    try:
+        while True:
+            for shard in left:
+                with _children_block_interrupts():
+                    waiting.append(pool.submit(_do, shard))
+                if len(waiting) > jobs * _AHEAD:
+                    break
+            if not waiting:
+                return
+            result = waiting.popleft().result()
+            progress(result.read, result.records)
+            yield result
+    except BrokenProcessPool:
+        raise TfodError(
+            "a process of the check died, perhaps for want of memory; try --jobs 1"
+        ) from None
+    finally:
+        # Not killed: a process that dies while it sends a result leaves the pool waiting.
+        stop.set()
+        # Waited for, since a process that is just starting needs what this one holds.
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _children_block_interrupts() -> Iterator[None]:
+    """Processes that are started meanwhile leave Ctrl-C to this one, from their first moment.
+
+    An interrupt in between is not lost: it waits until the end. The mask alone does not see to
+    that, since the system may hand the signal to another thread, and Python acts on it in this one.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: they see to it themselves
+        yield
+        return
+    # Its start would lift the block.
+    resource_tracker.ensure_running()
+    interrupts: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    handled = handler is not None and threading.current_thread() is threading.main_thread()
+    if handled:
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handled:
+            signal.signal(signal.SIGINT, handler)
+    if interrupts:
+        signal.raise_signal(signal.SIGINT)
+
+
+def _start(instructions: Instructions, stop: Event) -> None:
+    global _instructions, _stop
+    _instructions, _stop = instructions, stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that began the check
+    set_interrupt(_heed_stop)  # what waits for a server makes no progress
+
+
+def _do(shard: Shard) -> ShardResult:
+    _heed_stop()
+    return examine(shard, _instructions, lambda *_: _heed_stop())
+
+
+def _heed_stop() -> None:
+    if _stop.is_set():
+        raise _StoppedError
+
+
+class _StoppedError(Exception):
+    """The result is not wanted any more."""

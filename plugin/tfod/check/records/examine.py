@@ -1,0 +1,236 @@
+"""One pass over the records of a shard: a shard goes in, its result comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from tfod.check.findings.findings import Findings
+from tfod.check.records.batch import Batch
+from tfod.check.records.duplicates import Indexer
+from tfod.check.records.expectation import Expectation
+from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
+from tfod.check.records.objects import ObjectFigures
+from tfod.check.records.result import ImageRow, ShardResult, add_bounded
+from tfod.check.rules.registry import run_rules
+from tfod.detection.detections import Detections
+from tfod.detection.labels.label_map import LabelMap
+from tfod.example.columns import ExampleBatch
+from tfod.tfrecord.compression import Compression, PeekedStream
+from tfod.tfrecord.damage import Damage, DamageKind
+from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
+from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, shard_compression
+from tfod.tfrecord.storage.remote_timeout import remote_timeout, set_remote_timeout
+from tfod.tfrecord.storage.zip_entry import ZipEntryError
+
+if TYPE_CHECKING:
+    from tfod.check.dataset import Shard
+    from tfod.tfrecord.storage.remote_stream import RemoteStream
+
+Progress: TypeAlias = "Callable[[int, int], object]"
+"""Is given the bytes and records that were read since the last time."""
+_MANY_RECORDS = 1 << 10
+_MANY_BYTES = 1 << 22
+"""What is done once a batch is worth its time for so many records; of so many bytes none waits."""
+_MANY_DAMAGES = 1 << 10
+_STEP = 1 << 18
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What is the same for every shard of a data set: what was asked, and what follows from it.
+
+    Attributes:
+        expectation: what the profile makes of feature keys.
+        codes: the rules that are on.
+        label_maps: those that could be read, by name.
+        max_findings: how many are listed.
+        max_record_bytes: larger records are not read.
+        decode: how many images of each shard are decoded; None for all.
+        threads: how many images at a time; None for as many as there are cores.
+        hash_sources: whether remote files are hashed while they are read.
+        keeps_rows: whether the records are wanted, to be compared with a CVAT task.
+        counts_objects: whether figures of the objects are, for a trainer's configuration.
+        remote_timeout: seconds without a byte after which a server is given up; other processes
+            have to be told.
+    """
+
+    expectation: Expectation
+    codes: frozenset[str]
+    label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
+    max_findings: int = 1000
+    max_record_bytes: int = 256 << 20
+    decode: int | None = MOST_DECODED
+    threads: int | None = None
+    hash_sources: bool = True
+    keeps_rows: bool = False
+    counts_objects: bool = False
+    remote_timeout: float = field(default_factory=remote_timeout)
+
+
+def examine(
+    shard: Shard, instructions: Instructions, progress: Progress = lambda *_: None
+) -> ShardResult:
+    """Read a shard to its end, and let the batch rules look at its records."""
+    set_remote_timeout(instructions.remote_timeout)
+    examiner = _Examiner(shard, instructions)
+    result = examiner.result
+    try:
+        with shard.open(hashed=shard.is_remote and instructions.hash_sources) as stream:
+            remote = cast("RemoteStream", stream) if shard.is_remote else None
+            source = PeekedStream(stream, HEADER_BYTES)
+            compression = shard_compression(source.head) if source.head else Compression.NONE
+            if compression is not Compression.NONE:
+                result.compression = compression.value.upper()
+            batches = read_record_batch_stream(
+                source,
+                shard.name,
+                remote.size if remote else shard.size,
+                on_damage=examiner.damaged,
+                max_record_bytes=instructions.max_record_bytes,
+            )
+            for records in batches:
+                examiner.look_at(records)
+                read = int(records.lengths.sum()) + FRAME_BYTES * len(records)
+                result.read += read
+                progress(read, len(records))
+            while shard.in_archive and stream.read(_STEP):  # behind a damage is a checksum, too
+                pass
+            if remote and instructions.hash_sources:
+                result.digest = remote.digest()
+    except OSError as error:
+        result.unreadable = error.strerror or str(error)
+    except ZipEntryError as error:
+        result.damage = error.reason
+    return examiner.finish()
+
+
+class _Examiner:
+    """Looks at the records of one shard, in their order."""
+
+    def __init__(self, shard: Shard, instructions: Instructions) -> None:
+        self._shard, self._instructions = shard, instructions
+        self.result = ShardResult(
+            shard.name,
+            shard.subset,
+            shard.label_map,
+            shard.candidates,
+            findings=Findings(instructions.max_findings),
+            objects=ObjectFigures() if instructions.counts_objects else None,
+        )
+        self._label_map = instructions.label_maps.get(shard.label_map or "")
+        self._decoder = Decoder(
+            instructions.decode if "IMG003" in instructions.codes else 0, instructions.threads
+        )
+        self._index = Indexer()
+        self._damages: list[Damage] = []
+        self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
+        self._pending_bytes = 0
+
+    def damaged(self, damage: Damage) -> None:
+        """Take note of a damage of the framing."""
+        if damage.kind is DamageKind.EMPTY and self._shard.numbered:
+            # Writers leave such files where there are more shards than images.
+            self.result.is_empty_file = True
+            return
+        self._damages.append(damage)
+        if len(self._damages) >= _MANY_DAMAGES:
+            self._look_at_pending()
+            self._report_damages()
+
+    def look_at(self, records: RecordBatch) -> None:
+        """Check a batch of records, or keep it until there are so many that it is worth while."""
+        self.result.records += len(records)
+        examples = ExampleBatch.of(records)
+        mapping = self._instructions.expectation.profile.field_mapping
+        found = Detections(examples, mapping)
+        images = EncodedImages.of(found, self._decoder)
+        if self._pending and self._pending[-1][0].records.end != records.first:
+            self._look_at_pending()
+        if self._pending or len(records) < _MANY_RECORDS:
+            compacted = examples.compacted(mapping.encoded)
+            self._pending.append((compacted, images))
+            self._pending_bytes += compacted.nbytes
+            first = self._pending[0][0].records.first
+            if records.end - first >= _MANY_RECORDS or self._pending_bytes >= _MANY_BYTES:
+                self._look_at_pending()
+        else:
+            self._look_at_batch(found, images)
+
+    def _look_at_pending(self) -> None:
+        if self._pending:
+            examples, images = zip(*self._pending, strict=True)
+            self._pending.clear()
+            self._pending_bytes = 0
+            joined = EncodedImages.joined(images)
+            mapping = self._instructions.expectation.profile.field_mapping
+            found = Detections(ExampleBatch.joined(examples), mapping, headers=joined.headers)
+            self._look_at_batch(found, joined)
+
+    def _look_at_batch(self, found: Detections, images: EncodedImages) -> None:
+        instructions, result = self._instructions, self.result
+        batch = Batch(found, images, instructions.expectation, self._label_map, self._damages)
+        run_rules(batch, instructions.codes, result.findings, of_dataset=False)
+        self._damages = []
+        result.keys |= set(batch.examples.columns)
+        checked = images.by_row.keys() & set(batch.image_rows.tolist()) if images.by_row else ()
+        result.images += len(checked)
+        result.decoded += sum(images.by_row[row].failure is not None for row in checked)
+        result.boxes += int(batch.stated_box_counts.sum())
+        result.columns = result.columns.with_boxes(batch.boxes)
+        if not batch.boxes.are_proper:
+            result.flat += int(batch.boxes.flat.sum())
+        codes, uses = batch.uses
+        counts = np.bincount(codes, minlength=len(uses)).tolist()
+        add_bounded(result.uses, dict(zip(uses, counts, strict=True)))
+        add_bounded(result.image_sizes, _count_sizes(batch.sizes[batch.live]))
+        if result.objects is not None:
+            result.objects += ObjectFigures.of(batch)
+        if instructions.keeps_rows:
+            result.rows += rows_of(batch)
+        self._index.add(batch)
+
+    def _report_damages(self) -> None:
+        if self._damages:
+            nothing = RecordBatch(self._shard.name, 0, 0, bytearray(), *_NO_RECORDS)
+            found = Detections(ExampleBatch.of(nothing))
+            self._look_at_batch(found, EncodedImages.of(found, Decoder(0)))
+
+    def finish(self) -> ShardResult:
+        """Return what is known."""
+        self._look_at_pending()
+        self._report_damages()
+        result = self.result
+        result.index = self._index.finish()
+        if result.objects is not None:
+            result.objects = replace(result.objects, classes=frozenset(result.uses))
+        result.has_defects = result.findings.have_defects
+        return result
+
+
+_NO_RECORDS = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def rows_of(batch: Batch) -> Iterator[ImageRow]:
+    """The records of a batch as the CVAT task sees them."""
+    names, sizes = batch.detections.filenames, batch.stated_sizes
+    for row in np.flatnonzero(batch.live).tolist():
+        height, width = map(_as_size, sizes[row].tolist())
+        boxes = int(batch.box_counts[row])
+        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)
+
+
+def _as_size(value: float) -> int | None:
+    return int(value) if 0 <= value < 1 << 31 else None
+
+
+def _count_sizes(sizes: np.ndarray) -> Mapping[tuple[int, int], int]:
+    """Images of each height and width in pixels; NaN is an unknown one, which does not count."""
+    known = sizes[np.isfinite(sizes).all(axis=1)]
+    # As complex numbers they are compared at once.
+    kinds, counts = np.unique(known[:, 0] + 1j * known[:, 1], return_counts=True)
+    pairs = zip(kinds.real.astype(int).tolist(), kinds.imag.astype(int).tolist(), strict=True)
+    return dict(zip(pairs, counts.tolist(), strict=True))

@@ -1,0 +1,256 @@
+"""An image with its boxes, as SVG: the report, ``tfod show`` and the service all draw it here."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfod.check.findings.finding import plural
+from tfod.check.reporters.escaping import shortened_name, visible
+from tfod.check.reporters.samples import Sample
+from tfod.errors import TfodError, how_to_install
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MOST_DRAWN = 200
+REACH = 0.25
+"""How far outside its image a box is drawn, as a part of the image; farther ones end there."""
+SMALL, LARGE = 480, 1280
+"""Pixels of the longer side of an image on a page, and of one that is opened by itself."""
+WRONG, OTHER = "#e3001b", "#7fd4ff"
+"""Colours of boxes that a finding is about, and of others."""
+_UNIT = 1000.0  # width of an image in the units of its SVG
+_AIR = 0.03  # room around boxes that reach outside, so that their lines are seen
+_TINY = 0.025  # a wrong box that is smaller, as a part of the image, gets a ring around it
+_USUAL_WIDTH, _LETTER = 20.0, 0.8  # of images in a report, and the height of names, rem
+_MOST_NAMED = 24
+_LINE = 'fill="none" stroke-linejoin="round" vector-effect="non-scaling-stroke"'
+_USUAL_SIZE, _UTMOST_ASPECT = (320, 240), 6.0
+# No other decoder of Pillow is needed; some of them start programs (EPS).
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+# As Pillow has it, should somebody have turned its own limit off.
+_MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
+
+
+def draw(
+    sample: Sample,
+    *,
+    colours: Sequence[str] = (),
+    most_named: int = _MOST_NAMED,
+    tallest: float | None = 12.0,
+    longest: int = SMALL,
+    masks: Callable[[tuple[int, int]], Image.Image | None] | None = None,
+    points: Iterable[tuple[float, float, str, bool]] = (),
+) -> str:
+    """Draw a sample as SVG in which the image is 1,000 units wide, with a margin for boxes outside.
+
+    The pixels are shown as they are stored, as TensorFlow sees them: EXIF orientation is not
+    applied. An image that is missing, broken or a bomb is a grey field. The wrong boxes are on top.
+
+    Args:
+        sample: what to draw.
+        colours: of the boxes; by default the wrong ones are red and the others blue.
+        most_named: where there are more boxes, only the wrong ones have their class on them.
+        tallest: height on a page at most, rem; None for an image that stands alone.
+        longest: pixels of the longer side of the image at most.
+        masks: makes an image of a size, width and height, that lies over it; None for none.
+        points: keypoints: x and y, normalized, colour, and whether they are filled.
+
+    Raises:
+        TfodError: Pillow is not installed.
+    """
+    small, aspect = shrunk(sample, longest)
+    boxes, drawn = _drawn_boxes(sample)
+    scale = np.array((_UNIT, _UNIT / aspect) * 2)
+    left, top, right, bottom = (_extent(boxes[drawn]) * scale).tolist()
+    wide, high = right - left, bottom - top
+    width = (tallest or _USUAL_WIDTH) * wide / high
+    letter = _LETTER * wide / min(_USUAL_WIDTH, width)
+    size = f' width="{width:.2f}rem" height="{tallest:.2f}rem"' if tallest else ""
+    about = f"{plural(len(drawn), 'box')} on {sample.item or 'the image'}"
+    svg = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="image" '
+        f'viewBox="{left:.0f} {top:.0f} {wide:.0f} {high:.0f}"{size} role="img" '
+        f'aria-label="{escape(visible(about))}">',
+        _picture(small, scale, "JPEG") if small else _placeholder(sample, scale, letter),
+    ]
+    layer = masks((longest, max(1, round(longest / aspect)))) if masks else None
+    svg += [_picture(layer, scale, "PNG")] if layer else []
+    names = []
+    for number in drawn:
+        colour = colours[number] if colours else WRONG if number in sample.offending else OTHER
+        corners = (boxes[number] * scale).tolist()
+        svg.append(_box(sample, number, corners, colour, is_plain=not colours))
+        if number in sample.offending or len(drawn) <= most_named:
+            names.append(_tag(sample, number, corners, colour, (left, top, right), letter))
+    for x, y, colour, filled in points:
+        edge, inside = ("#fff", colour) if filled else (colour, "#fff")
+        svg.append(
+            f'<circle class="point" cx="{x * scale[0]:.1f}" cy="{y * scale[1]:.1f}" '
+            f'r="{letter * 0.28:.1f}" stroke="{edge}" stroke-width="{letter * 0.1:.1f}" '
+            f'fill="{inside}"/>'
+        )
+    return "\n".join(filter(None, (*svg, *names, "</svg>")))
+
+
+def undrawn(sample: Sample) -> int:
+    """Boxes that are too many to draw, or not finite."""
+    return len(sample.boxes) - len(_drawn_boxes(sample)[1])
+
+
+def _drawn_boxes(sample: Sample) -> tuple[np.ndarray, list[int]]:
+    """Boxes of a sample as they are drawn; those that reach farther outside end at ``REACH``.
+
+    Returns:
+        All boxes, shape (n, 4), normalized, the smaller coordinate first, and the numbers of those
+        to draw: with no NaN among them, not too many, the offending ones last.
+    """
+    boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
+    known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
+    numbers = sorted(known, key=lambda one: one not in sample.offending)
+    upright = np.sort(boxes.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
+    return np.clip(upright, -REACH, 1 + REACH), numbers[:MOST_DRAWN][::-1]
+
+
+def _extent(boxes: np.ndarray) -> np.ndarray:
+    """The image and all that reaches outside: left, top, right, bottom, normalized."""
+    corners = np.vstack((boxes, (0.0, 0.0, 1.0, 1.0)))
+    least, most = corners[:, :2].min(axis=0), corners[:, 2:].max(axis=0)
+    return np.concatenate((least - _AIR * (least < 0), most + _AIR * (most > 1)))
+
+
+def _name(sample: Sample, number: int) -> str:
+    return sample.classes[number] if number < len(sample.classes) else ""
+
+
+def _box(
+    sample: Sample, number: int, corners: Sequence[float], colour: str, *, is_plain: bool
+) -> str:
+    """A box with its tooltip: a line in the middle of a wider one, which any image lets see."""
+    bad, name = number in sample.offending, _name(sample, number)
+    x1, y1, x2, y2 = corners
+    title = escape(visible(f"object {number}" + (f": {name}" if name else "")))
+    rim, thick = ("#000", 1.75) if is_plain and not bad else ("#fff", 2.5)
+    path = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
+    ring = ""
+    if bad and max(x2 - x1, y2 - y1) < _TINY * _UNIT:
+        middle = f'cx="{(x1 + x2) / 2:.1f}" cy="{(y1 + y2) / 2:.1f}" r="28"'
+        ring = f'<circle {middle} {_LINE} stroke="{colour}" stroke-width="{thick}"/>'
+    return (
+        f'<g class="box{" bad" if bad else ""}" pointer-events="all"><title>{title}</title>'
+        f'<path d="{path}" {_LINE} stroke="{rim}" stroke-opacity=".8" stroke-width="{2 * thick}"/>'
+        f'<path class="line" d="{path}" stroke="{colour}" {_LINE} stroke-width="{thick}"/>'
+        f"{ring}</g>"
+    )
+
+
+def _tag(
+    sample: Sample,
+    number: int,
+    corners: Sequence[float],
+    colour: str,
+    frame: tuple[float, float, float],
+    letter: float,
+) -> str:
+    """The class above the box's corner, or within it where there is no room; empty for none."""
+    name = escape(shortened_name(_name(sample, number)))
+    if not name:
+        return ""
+    left, top, right = frame
+    x1, y1, x2, _ = corners
+    ends = x1 > left + 0.7 * (right - left)
+    x = min(x2, right - letter / 2) if ends else max(x1, left + letter / 2)
+    y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
+    kind = "tag-text bad" if number in sample.offending else "tag-text"
+    rim = "#123a5c" if colour == OTHER else colour
+    anchor = ' text-anchor="end"' if ends else ""
+    return (
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" font-size="{letter:.1f}" fill="#fff" '
+        f'stroke="{rim}" stroke-width="{letter * 0.45:.1f}" stroke-linejoin="round" '
+        f'paint-order="stroke" font-family="system-ui, sans-serif" font-weight="600" '
+        f'pointer-events="none"{anchor}>{name}</text>'
+    )
+
+
+def _picture(image: Image.Image, scale: np.ndarray, kind: str) -> str:
+    image.save(file := io.BytesIO(), kind, quality=80)
+    content = base64.b64encode(file.getvalue()).decode("ascii")
+    return (
+        f'<image href="data:image/{kind.lower()};base64,{content}" width="{scale[0]:.0f}" '
+        f'height="{scale[1]:.1f}" preserveAspectRatio="none"/>'
+    )
+
+
+def _placeholder(sample: Sample, scale: np.ndarray, letter: float) -> str:
+    why = "image does not decode" if sample.image else "no image in the record"
+    letter = min(letter, scale[0] / 14, scale[1] / 2)
+    return (
+        f'<rect width="{scale[0]:.0f}" height="{scale[1]:.1f}" fill="#6e737b"/>'
+        f'<text x="{scale[0] / 2:.1f}" y="{scale[1] * 0.93:.1f}" font-size="{letter:.1f}" '
+        f'fill="#fff" font-family="system-ui, sans-serif" text-anchor="middle">{why}</text>'
+    )
+
+
+# The pixels
+
+
+def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
+    """Decode an image, at most ``longest`` pixels a side, to 8-bit RGB.
+
+    Returns:
+        The image, None if it is missing, broken or a bomb; and the width by height at which to show
+        it: what a record says may be absurd, and an image that is a line is no use either.
+
+    Raises:
+        TfodError: Pillow is not installed.
+    """
+    small, size = None, (sample.width, sample.height)
+    if sample.image:
+        try:
+            from PIL import Image
+        except ImportError:
+            how = how_to_install("validator")
+            raise TfodError(f"images of the report need Pillow; {how}") from None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of broken metadata, and of bombs: checked below
+                with Image.open(io.BytesIO(sample.image), formats=_FORMATS) as image:
+                    if fits_into_memory(image.size):
+                        full = image.size
+                        image.draft("RGB", (longest, longest))
+                        small = _rgb(image, longest)
+                        size = full
+        except Exception:  # whatever decoders raise on broken bytes: OSError, struct.error, ...
+            small = None
+    width, height = size if min(size) > 0 else _USUAL_SIZE
+    return small, min(max(width / height, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
+
+
+def fits_into_memory(size: tuple[int, int]) -> bool:
+    """Whether an image of this width and height is no decompression bomb."""
+    from PIL import Image
+
+    most = min(Image.MAX_IMAGE_PIXELS or _MOST_PIXELS, _MOST_PIXELS)
+    return size[0] * size[1] <= most
+
+
+def _rgb(image: Image.Image, longest: int) -> Image.Image:
+    """Small, without transparency, which JPEG does not have."""
+    from PIL import Image
+
+    small = image.copy()
+    if image.mode.startswith("I"):  # of 16 bits; a plain conversion would clip it to white
+        values = np.asarray(image).astype(np.float64)
+        small = Image.fromarray((values / max(values.max(), 1.0) * 255).clip(0, 255).astype("u1"))
+    small.thumbnail((longest, longest))
+    if "A" not in small.getbands() and "transparency" not in small.info:
+        return small.convert("RGB")
+    layer = small.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")

@@ -1,0 +1,247 @@
+"""The report as one self-contained page, for people who would rather look than read.
+
+It loads nothing, runs no script, and shows everything that came from a shard as plain text. Its
+body has no inline styles, so that another page can show it under a strict policy. The page of
+``tfod show`` is the same template with nothing but images in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from tfod.check.findings.finding import Finding, Severity, plural, size
+from tfod.check.findings.report import REPORT_VERSION, Report
+from tfod.check.findings.statistics import most_first
+from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
+from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.groups import Group, group_findings
+from tfod.check.reporters.samples import Sample
+from tfod.check.reporters.wording import (
+    about_dataset,
+    amounts,
+    decoded,
+    headline,
+    known_before,
+    next_steps,
+    record_name,
+    totals,
+    unnamed_key,
+)
+from tfod.check.rules.repairs import REPAIRS
+from tfod.errors import TfodError, how_to_install
+from tfod.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+AFTER_HEAD = "<!-- after the head -->"
+"""Stands in a body after the verdict; what a page offers to do next may take its place."""
+_OPEN_CARDS, _OPEN_ROWS, _OPEN_BARS, _OPEN_SOURCES = 4, 5, 25, 10
+_MOST = 500  # rows, bars or files
+ON_THE_PAGE = {
+    "TFR012": "If such records are meant, check them with tfod on your own machine.",
+    "EXA010": "If they are meant to be like this, choose the layout of the records under Options.",
+    "LAB001": "Upload the right label map (label_map.pbtxt) together with the shards.",
+    "ZIP007": "Split it into several archives, or check the shard by itself if it is so large.",
+    "TSK007": "Export the task as CVAT for images 1.1.",
+}
+"""Fixes for readers of the service's page, who have no options to pass, by rule."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """An image on a page, and what is said of it.
+
+    Attributes:
+        svg: the image with its boxes.
+        name: the image's file name, or what else people know it by.
+        where: its record.
+        lines: of each rule its first finding, its title and how many there are, severest first.
+        notes: what is odd about how it is drawn.
+        classes: name, colour (empty for none) and how many objects there are.
+        link: where a larger image is; empty for none.
+    """
+
+    svg: str
+    name: str
+    where: str
+    lines: Sequence[tuple[Finding, str, int]] = ()
+    notes: Sequence[str] = ()
+    classes: Sequence[tuple[str, str, int]] = ()
+    link: str = ""
+
+    @property
+    def severity(self) -> Severity | None:
+        """Of the worst; None where nothing was found."""
+        return self.lines[0][0].severity if self.lines else None
+
+
+def render_html(
+    report: Report,
+    samples: Sequence[Sample] = (),
+    *,
+    links: Sequence[str] = (),
+    is_body: bool = False,
+    on_page: bool = False,
+) -> str:
+    """Write a report as an HTML page, to be saved as UTF-8; or as a part of another page.
+
+    As such it brings the ``<h1>``, and that page needs :func:`report_css`, and from its policy only
+    ``img-src data:`` besides. ``links`` are where larger images of the samples are. ``on_page``
+    says that the service made it, whose users have no options of a command line.
+
+    Raises:
+        TfodError: jinja2, or Pillow for the images, is not installed.
+    """
+    groups = group_findings(report)
+    if on_page:
+        groups = [replace(one, fix=ON_THE_PAGE.get(one.code, one.fix)) for one in groups]
+    cards = _cards(report, groups, samples, links)
+    sizes = {f"{width} × {high}": n for (high, width), n in report.statistics.image_sizes.items()}
+    return _render(
+        is_body=is_body,
+        title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
+        report=report,
+        headline=headline(report),
+        totals=totals(report),
+        known_before=known_before(report),
+        amounts=amounts(report.counts),
+        legend=[("box that a finding is about", WRONG), ("other boxes of the record", OTHER)]
+        if any(one.offending for one in samples)
+        else [],
+        decoded=decoded(report),
+        next_steps=list(next_steps(report, groups)),
+        sections=[_section(one, has_own_fixes=not on_page) for one in groups],
+        images=_folded([one for one in cards if one.lines], _OPEN_CARDS),
+        sound=[one for one in cards if not one.lines],
+        charts=[
+            ("Objects per class", "class", _bars(report.statistics.classes)),
+            ("Image sizes, width × height in pixels", "size", _bars(sizes)),
+        ],
+        sources=_folded(report.sources, _OPEN_SOURCES),
+        report_version=REPORT_VERSION,
+        after_head=AFTER_HEAD,
+    )
+
+
+def render_cards(cards: Sequence[Card], title: str) -> str:
+    """Write a page of images alone, to be saved as UTF-8.
+
+    Raises:
+        TfodError: jinja2 is not installed.
+    """
+    return _render(is_body=False, title=title, report=None, cards=cards)
+
+
+@cache
+def report_css() -> str:
+    """The style sheet of reports."""
+    return files("tfod.check.reporters").joinpath("templates/report.css").read_text("utf-8")
+
+
+def load_template() -> None:
+    """Load the template and the style sheet, which takes as long as a small check: before a fork.
+
+    Raises:
+        TfodError: jinja2 is not installed.
+    """
+    _templates().get_template("report.html")
+    report_css()
+
+
+def _render(**values: Any) -> str:
+    template = _templates().get_template("report.html")
+    page = template.render(**values, css=report_css(), version=__version__)
+    return f"{page.strip()}\n"
+
+
+@cache
+def _templates() -> Environment:
+    try:
+        import jinja2
+    except ImportError:
+        raise TfodError(f"the HTML report needs jinja2; {how_to_install('validator')}") from None
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tfod.check.reporters"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        # Control characters are spelled out wherever a text is written.
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.filters.update(number="{:,}".format, size=size, plural=plural)
+    environment.globals.update(unnamed_key=unnamed_key, about_dataset=about_dataset)
+    return environment
+
+
+def _cards(
+    report: Report, groups: Sequence[Group], samples: Sequence[Sample], links: Sequence[str]
+) -> list[Card]:
+    """The samples drawn, each with all that was found in it."""
+    titles = {group.code: group.title for group in groups}
+    found: dict[tuple[str, int | None], list[Finding]] = {}
+    for one in sorted(report.findings, key=lambda one: -one.severity.rank):
+        found.setdefault((one.shard, one.record), []).append(one)
+    cards = []
+    for number, sample in enumerate(samples):
+        by_code: dict[str, list[Finding]] = {}
+        for one in found.get((sample.shard, sample.record), ()):
+            by_code.setdefault(one.code, []).append(one)
+        left, where = undrawn(sample), record_name(sample.record)
+        cards.append(
+            Card(
+                svg=draw(sample),
+                name=sample.item or where,
+                where=f"{sample.shard}, {where}" if report.counts.shards > 1 else where,
+                lines=[
+                    (same[0], titles[code] or same[0].message, len(same))
+                    for code, same in by_code.items()
+                ],
+                notes=[f"{plural(left, 'box')} not drawn"] if left else [],
+                link=links[number] if links else "",
+            )
+        )
+    return sorted(cards, key=lambda one: -one.severity.rank if one.severity else 1)
+
+
+def _section(group: Group, *, has_own_fixes: bool) -> dict[str, object]:
+    """A rule's findings: some that are seen at once, more on demand, the rest counted."""
+    chosen = group.examples(_OPEN_ROWS)
+    others = [one for one in group.findings if not any(one is other for other in chosen)]
+    listed = [*chosen, *others[: _MOST - len(chosen)]]
+    return {
+        "group": group,
+        "open": chosen,
+        "folded": listed[len(chosen) :],
+        "rest": group.rest(listed),
+        "repair": REPAIRS.get(group.code, ""),
+        "has_own_fixes": has_own_fixes or group.code not in ON_THE_PAGE,
+        "shows": {
+            name: any(getattr(one, name) not in (None, "") for one in listed)
+            for name in ("shard", "record", "offset", "item")
+        },
+    }
+
+
+def _bars(counts: Mapping[str, int]) -> dict[str, object]:
+    """The most frequent first: name, count, percent of the longest bar."""
+    most = max(counts.values(), default=0) or 1
+    bars = [(name, count, count / most * 100) for name, count in most_first(counts)]
+    return _folded(bars, _OPEN_BARS)
+
+
+def _folded(things: Sequence[object], first: int) -> dict[str, object]:
+    """What is seen at once, what on demand, and how many of so many are left out."""
+    if len(things) <= first + 2:  # not worth a click
+        first = len(things)
+    return {
+        "open": things[:first],
+        "folded": things[first:_MOST],
+        "left": max(0, len(things) - _MOST),
+        "total": len(things),
+    }

@@ -1,0 +1,246 @@
+"""Images to show in the HTML report: chosen by the findings, and read again from their shards."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from tfod.check.dataset import Shard
+from tfod.check.findings.finding import Finding
+from tfod.check.findings.report import Report
+from tfod.check.profiles.profile import READY, Profile
+from tfod.detection.boxes import normalized_xywh
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.images.image import image_size
+from tfod.errors import TfodError
+from tfod.example.example import Example
+from tfod.tfrecord.compression import Compression, InflatingStream, PeekedStream, ReadableStream
+from tfod.tfrecord.framing import HEADER_BYTES, length_in_header
+from tfod.tfrecord.reader import read_record_stream, shard_compression
+
+if TYPE_CHECKING:
+    from tfod.tfrecord.storage.open import ShardStream
+
+_LARGEST_RECORD = 64 << 20
+_ABOUT_CLASSES = ("LAB", "TSK")
+_MOST_SOUND = 4
+"""Images of a valid report that are shown though nothing was found in them."""
+_FIRST_RECORDS = 40
+"""Records of a shard among which images with boxes are looked for."""
+_STEP = 1 << 20  # bytes
+_NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """An image with findings, as it is in the shard.
+
+    Attributes:
+        shard, record: which record.
+        item: its file name, or what else people know it by.
+        codes: of the rules that fired on it.
+        image: its encoded bytes; None where the record holds none.
+        height, width: pixels, as the record says; 0 where it does not.
+        boxes: shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; may be outside [0, 1], inverted
+            or not finite.
+        classes: of the boxes, as the report names them; may be fewer.
+        offending: numbers of the boxes that the findings are about; empty if that is unknown.
+    """
+
+    shard: str
+    record: int
+    item: str | None
+    codes: tuple[str, ...]
+    image: bytes | None
+    height: int
+    width: int
+    boxes: np.ndarray
+    classes: tuple[str, ...]
+    offending: frozenset[int] = frozenset()
+
+
+def choose_samples(
+    report: Report, shards: Sequence[Shard], profile: Profile | None, most: int = 12
+) -> list[Sample]:
+    """At most so many images with findings, with as many rules as possible among them.
+
+    A valid report has some without findings, too, for people to see that the boxes are where they
+    should be. What cannot be read again is left out. ``profile`` is the one that was asked for;
+    None where each dataset was checked by a ready one.
+    """
+    wanted: dict[str, dict[int, list[Finding]]] = {}
+    for (name, record), findings in _choose(report.findings, most).items():
+        wanted.setdefault(name, {})[record] = findings
+    found = {(one.shard, one.record) for one in report.findings}
+    most_sound = min(_MOST_SOUND, most) if report.valid else 0
+    chosen: list[Sample] = []
+    sound: list[Sample] = []
+    with suppress(OSError, TfodError):  # what is gone meanwhile ends it
+        for shard in shards:
+            if not wanted and len(sound) >= most_sound:
+                break
+            field_mapping = _field_mapping_of(report, shard.name, profile)
+            chosen += _with_findings(shard, wanted.pop(shard.name, {}), field_mapping)
+            others = (one for one in _sound(shard, field_mapping)
+                      if (shard.name, one.record) not in found)  # fmt: skip
+            sound += islice(others, most_sound - len(sound))
+    return chosen + sound[: max(0, most_sound - len(chosen))]
+
+
+def _field_mapping_of(report: Report, shard: str, profile: Profile | None) -> FieldMapping:
+    known = profile or READY.get((report.dataset_of(shard) or report).profile.name)
+    return known.field_mapping if known else FieldMapping()
+
+
+def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], list[Finding]]:
+    """Records with their findings: the first of each rule, the severe ones first, then any."""
+    by_record: dict[tuple[str, int], list[Finding]] = {}
+    first: dict[str, tuple[str, int]] = {}
+    for one in sorted(findings, key=lambda one: -one.severity.rank):
+        if one.record is not None:
+            place = one.shard, one.record
+            by_record.setdefault(place, []).append(one)
+            first.setdefault(one.code, place)
+    places = dict.fromkeys((*first.values(), *by_record))
+    return {place: by_record[place] for place in list(places)[:most]}
+
+
+def _with_findings(
+    shard: Shard, wanted: Mapping[int, Sequence[Finding]], field_mapping: FieldMapping
+) -> Iterator[Sample]:
+    """The wanted records of a shard, of which the findings know the place."""
+    if not wanted:
+        return
+    places = {wanted[record][0].offset or 0: wanted[record] for record in sorted(wanted)}
+    with suppress(OSError, TfodError, EOFError, zlib.error), shard.open() as stream:
+        for offset, payload in _payloads(stream, places):
+            with suppress(TfodError):
+                example = Example.from_bytes(payload, shard.name)
+                sample = _sample(example, places[offset], field_mapping)
+                # Without image and boxes there is nothing to be seen.
+                if sample.image or len(sample.boxes):
+                    yield sample
+
+
+def _payloads(shard: ShardStream | BinaryIO, offsets: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Data of the records that begin at these bytes, in order; what lies near is read on the way.
+
+    Records that are too large, cut off, or whose length is damaged are left out.
+    """
+    peeked = PeekedStream(shard, HEADER_BYTES)
+    is_plain = shard_compression(peeked.head) is Compression.NONE
+    stream: ReadableStream = peeked if is_plain else InflatingStream(peeked)
+    position = 0
+    for offset in offsets:
+        if is_plain and offset - position > _NEAR and shard.seekable():
+            stream, position = shard, shard.seek(offset)
+        while position < offset and (passed := stream.read(min(offset - position, _STEP))):
+            position += len(passed)
+        head = _read(stream, HEADER_BYTES)
+        length = length_in_header(head) if len(head) == HEADER_BYTES else None
+        payload = b"" if length is None or length > _LARGEST_RECORD else _read(stream, length)
+        position += len(head) + len(payload)
+        if length and len(payload) == length:
+            yield offset, payload
+
+
+def _read(stream: ReadableStream, size: int) -> bytes:
+    """So many bytes, or what is left; a stream may give fewer at a time."""
+    parts = []
+    while size > 0 and (part := stream.read(min(size, _STEP))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _sound(shard: Shard, field_mapping: FieldMapping) -> Iterator[Sample]:
+    """Images with boxes from the beginning of a shard."""
+    with suppress(OSError, TfodError), shard.open() as stream:
+        records = read_record_stream(
+            stream, shard.name, on_damage=lambda _: None, max_record_bytes=_LARGEST_RECORD
+        )
+        for record in islice(records, _FIRST_RECORDS):
+            with suppress(TfodError):
+                sample = read_sample(Example.of(record, shard.name), field_mapping)
+                if sample.image and len(sample.boxes):
+                    yield sample
+
+
+def _sample(example: Example, findings: Sequence[Finding], field_mapping: FieldMapping) -> Sample:
+    sample = read_sample(example, field_mapping)
+    values = [one.value for one in findings if isinstance(one.value, dict)]
+    objects = {one.get("object") for one in values}
+    wrong = [one.value for one in findings if one.code[:3] in _ABOUT_CLASSES]
+    objects |= {number for number, name in enumerate(sample.classes) if name in wrong}
+    first = findings[0]
+    return replace(
+        sample,
+        shard=first.shard,
+        record=first.record or 0,
+        item=first.item,
+        codes=tuple(dict.fromkeys(one.code for one in findings)),
+        offending=frozenset(number for number in objects if isinstance(number, int)),
+    )
+
+
+def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:
+    """The image of a record and its boxes, as far as they can be read; keys as in the mapping."""
+    name = _first(example, field_mapping.filename)
+    item = name.decode("utf-8", "replace") if name else None
+    image = _first(example, field_mapping.encoded)
+    height, width = (image_size(image) if image else None) or (
+        _read_size(example, field_mapping.height),
+        _read_size(example, field_mapping.width),
+    )
+    boxes = np.zeros((0, 4))
+    classes: list[str] = []
+    try:
+        boxes = _boxes(example, field_mapping, height, width)
+        if field_mapping.class_text:
+            raw = example.byte_strings(field_mapping.class_text)
+            classes = [value.decode("utf-8", "replace") for value in raw]
+        if field_mapping.class_label and not classes:
+            classes = [f"#{label}" for label in example.ints(field_mapping.class_label)]
+    except TfodError:
+        pass  # the image alone, then
+    where = (example.shard, example.record.number, item)
+    return Sample(*where, (), image, height, width, boxes, tuple(classes))
+
+
+def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
+    """Boxes, normalized, shape (n, 4)."""
+    lists = [example.floats(key) for key in field_mapping.box]
+    in_pixels = field_mapping.has_pixel_boxes
+    if len({len(side) for side in lists}) != 1 or (in_pixels and not (height and width)):
+        return np.zeros((0, 4))
+    values = np.stack(lists, axis=-1).astype(np.float64).reshape(-1)
+    whole = values[: len(values) // 4 * 4].reshape(-1, 4)
+    return normalized_xywh(whole, np.array([height, width])) if in_pixels else whole
+
+
+def _first(example: Example, key: str | None) -> bytes | None:
+    try:
+        values = example.byte_strings(key) if key else []
+    except TfodError:
+        return None
+    return values[0] or None if values else None
+
+
+def _read_size(example: Example, key: str | None) -> int:
+    """A height or a width in pixels; 0 where there is none that can be one."""
+    values = read_ints(example, key)
+    return values[0] if values and 0 < values[0] < 1 << 31 else 0
+
+
+def read_ints(example: Example, key: str | None) -> list[int]:
+    """The numbers of a feature; none where they cannot be read."""
+    try:
+        return example.ints(key) if key else []
+    except TfodError:
+        return []

@@ -1,0 +1,205 @@
+"""TSK: the CVAT task that shards are meant for.
+
+How CVAT finds the frame of an image: ``match_dm_item`` and ``find_dataset_root`` in its
+``dataset_manager/bindings.py``; :mod:`tfod.check.references.cvat_task.frames` does the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tfod.check.findings.finding import Finding, first_of, plural
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import dataset_rule
+from tfod.detection import keys
+from tfod.detection.labels.near_names import names_near_labels
+
+if TYPE_CHECKING:
+    from tfod.check.references.cvat_task.attachments import Attachment, Attachments
+
+_BINDINGS = "cvat/apps/dataset_manager/bindings.py"
+_NAMES_SHOWN = 5
+_ALL = "all shards"
+
+
+def _attachments(result: DatasetResult) -> Attachments | None:
+    """Of all records, once for all rules; None where there are no frames."""
+    task = result.task
+    if task is None or task.frames is None:
+        return None
+    if "attachments" not in result.memo:
+        from tfod.check.references.cvat_task.attachments import Attachments  # few checks need it
+
+        rows = (row for shard in result.shards for row in shard.rows)
+        result.memo["attachments"] = Attachments(task, rows)
+    found: Attachments = result.memo["attachments"]
+    return found
+
+
+def _of_records(result: DatasetResult) -> Sequence[Attachment]:
+    found = _attachments(result)
+    return found.of_records if found else ()
+
+
+@dataset_rule(
+    "TSK001 error: class is not a label of the task",
+    why="CVAT stops the whole import at the first annotation whose label the task lacks.",
+    fix="Add the label to the task, or rename the class in the shard.",
+    source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
+)
+def unknown_label(result: DatasetResult) -> Iterator[Finding]:
+    """The class of boxes is none of the labels; case and spaces count."""
+    labels = result.task.labels if result.task else None
+    if labels is None:
+        return
+    classes = _as_labelled(result, labels)
+    for text in sorted(classes.keys() - labels):
+        near = names_near_labels(labels).nearest(text)
+        message = f"class {text!r} of {plural(classes[text], 'box')} is not a label of the "
+        message += f"task, which has {_listed(labels)}"
+        message += f"; did you mean {near!r}?" if near else ""
+        fix = f"Rename the class to {near!r}, or add {text!r} to the task." if near else ""
+        key = result.own(keys.CLASS_TEXT)
+        yield Finding(message=message, shard=_ALL, item=text, feature=key, value=text, fix=fix)
+
+
+def _as_labelled(result: DatasetResult, labels: frozenset[str]) -> Counter[str]:
+    """The classes by the names that the task has for them: Open Images' are the display names."""
+    found: Counter[str] = Counter()
+    maps = [one.label_map for one in result.dataset.label_maps.values() if one.label_map]
+    for name, count in result.classes.items():
+        items = (one.find(name) for one in maps)
+        shown = {item.display_name for item in items if item is not None} & labels
+        found[name if name in labels or len(shown) != 1 else shown.pop()] += count
+    return found
+
+
+@functools.lru_cache(4)
+def _listed(labels: frozenset[str]) -> str:
+    """The first labels of the task; there may be as many unknown classes as labels."""
+    first = heapq.nsmallest(_NAMES_SHOWN, labels)
+    return first_of([*map(repr, first)], _NAMES_SHOWN, len(labels))
+
+
+@dataset_rule(
+    "TSK002 error: image matches no frame of the task",
+    why="CVAT stops the whole import at the first image that it cannot match with a frame.",
+    fix="Rename the image to its frame's name with folders, or leave the record out.",
+    source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#9307, #4433",
+)
+def no_frame(result: DatasetResult) -> Iterator[Finding]:
+    """Folders count, extensions do not."""
+    for one in _of_records(result):
+        if one.frame is None and one.row.filename:
+            near = f"; the nearest is {one.nearest!r}" if one.nearest else ""
+            message = f"image {one.row.filename!r} matches no frame of the task{near}"
+            yield _of_name(result, one, message)
+        elif one.frame is None:
+            message = "record has no file name, so that it matches no frame"
+            yield Finding.at(one.row.place, message, result.own(keys.FILENAME))
+
+
+def _of_name(result: DatasetResult, one: Attachment, message: str) -> Finding:
+    return Finding.at(one.row.place, message, result.own(keys.FILENAME), one.row.filename)
+
+
+@dataset_rule(
+    "TSK003 warning: name is read as a frame number",
+    why="No frame has this name, so CVAT takes the number in it for a frame and attaches the "
+    "annotations there without a word, to another image maybe.",
+    fix="Rename the image to the name of the frame that is meant.",
+    source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#8410",
+)
+def read_as_number(result: DatasetResult) -> Iterator[Finding]:
+    """A name that is a number, or in a video has digits from its seventh letter on."""
+    is_guessed = result.task is not None and result.task.numbers_guessed
+    order = " if the task's images are in the order of their names" * is_guessed
+    for one in _of_records(result):
+        if one.frame is not None and one.by.value != "name":
+            how = " for the digits after its sixth letter" * (one.by.value == "digits")
+            message = f"image {one.row.filename!r} is the name of no frame and goes to frame "
+            message += f"{one.frame.number}, {one.frame.name!r}{how}{order}"
+            yield _of_name(result, one, message)
+
+
+@dataset_rule(
+    "TSK004 error: size differs from the frame's",
+    why="CVAT scales boxes by the size in the record and draws them on its own frame, where they "
+    "are off; it does not compare the sizes.",
+    fix="Make the shard from the images that the task has.",
+    source=f"{_BINDINGS}, import_dm_annotations",
+)
+def other_size(result: DatasetResult) -> Iterator[Finding]:
+    """Width and height as the record says, not as the encoded image has them."""
+    for one in _of_records(result):
+        size = one.row.height, one.row.width
+        its = (one.frame.height, one.frame.width) if one.frame else (None, None)
+        if None in (*size, *its) or size == its:
+            continue
+        name = one.frame.name if one.frame else ""
+        message = f"image is {size[1]}x{size[0]}, frame {name!r} is {its[1]}x{its[0]}"
+        if size == its[::-1]:
+            message += ": one of them is turned, as EXIF orientation does"
+        key, value = (keys.HEIGHT, size[0]) if size[1] == its[1] else (keys.WIDTH, size[1])
+        yield Finding.at(one.row.place, message, result.own(key), value)
+
+
+@dataset_rule(
+    "TSK005 info: frames without annotation",
+    why="An import replaces what the task has: these frames end up empty.",
+    fix="Check that the shard is complete, if these frames should have annotations.",
+    source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
+)
+def bare_frames(result: DatasetResult) -> Iterator[Finding]:
+    """Said once for the task, of its number of frames and the names of the bare ones."""
+    found = _attachments(result)
+    if found is None or result.task is None:
+        return
+    bare = len(found.without_record) + len(found.without_boxes)
+    parts = [
+        f"{len(names)} {what} ({', '.join(names[:_NAMES_SHOWN])}"
+        f"{', …' * (len(names) > _NAMES_SHOWN)})"
+        for what, names in (
+            ("without a record", found.without_record),
+            ("with a record without boxes", found.without_boxes),
+        )
+        if names
+    ]
+    if bare:
+        some = f"{bare} of the task's {len(result.task.frames or ())} frames get no annotation"
+        yield Finding(message=f"{some}: {', '.join(parts)}", value=bare)
+
+
+@dataset_rule(
+    "TSK006 error: two images go to one frame",
+    why="CVAT puts the annotations of both on the one frame.",
+    fix="Leave one of the records out, or rename it to the frame that is meant.",
+    source=f"{_BINDINGS}, match_dm_item",
+)
+def shared_frame(result: DatasetResult) -> Iterator[Finding]:
+    """Extensions do not count where no frame has the whole name."""
+    for one in _of_records(result):
+        if one.frame is not None and one.earlier is not None:
+            record = "" if one.earlier.record is None else f"record {one.earlier.record}"
+            where = ", ".join(filter(None, (one.earlier.shard, record)))
+            message = f"image {one.row.filename!r} goes to frame {one.frame.name!r}, as does "
+            message += f"{one.earlier.item!r}" + (f" ({where})" if where else "")
+            yield _of_name(result, one, message)
+
+
+@dataset_rule(
+    "TSK007 info: description of the task names no frames",
+    why="CVAT for video 1.1 of a task of images holds no names, and an export may be empty; the "
+    "images were not compared with the task.",
+    fix="Export the task as CVAT for images 1.1, or give its images with --images.",
+    source="cvat/apps/dataset_manager/formats/cvat.py, dump_as_cvat_interpolation",
+)
+def nameless_frames(result: DatasetResult) -> Iterator[Finding]:
+    """Said once for the task."""
+    source = result.task.without_frames if result.task else None
+    if source is not None:
+        yield Finding(message=f"{source} names no frames, so that images were not compared")

@@ -1,0 +1,148 @@
+"""ZIP: the zip around the shards: hostile, damaged, or not what a reader will find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfod.check.findings.finding import Finding, plural
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import dataset_rule
+from tfod.tfrecord.storage.zip_directory import ZipFault
+from tfod.tfrecord.storage.zip_entry import printable
+
+_APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
+_MAKE_AGAIN = "pack the folder again with an ordinary zip program"
+_MENU = {
+    "COCO": "COCO 1.0",
+    "Datumaro": "Datumaro 1.0",
+    "Pascal VOC": "PASCAL VOC 1.1",
+    "YOLO": "YOLO 1.1",
+    "CVAT for images or video": "CVAT 1.1",
+}
+"""What CVAT's menu calls the formats of annotations."""
+
+
+def _said(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
+    for archive in result.dataset.zips:
+        for one in archive.problems:
+            if one.fault is fault:
+                is_name = fault is ZipFault.OUTSIDE and one.entry is not None
+                yield Finding(
+                    message=one.cause,
+                    shard=archive.name_of(one.entry),
+                    value=printable(one.entry.name) if one.entry and is_name else None,
+                )
+
+
+@dataset_rule(
+    "ZIP001 error: not a zip, or its directory is damaged",
+    why="Programs refuse the archive, or each of them reads something else from it.",
+    fix=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
+    source=f"{_APPNOTE}, 4.3; CPython, Lib/zipfile",
+)
+def damaged_directory(result: DatasetResult) -> Iterator[Finding]:
+    """The end record and the directory can be read."""
+    return _said(result, ZipFault.DIRECTORY)
+
+
+@dataset_rule(
+    "ZIP002 error: path outside the folder",
+    why="Unpacking writes over files elsewhere, or leaves the file where it is not expected.",
+    fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}, with relative names.",
+    source="CWE-22; CWE-36; Snyk, Zip Slip (2018)",
+)
+def path_outside(result: DatasetResult) -> Iterator[Finding]:
+    """A path is relative, stays in the folder on any system, and is one at all."""
+    return _said(result, ZipFault.OUTSIDE)
+
+
+@dataset_rule(
+    "ZIP004 error: symbolic link or other special file",
+    why="A link makes the program that unpacks the archive read or write files elsewhere.",
+    fix="Pack the files that are meant, not links to them: zip without --symlinks.",
+    source="CWE-61",
+)
+def special_file(result: DatasetResult) -> Iterator[Finding]:
+    """An entry is a file or a folder."""
+    return _said(result, ZipFault.SPECIAL)
+
+
+@dataset_rule(
+    "ZIP005 error: two entries for one file",
+    why="Which of them is read depends on the program and on the system.",
+    fix="Remove or rename one of them.",
+    source=f"CWE-694; {_APPNOTE}, 4.4.17",
+)
+def duplicate_entry(result: DatasetResult) -> Iterator[Finding]:
+    """Names differ by more than case and the way accents are encoded."""
+    return _said(result, ZipFault.TWICE)
+
+
+@dataset_rule(
+    "ZIP007 error: too large, or unpacks to suspiciously much",
+    why="A bomb fills the memory or the disk when it is unpacked.",
+    fix="Split it, or check the shard by itself if it is really so large; TFOD_MAX_ARCHIVE_BYTES "
+    "and TFOD_MAX_ARCHIVE_ENTRIES raise the limits of an archive.",
+    source="CWE-409; D. Fifield, A better zip bomb (WOOT 2019); CVE-2019-9674; CVE-2024-0450",
+)
+def too_large(result: DatasetResult) -> Iterator[Finding]:
+    """Entries are not too many, do not share bytes, and unpack to no more than is allowed."""
+    return _said(result, ZipFault.TOO_LARGE)
+
+
+@dataset_rule(
+    "ZIP010 error: encrypted, or compressed in an unusual way",
+    why="Neither CVAT nor a training job knows the password, and many programs know no other "
+    "compression than Deflate.",
+    fix="Pack the folder again without a password, with ordinary compression (Deflate) or none.",
+    source=f"ISO/IEC 21320-1:2015; {_APPNOTE}, 4.4.4 and 4.4.5",
+)
+def locked(result: DatasetResult) -> Iterator[Finding]:
+    """An entry needs no password, and is stored or deflated."""
+    return _said(result, ZipFault.LOCKED)
+
+
+@dataset_rule(
+    "ZIP012 error: damaged entry",
+    why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
+    fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
+    source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
+)
+def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
+    """What unpacks has the size and the CRC-32 that the directory says."""
+    yield from _said(result, ZipFault.DAMAGED)
+    for name, cause in result.damaged:
+        yield Finding(message=cause, shard=name)
+
+
+@dataset_rule(
+    "ZIP013 error: no shard in the archive",
+    why="There is nothing to import.",
+    fix="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
+    source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
+)
+def no_shard(result: DatasetResult) -> Iterator[Finding]:
+    """No entry is a shard, not even one that cannot be read."""
+    for archive in result.dataset.zips:
+        if archive.has_shards or archive.unreadable:
+            continue
+        fix, other = "", archive.other
+        message = f"none of its {plural(archive.entries, 'file')} is a TFRecord shard"
+        if other:
+            message = f"this zip holds {other} annotations, not TFRecord"
+            fix = "Export the annotations as TFRecord 1.0 instead; to import these into CVAT, "
+            fix += f"choose {_MENU[other]} in its menu."
+        elif not archive.entries:
+            message = "it has no files in it"
+        yield Finding(message=message, shard=archive.name, value=other, fix=fix)
+
+
+@dataset_rule(
+    "ZIP016 warning: archive in the archive",
+    why="Nothing looks into it: shards in there are neither checked nor imported.",
+    fix="Unpack it and pack the files themselves.",
+    source="CWE-409; OWASP File Upload Cheat Sheet",
+)
+def nested_archive(result: DatasetResult) -> Iterator[Finding]:
+    """An entry is an archive itself."""
+    return _said(result, ZipFault.NESTED)

@@ -1,0 +1,199 @@
+"""What comes of a pipeline that does not go well, and what is left of it: nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from tfod.beam import Runner, _run_pipeline, _write
+from tfod.check.dataset import Shard
+from tfod.check.profiles.profile import READY
+from tfod.check.records.examine import Instructions
+from tfod.check.records.expectation import Expectation
+from tfod.errors import ShardError, TfodError
+
+from tests.beam.conftest import DIRECT, PROCESSES
+from tests.commands import free_port, wait_until
+
+INSTRUCTIONS = Instructions(Expectation(READY["tf_detection_api"], True), frozenset({"TFR001"}))
+
+
+class RaisingShard(Shard):
+    """Its name says what is raised when it is opened."""
+
+    def open(self, *, hashed: bool = False, read_ahead: bool = True) -> NoReturn:
+        if self.name.endswith("ours"):
+            raise ShardError("is damaged", shard="a.record", record=2, fix="repair it")
+        raise ZeroDivisionError("two [while running 'it']")
+
+
+def shards(*paths: Path) -> Sequence[Shard]:
+    """Shards as a check names them."""
+    return [Shard(name=str(one), path=str(one), subset="a") for one in paths]
+
+
+def raising(name: str, folder: Path) -> Sequence[Shard]:
+    """A shard that raises, behind an empty one."""
+    (folder / "empty").touch()
+    path = str(folder / name)
+    return [*shards(folder / "empty"), RaisingShard(name=path, path=path, subset="a")]
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Path]:
+    """A shard that nobody writes: who reads it waits."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    file = os.open(path, os.O_RDWR)
+    yield path
+    os.close(file)
+
+
+def processes(is_meant: Callable[[Path], bool]) -> list[int]:
+    """Other processes, by their folders in /proc."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if int(one.name) != os.getpid() and is_meant(one):
+                found.append(int(one.name))
+    return found
+
+
+def readers_of(path: Path) -> list[int]:
+    """The processes that only read a file: one that we have just forked has it as we have."""
+    return processes(
+        lambda process: any(
+            os.readlink(one) == str(path) and not one.lstat().st_mode & stat.S_IWUSR
+            for one in (process / "fd").iterdir()
+        )
+    )
+
+
+def processes_in(folder: Path) -> list[int]:
+    """The processes whose temporary files go somewhere below a folder."""
+    is_there = f"TMPDIR={folder}{os.sep}".encode()
+    return processes(lambda one: is_there in (one / "environ").read_bytes())
+
+
+def failure_of(runner: Runner, which: Sequence[Shard]) -> str:
+    """The one line that an examination ends with."""
+    with pytest.raises(TfodError) as caught:
+        list(runner.examine(which, INSTRUCTIONS))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("runner", ["direct-2"], indirect=True)
+def test_an_error_of_ours_is_its_line(runner: Runner, tmp_path: Path) -> None:
+    found = runner.examine(raising("ours", tmp_path), INSTRUCTIONS)
+    assert next(found).name == str(tmp_path / "empty")
+    with pytest.raises(TfodError, match=r"^a.record, record 2: is damaged; repair it$"):
+        next(found)
+
+
+@pytest.mark.parametrize("runner", ["direct-1", "portable"], indirect=True)
+def test_another_error_is_one_line_and_a_log(
+    runner: Runner, tmp_path: Path, temporary: Path
+) -> None:
+    line = failure_of(runner, raising("another", tmp_path))
+    what = "ZeroDivisionError: two [while running 'it']"
+    assert line.startswith(f"{runner.name}: {what} (all that Beam said is in {temporary}/")
+    (log,) = temporary.iterdir()
+    assert "Traceback" in log.read_text()
+    log.unlink()
+
+
+@pytest.mark.parametrize("runner", ["direct-1", "direct-2", "portable"], indirect=True)
+def test_a_dead_worker_is_one_line(runner: Runner, pipe: Path, temporary: Path) -> None:
+    def kill_its_reader() -> None:
+        os.kill(wait_until(lambda: readers_of(pipe))[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill_its_reader, daemon=True)
+    thread.start()
+    line = failure_of(runner, shards(pipe))
+    thread.join()
+    assert line == f"{runner.name}: a worker died; fewer workers or more memory may help"
+    assert not processes_in(temporary)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_of_an_end(number: int, pipe: Path, temporary: Path) -> None:
+    lines = (
+        "import signal, sys; from pathlib import Path; from tfod.beam import Runner",
+        "from tests.beam.test_runner import INSTRUCTIONS, shards",
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))",  # as the command does
+        f"list(Runner('direct', {PROCESSES}).examine(shards(Path({str(pipe)!r})), INSTRUCTIONS))",
+    )
+    process = subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stderr=subprocess.DEVNULL)
+    (reader,) = wait_until(lambda: readers_of(pipe))
+    assert reader in processes_in(temporary)
+    os.kill(reader, signal.SIGSTOP)  # it does not even notice that nobody is there any more
+    process.send_signal(number)
+    assert process.wait() != 0
+    wait_until(lambda: not processes_in(temporary) and not list(temporary.iterdir()))
+
+
+def test_a_temporary_folder_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/dev/null/x")
+    what = "/dev/null/x: what Beam needs cannot be written there (Not a directory)"
+    assert list(DIRECT.examine([], INSTRUCTIONS)) == []
+    assert failure_of(DIRECT, shards(Path("a.record"))).startswith(what)
+
+
+def test_a_result_that_finds_no_room() -> None:
+    with pytest.raises(TfodError, match=r"^/dev/null/x: the result cannot be written \(File"):
+        _write((0, []), "/dev/null/x")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("NoRunner", (), "--runner NoRunner: Unexpected pipeline runner: NoRunner. Valid values"),
+        ("no.such.Runner", (), "--runner no.such.Runner: No module named 'no'"),
+        ("DirectRunner", ("--frobnicate",), "-- --frobnicate: DirectRunner has no such option"),
+        ("direct", ("--direct_num_workers=x",), "-- --direct_num_workers: invalid int value: 'x'"),
+        (
+            "portable",
+            ("--job_endpoint=localhost:PORT",),
+            "-- --job_endpoint: no job server answers at localhost:PORT (Connection refused)",
+        ),
+        ("direct", ("--temp_location=/dev/null/x",), "--temp_location /dev/null/x: cannot be"),
+    ],
+)
+def test_options_that_lead_nowhere(
+    name: str, arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    port = str(free_port())
+    runner = Runner(name, [one.replace("PORT", port) for one in arguments])
+    with pytest.raises(TfodError) as caught:
+        _run_pipeline(str(tmp_path), runner, str(tmp_path), [], INSTRUCTIONS)
+    assert str(caught.value).startswith(message.replace("PORT", port))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_workers_elsewhere_cannot_see(tmp_path: Path) -> None:
+    copy = [replace(one, name="<stdin>") for one in shards(tmp_path / "copy")]
+    assert "<stdin>: is read through a copy on this machine" in failure_of(Runner("flink"), copy)
+
+
+def test_beam_is_not_imported_before_it_is_needed() -> None:
+    code = "import sys, tfod.check.check, tfod.beam; sys.exit('apache_beam' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_beam_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tfod.beam")
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(TfodError, match="--runner needs Apache Beam; pip install"):
+        importlib.import_module("tfod.beam")

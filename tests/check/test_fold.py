@@ -1,0 +1,170 @@
+"""Results of shards, in their order: bounded, truly counted, and the same whoever made them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.check import check as check_module
+from tfod.check.check import Options, check_sources
+from tfod.check.find import find
+from tfod.check.findings.finding import Finding, Severity
+from tfod.check.findings.findings import Findings, choose
+from tfod.check.profiles.profile import OFF, READY
+from tfod.check.records import images
+from tfod.check.records.result import MOST_KINDS, add_bounded
+from tfod.check.rules.registry import all_rules
+
+from tests.mutants.sound import jpeg, record, with_boxes
+from tests.mutants.sound import shard as shard_of
+from tests.records import encode, frame, image, objects, write_shard
+
+BOX = (0.25, 0.25, 0.5, 0.75)
+HANGING = (-0.5, 0.25, 1.5, 2.25)
+IN_PIXELS = (10.0, 5.0, 20.0, 15.0)
+CODES = ("TFR002", "BOX007", "NAM010")
+_SEVERITIES = st.sampled_from([None, *Severity])
+
+
+def without_time(sources: list[str], **options: Any) -> dict[str, Any]:
+    return {**check_sources(sources, Options(**options)).to_json(), "duration": 0}
+
+
+@pytest.fixture
+def shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the data is, it is shared among processes."""
+    monkeypatch.setattr(check_module, "_WORTH_PROCESSES", 0)
+
+
+@pytest.mark.usefixtures("shares")
+def test_several_processes_give_the_same_report(tmp_path: Path) -> None:
+    for number in range(7):
+        boxes = [BOX, HANGING, IN_PIXELS][: number % 4]
+        records = [
+            with_boxes(boxes, name=f"{one}.jpg", encoded=jpeg(quality=50 + one + number % 3))
+            for one in range(number)
+        ]
+        (tmp_path / f"train-{number:05d}-of-00008").write_bytes(shard_of(*records))
+    for most in (1000, 3):
+        alone = without_time([str(tmp_path)], max_findings=most)
+        assert alone == without_time([str(tmp_path)], jobs=4, max_findings=most)
+        assert alone["counts"]["by_code"].keys() >= {"BOX003", "BOX005", "IMG010", "SET001"}
+        assert len(alone["findings"]) == min(most, alone["counts"]["findings"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from("ab"), _SEVERITIES), max_size=30))
+def test_findings_of_parts_are_those_of_the_whole(
+    found: list[tuple[str, str, Severity | None]],
+) -> None:
+    whole, parts = Findings(4), Findings(4)
+    for code, shard, severity in found:
+        one = Finding(message="m", shard=shard, of_case=severity)
+        part = Findings(4)
+        for some in (whole, part):
+            some.add(all_rules()[code], [one])
+        parts.merge(part)
+    if "NAM010" not in {code for code, *_ in found}:  # which speaks once, of each shard
+        assert parts.counts == whole.counts and parts.worst == whole.worst
+        assert choose(parts, ["a", "b"]) == choose(whole, ["a", "b"])
+    said = {
+        (code, shard) if all_rules()[code].once else number
+        for number, (code, shard, _) in enumerate(found)
+    }
+    assert whole.total == len(said)
+    assert len(choose(whole, ["a", "b"])) == min(4, whole.total)
+    for code, worst in whole.worst.items():
+        cases = [one or all_rules()[code].severity for each, _, one in found if each == code]
+        assert worst in cases
+        if not all_rules()[code].once:
+            assert worst.rank == max(one.rank for one in cases)
+
+
+def test_of_too_many_kinds_the_first_are_counted() -> None:
+    counts: Counter[int] = Counter()
+    for number in range(MOST_KINDS + 10):
+        add_bounded(counts, {number: 1})
+    add_bounded(counts, {0: 5, MOST_KINDS + 5: 5})
+    assert len(counts) == MOST_KINDS and counts[0] == 6
+
+
+def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
+    """A record for each box."""
+    records = [
+        encode(image(f"{number}.jpg", 20, 40) | objects([one], ["cat"], [1]))
+        for number, one in enumerate(boxes)
+    ]
+    return write_shard(folder, name, *records)
+
+
+def test_boxes_in_pixels_are_told_from_those_that_hang_over_the_edge(tmp_path: Path) -> None:
+    """By the boxes around them, and beyond what is listed."""
+    shard(tmp_path, "fractions", *[BOX] * 20, *[HANGING] * 9, *[IN_PIXELS] * 2)
+    shard(tmp_path, "pixels", HANGING, HANGING, BOX)
+    report = check_sources([str(tmp_path)], Options(profile=READY["cvat"], max_findings=12))
+    fractions, pixels = (
+        {code: report.counts.by_shard[str(tmp_path / f"{name}.tfrecord")].get(code)
+         for code in ("BOX003", "BOX005")}
+        for name in ("fractions", "pixels")
+    )  # fmt: skip
+    assert fractions == {"BOX003": 9, "BOX005": 2}
+    assert pixels == {"BOX003": None, "BOX005": 2}
+    assert {one.message for one in report.findings if one.code == "BOX003"} == {
+        "box 0 reaches 1.25 of the image's side outside [0, 1]: "
+        "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25"
+    }
+    off = Options(profile=READY["cvat"], severities={"BOX003": OFF})
+    assert "BOX003" not in check_sources([str(tmp_path)], off).counts.by_code
+
+
+def test_an_inverted_box_that_hangs_over_is_inverted(tmp_path: Path) -> None:
+    path = shard(tmp_path, "s", BOX, BOX, (2.25, 0.25, 0.5, 0.75))
+    report = check_sources([path], Options(profile=READY["cvat"]))
+    assert {"BOX003": 1, "BOX006": 1}.items() <= report.counts.by_code.items()
+
+
+def test_more_damages_than_records_between_them(tmp_path: Path) -> None:
+    """They are told in the order of the records, however many there are."""
+    sound = encode(image("a.jpg") | objects([BOX], ["cat"], [1]))
+    damaged = bytearray(frame(b"x"))
+    damaged[-1] ^= 1
+    data = frame(sound) + bytes(damaged) * 3000 + frame(sound) + bytes(damaged)
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    report = check_sources([str(tmp_path)], Options(max_findings=5000))
+    records = [one.record for one in report.findings if one.code == "TFR004"]
+    assert records == [*range(1, 3001), 3002]
+    assert report.counts.records == 2
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("most", "decoded"), [(0, 0), (2, 2), (5, 5), (6, 6), (99, 6), (None, 6)])
+def test_the_first_images_of_each_shard_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, decoded: int, threads: int
+) -> None:
+    monkeypatch.setattr(images.os, "cpu_count", lambda: threads)
+    half = jpeg(quality=95)
+    broken = half[: len(half) // 2] + b"\xff\xd9"
+    records = [record(f"{one}.jpg", encoded=jpeg(quality=60 + one)) for one in range(5)]
+    records.append(record("broken.jpg", encoded=broken))
+    for name in ("train", "val"):
+        (tmp_path / f"{name}.tfrecord").write_bytes(shard_of(*records))
+    report = check_sources([str(tmp_path)], Options(decode=most))
+    assert [one.decoded for one in report.shards] == [decoded, decoded]
+    assert report.counts.by_code.get("IMG003", 0) == (2 if decoded == 6 else 0)
+    assert bool(report.undecoded) == (decoded < 6)
+    if 0 < decoded < 6:
+        assert report.undecoded.startswith(f"the first {most} of each shard")
+
+
+def test_a_shard_that_goes_meanwhile(tmp_path: Path) -> None:
+    shard(tmp_path, "a", BOX)
+    gone = Path(shard(tmp_path, "b", BOX))
+    with find([str(tmp_path)]) as found:
+        gone.unlink()
+        report = check_module.check(found)
+    assert [one.shard for one in report.findings if one.code == "TFR013"] == [str(gone)]
+    assert report.counts.records == 1
+    assert [one.bytes is None for one in report.sources] == [False, True]

@@ -1,0 +1,657 @@
+"""Zips around shards: hostile, damaged, ordinary."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pickle
+import random
+import re
+import stat
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.check.check import check_sources
+from tfod.check.dataset import Dataset, File
+from tfod.check.find import find
+from tfod.check.findings.finding import Finding
+from tfod.check.findings.findings import Findings
+from tfod.check.records.result import DatasetResult
+from tfod.check.rules.registry import all_rules, run_rules
+from tfod.check.zips import damaged_entries, zip_dataset
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.tfrecord.framing import masked_crc32c
+from tfod.tfrecord.reader import read_record_stream
+from tfod.tfrecord.shard_sets.search import find_shards
+from tfod.tfrecord.storage.zip_directory import ZipLimits, read_zip
+from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
+
+from tests.conftest import examples
+from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip
+
+LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
+MIB = 1 << 20
+
+
+@dataclass
+class Checked:
+    """What came of a check."""
+
+    findings: list[Finding]
+    names: list[str]
+    dataset: Dataset
+    bytes_read: dict[str, bytes]
+
+    @property
+    def codes(self) -> list[str]:
+        return sorted({one.code for one in self.findings})
+
+    def messages(self, code: str) -> list[str]:
+        return [one.message for one in self.findings if one.code == code]
+
+
+Check = Callable[..., Checked]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Check:
+    return lambda data, **options: check_zip(tmp_path / "a.zip", data, **options)
+
+
+def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Checked:
+    """As a check does it: look through, read the shards, then the rest."""
+    path.write_bytes(data)
+    read: dict[str, bytes] = {}
+    limits = limits or ZipLimits()
+    dataset = zip_dataset(File.at(str(path), "a.zip"), limits)
+    codes = frozenset(one for one in all_rules() if one[:3] in ("ZIP", "SET", "TFR"))
+    result = DatasetResult(dataset, FieldMapping(), codes, Findings(1000))
+    for shard in dataset.shards:
+        try:
+            with shard.open() as stream:
+                parts = iter(lambda: stream.read(1 << 16), b"")
+                read[shard.name.partition(":")[2]] = b"".join(parts)
+        except ZipEntryError as error:
+            result.add_damages([(shard.name, error)])
+    result.add_damages(damaged_entries(dataset))
+    run_rules(result, codes, result.findings, of_dataset=True)
+    names = [entry.name for entry in read_zip(str(path), limits).readable.values()]
+    listed = list(result.findings.all())
+    assert len(listed) == result.findings.total
+    return Checked(listed, names, dataset, read)
+
+
+# Nothing wrong
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_export_of_cvat_is_clean(check: Check, shard: bytes, method: int) -> None:
+    files = [("default.tfrecord", shard), ("label_map.pbtxt", LABEL_MAP), ("images/а.jpg", b"x")]
+    checked = check(real_zip(files, method))
+    assert checked.findings == []
+    assert checked.names == [name for name, _ in files]
+    assert checked.bytes_read == {"default.tfrecord": shard}
+    (only,) = checked.dataset.shards
+    assert (only.name, only.subset) == ("a.zip:default.tfrecord", "default")
+    assert only.label_map == "a.zip:label_map.pbtxt" and only.size == len(shard)
+    assert [one.name for one in checked.dataset.others] == ["label_map.pbtxt", "images/а.jpg"]
+    again = pickle.loads(pickle.dumps(only))
+    with again.open() as stream:
+        assert stream.read(len(shard)) == shard
+
+
+def test_an_export_of_roboflow_is_clean(check: Check, shard: bytes) -> None:
+    files = [("README.roboflow.txt", b"hello")]
+    for split in ("train", "valid"):
+        files.append((f"{split}/Objects.tfrecord", shard))
+        files.append((f"{split}/Objects_label_map.pbtxt", LABEL_MAP))
+    checked = check(real_zip(files))
+    assert checked.findings == []
+    assert [one.subset for one in checked.dataset.shards] == ["train", "valid"]
+    maps = [one.label_map for one in checked.dataset.shards]
+    assert maps == [f"a.zip:{files[2][0]}", f"a.zip:{files[4][0]}"]
+
+
+def test_missing_shards_of_a_set_are_named(check: Check, shard: bytes) -> None:
+    data = real_zip([("x/a-00001-of-00002", shard), ("x/label_map.pbtxt", LABEL_MAP)])
+    (message,) = check(data).messages("SET001")
+    assert "a-00000-of-00002" in message
+
+
+def test_streaming_writers_prefixes_comments_and_folders_are_fine(
+    check: Check, shard: bytes, tmp_path: Path
+) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def seek(self, *_: int) -> int:
+            raise OSError
+
+        def tell(self) -> int:
+            raise OSError
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("train") if hasattr(archive, "mkdir") else archive.writestr("train/", b"")
+        archive.writestr("train/a.tfrecord", shard)
+        archive.writestr("train/label_map.pbtxt", LABEL_MAP)
+        archive.comment = b"made by a test"
+    for data in (pipe.getvalue(), b"#!/bin/sh\n" + pipe.getvalue(), pipe.getvalue() + b"\r\n"):
+        checked = check(data)
+        assert checked.findings == []
+        assert list(checked.bytes_read.values()) == [shard]
+
+
+def test_zip64_is_read(check: Check, shard: bytes) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        with archive.open("a.tfrecord", "w", force_zip64=True) as file:
+            file.write(shard)
+        archive.writestr("label_map.pbtxt", LABEL_MAP)
+    assert check(buffer.getvalue()).findings == []
+    assert check(as_zip64(buffer.getvalue())).findings == []
+    assert check(b"prefix" + as_zip64(buffer.getvalue())).findings == []
+
+
+def test_names_in_any_script_and_encoding(check: Check, shard: bytes) -> None:
+    cp437 = "Grüße".encode("cp437")
+    checked = check(
+        forge(
+            Item("кадр.tfrecord", shard),
+            Item("ファイル.txt".encode()),
+            Item(cp437),
+        )
+    )
+    assert checked.names == ["кадр.tfrecord", "ファイル.txt", "Grüße"]
+    assert checked.codes == []
+
+
+def test_names_are_shown_in_their_script_with_the_rest_escaped() -> None:
+    assert printable("кадр 1\u3000é.jpg") == "кадр 1\u3000é.jpg"
+    assert printable("a\x1b[2J\u202egpj.exe\0") == r"a\x1b[2J\u202egpj.exe\x00"
+
+
+# ZIP001
+
+
+@pytest.mark.parametrize(
+    ("data", "output"),
+    [
+        (b"", "it is empty (0 bytes)"),
+        (b"hello", "it has no directory of a zip"),
+        (b"<html><body>404", "it is not a zip but an HTML page"),
+        (b"\x1f\x8b\x08", "it is not a zip but a gzip file"),
+        (forge(Item("a", b"x"))[:-22], "it begins as a zip and was cut off"),
+        (forge()[:12] + b"\xff\0" + forge()[14:], "its directory is damaged"),
+        (b"x" * 46 + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, 46, 0, 0), "is damaged"),
+        (as_zip64(forge(), size=1 << 63), "its directory is damaged"),
+        (as_zip64(forge(), size=1 << 20), "its directory is damaged"),
+        (forge(Item(b"\xff", b"x", flags=0x800)), "its directory is damaged"),
+        (forge(Item("a", b"x", version=64)), "its directory is damaged (zip file version 6.4)"),
+        (forge(Item("a", extra=b"\1\0\x08\0x")), "its directory is damaged"),
+    ],
+)
+def test_zip001_the_whole(check: Check, data: bytes, output: str) -> None:
+    checked = check(data)
+    (finding,) = checked.findings
+    assert finding.code == "ZIP001"
+    assert output in finding.message and "\n" not in finding.message
+    assert finding.shard == "a.zip"
+    assert checked.names == []
+
+
+@pytest.mark.parametrize(
+    ("item", "output"),
+    [
+        (Item("b.tfrecord", b"x", start=0xFFFFFFF0), "no entry begins at byte 4294967280"),
+        (Item("b.tfrecord", b"x", own_name=b"c.tfrecord"), "its own header calls it c.tfrecord"),
+        (Item("b.tfrecord", b"x", own_name=b"b.tfrecord2"), "its own header calls it"),
+    ],
+)
+def test_zip012_own_header(check: Check, shard: bytes, item: Item, output: str) -> None:
+    checked = check(forge(Item("a.tfrecord", shard), item))
+    assert checked.codes == ["ZIP012"]
+    (message,) = checked.messages("ZIP012")
+    assert output in message
+    assert checked.findings[0].shard.endswith("b.tfrecord")
+    assert checked.bytes_read == {"a.tfrecord": shard}
+
+
+# ZIP002 to ZIP005, ZIP010, ZIP011: what the headers say
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../a.tfrecord", "x/../../a.tfrecord", "..\\a.tfrecord", "x\\..\\a.tfrecord", ".. /a"),
+        *("x/.. ./a", "C:\\a.tfrecord", "c:a.tfrecord", "a\0.tfrecord", "a\n.tfrecord", "\x1b[2J"),
+        *("", ".", "a/.."),
+    ],
+)
+def test_zip002(check: Check, name: str) -> None:
+    checked = check(forge(Item(name, b"x"), Item("a.record", b"y")))
+    assert checked.codes == ["ZIP002"]
+    assert checked.names == ["a.record"]
+    assert all(one.message.isprintable() and one.shard.isprintable() for one in checked.findings)
+
+
+@pytest.mark.parametrize(
+    "name", ["./a.record", "x/..a", "x/a..", "x//a", "x\\a", "...a", "cd:a", "€ 1/ё"]
+)
+def test_zip002_near(check: Check, shard: bytes, name: str) -> None:
+    checked = check(forge(Item(name, b"x"), Item("b.record", shard)))
+    assert checked.codes == []
+    assert len(checked.names) == 2
+
+
+@pytest.mark.parametrize("name", ["/a.record", "\\a.record", "\\\\server\\share\\a.record", "/"])
+def test_zip002_absolute(check: Check, name: str) -> None:
+    checked = check(forge(Item(name, b"x"), Item("b.record", b"y")))
+    assert checked.codes == ["ZIP002"]
+    assert checked.names == ["b.record"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "output"),
+    [
+        (stat.S_IFLNK, "it is a symbolic link"),
+        (stat.S_IFIFO, "it is a named pipe"),
+        (stat.S_IFCHR, "it is a character device"),
+        (stat.S_IFSOCK, "it is a socket"),
+    ],
+)
+def test_zip004(check: Check, kind: int, output: str) -> None:
+    data = forge(Item("a.record", b"/etc/passwd", mode=kind | 0o777))
+    checked = check(data)
+    assert checked.messages("ZIP004") == [output]
+    assert checked.codes == ["ZIP004"]  # and not ZIP013: there is a shard, it is not read
+    assert checked.names == []
+
+
+def test_zip004_near(check: Check, shard: bytes) -> None:
+    folder = Item("x", mode=stat.S_IFDIR | 0o755, method=0)
+    unknown = Item("a.record", shard, mode=0)
+    assert check(forge(folder, unknown)).codes == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "output", "kept"),
+    [
+        ("a.record", "a.record", "entries 0 and 1 have this name", 1),
+        ("a.record", "./a.record", "entries 0 and 1 have this name", 1),
+        ("a.record", "A.record", "differs from a.record only by case", 2),
+        ("é.record", "e\u0301.record", "how accents are encoded", 2),
+        ("STRASSE.record", "straße.record", "only by case", 2),
+        ("a.record", "a.record/", "entries 0 and 1 have this name", 1),
+    ],
+)
+def test_zip005(
+    check: Check, shard: bytes, first: str, second: str, output: str, kept: int
+) -> None:
+    checked = check(forge(Item(first, b"old"), Item(second, shard)))
+    assert [output in one for one in checked.messages("ZIP005")] == [True]
+    assert len(checked.names) == kept
+    assert second.endswith("/") or kept != 1 or list(checked.bytes_read.values()) == [shard]
+
+
+def test_zip005_near(check: Check, shard: bytes) -> None:
+    items = [Item("x/"), Item("x/"), Item("x/a.record", shard), Item("y/a.record", shard)]
+    assert check(forge(*items)).codes == []
+
+
+def test_zip007_quoted_headers(check: Check) -> None:
+    checked = check(quoting_zip())
+    assert len(checked.messages("ZIP007")) == 4
+    assert "its data overlap the entry 1.record by" in checked.messages("ZIP007")[0]
+    assert checked.names == ["4.record"]
+
+
+def test_zip007_one_body_for_two_names(check: Check, shard: bytes) -> None:
+    """Python before 3.11.8 reads such entries without complaint."""
+    twice = forge(Item("a.record", shard), Item("b.record", shard, start=0))
+    checked = check(twice)
+    assert checked.codes == ["ZIP007", "ZIP012"]  # it has one name of the two
+    assert checked.names == ["b.record"]
+
+
+@pytest.mark.parametrize("method", [0, 8])
+def test_zip010_encrypted(check: Check, shard: bytes, method: int) -> None:
+    checked = check(forge(Item("a.record", shard, method=method, flags=1)))
+    assert checked.codes == ["ZIP010"]
+    assert checked.names == []
+    aes = forge(Item("a.record", shard, method=99, flags=1))
+    assert check(aes).codes == ["ZIP010"]
+
+
+@pytest.mark.parametrize(
+    ("method", "output"), [(99, "AES encryption"), (9, "Deflate64"), (12, "BZIP2"), (77, "unknown")]
+)
+def test_zip010_unsupported(check: Check, shard: bytes, method: int, output: str) -> None:
+    checked = check(forge(Item("a.record", shard, method=method)))
+    assert checked.codes == ["ZIP010"]
+    assert output in checked.messages("ZIP010")[0]
+    patch = check(forge(Item("a.record", shard, flags=1 << 5)))
+    assert patch.messages("ZIP010") == ["it holds patches of a file and not the file"]
+
+
+# ZIP007: limits
+
+
+def test_zip007_bomb(check: Check) -> None:
+    checked = check(forge(Item("a.record", bytes(20 * MIB))))
+    assert checked.codes == ["ZIP007"]
+    assert "200 times are allowed" in checked.messages("ZIP007")[0]
+    assert checked.findings[0].shard == "a.zip:a.record"
+
+
+def test_zip007_is_not_fooled_by_headers(check: Check) -> None:
+    packed = deflate(bytes(20 * MIB))
+    honest_look = Item("a.record", packed=packed, size=100)
+    assert check(forge(honest_look)).codes == ["ZIP012"]
+    padded = Item("a.record", packed=packed + bytes(99), size=20 * MIB)
+    assert check(forge(padded)).codes == ["ZIP007"]
+
+
+def test_zip007_near(check: Check) -> None:
+    small = Item("a.record", bytes(4 * MIB))
+    assert check(forge(small)).codes == []
+    dense = random.Random(0).randbytes(1 << 15)
+    mixed = Item("b.record", (dense + bytes(MIB)) * 20)
+    assert check(forge(small, mixed)).codes == []
+
+
+def test_zip007_total(check: Check) -> None:
+    part = random.Random(0).randbytes(MIB)
+    data = forge(*(Item(f"{number}.record", part, method=0) for number in range(5)))
+    checked = check(data, limits=ZipLimits(total_bytes=3 * MIB + 1024))
+    assert [(one.code, one.shard) for one in checked.findings] == [("ZIP007", "a.zip")]
+    assert sorted(checked.bytes_read) == ["0.record", "1.record", "2.record"]
+    exact = ZipLimits(total_bytes=5 * MIB)
+    assert check(data, limits=exact).codes == []
+
+
+def test_zip007_entries(check: Check, shard: bytes) -> None:
+    data = forge(*(Item(f"{number}.record", shard) for number in range(5)))
+    checked = check(data, limits=ZipLimits(entries=4))
+    assert checked.messages("ZIP007") == ["it has more than 4 entries; none was read"]
+    assert checked.bytes_read == {} and checked.codes == ["ZIP007"]
+    assert check(data, limits=ZipLimits(entries=5)).codes == []
+    long_names = ZipLimits(directory_bytes=120)
+    assert check(data, limits=long_names).codes == ["ZIP007"]
+
+
+# ZIP012
+
+
+@pytest.mark.parametrize("method", [0, 8])
+@pytest.mark.parametrize(
+    ("change", "output"),
+    [
+        ({"crc": 7}, "its CRC-32 is not 00000007"),
+        ({"size": 3}, "its CRC-32 is not|of the 3 bytes it declares"),
+        ({"size": 1000}, "of the 1000 bytes it declares"),
+    ],
+)
+def test_zip012(
+    check: Check, shard: bytes, method: int, change: dict[str, int], output: str
+) -> None:
+    bad = replace(Item("a.record", shard, method=method), **change)
+    checked = check(forge(bad, Item("b.record", shard)))
+    assert [(one.code, one.shard) for one in checked.findings] == [("ZIP012", "a.zip:a.record")]
+    assert re.search(output, checked.messages("ZIP012")[0])
+    assert checked.bytes_read == {"b.record": shard}
+
+
+def test_zip012_damaged_deflate(check: Check, shard: bytes) -> None:
+    packed = deflate(shard)
+    for bad, output in (
+        (b"\xff" * 40, "are damaged after 0 bytes"),
+        (packed[:-3], "its CRC-32 is not"),
+        (b"", "its CRC-32 is not"),
+    ):
+        checked = check(forge(Item("a.record", shard, packed=bad)))
+        assert checked.codes == ["ZIP012"]
+        assert output in checked.messages("ZIP012")[0]
+
+
+def test_zip012_is_said_of_images_as_well(check: Check, shard: bytes) -> None:
+    data = forge(Item("a.record", shard), Item("b.jpg", b"image", crc=0))
+    checked = check(data)
+    assert [(one.code, one.shard) for one in checked.findings] == [("ZIP012", "a.zip:b.jpg")]
+
+
+# ZIP013 to ZIP017: what is in it
+
+
+def test_zip013(check: Check) -> None:
+    assert check(forge()).messages("ZIP013") == ["it has no files in it"]
+    (message,) = check(real_zip([("a.jpg", b""), ("label_map.pbtxt", LABEL_MAP)])).messages(
+        "ZIP013"
+    )
+    assert message == "none of its 2 files is a TFRecord shard"
+
+
+@pytest.mark.parametrize(
+    ("names", "other"),
+    [
+        (["annotations.xml"], "CVAT for images or video"),
+        (["task_7/annotations.xml", "task_7/images/a.jpg"], "CVAT for images or video"),
+        (["annotations/instances_default.json", "images/a.jpg"], "COCO"),
+        (["train/_annotations.coco.json", "train/a.jpg"], "COCO"),
+        (["annotations/default.json", "images/default/a.jpg"], "Datumaro"),
+        (["obj.data", "obj.names", "train.txt", "obj_train_data/a.txt"], "YOLO"),
+        (["data.yaml", "labels/train/a.txt", "images/train/a.jpg"], "YOLO"),
+        (["a.txt", "a.jpg"], "YOLO"),
+        (["labelmap.txt", "Annotations/a.xml", "ImageSets/Main/default.txt"], "Pascal VOC"),
+        (["valid/a.xml", "valid/a.JPG"], "Pascal VOC"),
+    ],
+)
+def test_zip013_names_other_formats(check: Check, names: list[str], other: str) -> None:
+    (found,) = check(real_zip([(name, b"x") for name in names])).findings
+    assert found.code == "ZIP013"
+    output = f"this zip holds {other} annotations, not TFRecord"
+    assert (found.message, found.value) == (output, other)
+    assert found.fix.startswith("Export the annotations as TFRecord 1.0 instead; to import these")
+    assert re.search(r"choose [A-Z].* 1\.[01] in its menu\.$", found.fix)
+
+
+@pytest.mark.parametrize(
+    "names", [["a.jpg"], ["notes.txt", "a.jpg"], ["a.json"], ["maps/annotations.txt"], ["a.xml"]]
+)
+def test_zip013_near_other_formats(check: Check, names: list[str]) -> None:
+    (found,) = check(real_zip([(name, b"x") for name in names])).findings
+    assert found.code == "ZIP013" and "of its" in found.message and found.value is None
+
+
+def test_zip013_near_shards_by_content(check: Check, shard: bytes) -> None:
+    checked = check(real_zip([("data", shard), ("zipped.bin", gzip.compress(shard))]))
+    assert checked.codes == []
+    assert sorted(checked.bytes_read) == ["data", "zipped.bin"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "output"),
+    [
+        ("more.zip", b"", "a zip archive"),
+        ("more", real_zip([("a", b"")]), "a zip archive"),
+        ("a.jpg", real_zip([]), "a zip archive"),
+        ("more.TAR", b"", "a tar archive"),
+        ("more.bin", bytes(257) + b"ustar", "a tar archive"),
+        ("a.json.gz", gzip.compress(b"{}", mtime=0), "a gzip file"),
+        ("a.rar", b"", "a RAR archive"),
+        ("b", b"Rar!\x1a\x07\0", "a RAR archive"),
+        ("a.7z", b"", "a 7-Zip archive"),
+        ("a", b"BZh9", "a bzip2 file"),
+    ],
+)
+def test_zip016(check: Check, shard: bytes, name: str, data: bytes, output: str) -> None:
+    checked = check(real_zip([("a.record", shard), (name, data)]))
+    assert checked.codes == ["ZIP016"]
+    assert checked.messages("ZIP016") == [f"it is {output}, which was not looked into"]
+
+
+def test_zip016_near(check: Check, shard: bytes) -> None:
+    files = [
+        ("a.record.gz", gzip.compress(shard, mtime=0)),
+        ("weights.npz", real_zip([("a", b"")])),
+        ("notes.txt", b"the word zip"),
+        ("a.jpg", b"\xff\xd8\xff"),
+    ]
+    assert check(real_zip(files)).codes == []
+
+
+# Its label maps
+
+
+@pytest.mark.parametrize(
+    ("names", "label_map", "candidates"),
+    [
+        (["maps/label_map.pbtxt"], None, []),
+        (["label_map.pbtxt"], "label_map.pbtxt", []),
+        (["x/cats_label_map.pbtxt", "x/dogs_label_map.pbtxt"], None, ["x/cats", "x/dogs"]),
+        (["x/a_label_map.pbtxt", "x/dogs_label_map.pbtxt"], "x/a_label_map.pbtxt", []),
+        (["x/a.pbtxt", "x/conv.pbtxt"], "x/a.pbtxt", []),  # the other is a graph of OpenCV's
+    ],
+)
+def test_label_map_of_a_shard(
+    check: Check, shard: bytes, names: list[str], label_map: str | None, candidates: list[str]
+) -> None:
+    texts = [(one, LABEL_MAP if "conv" not in one else b"node { op: 'Conv2D' }") for one in names]
+    checked = check(real_zip([("x/a.record", shard), *texts]))
+    assert checked.codes == []
+    (only,) = checked.dataset.shards
+    assert only.label_map == (label_map and f"a.zip:{label_map}")
+    assert list(only.candidates) == [f"a.zip:{one}_label_map.pbtxt" for one in candidates]
+    found = check_sources([str(Path(only.path).parents[1])]).counts.by_code
+    assert ("LAB001" in found) == (label_map is None)
+
+
+def test_whatever_folder_it_is_named_from(
+    tmp_path: Path, shard: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = real_zip([("x/a.record", shard), ("label_map.pbtxt", LABEL_MAP)])
+    (tmp_path / "a.zip").write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    with find(["a.zip"]) as found:
+        (only,) = found.shards
+    assert (only.name, only.label_map) == ("a.zip:x/a.record", "a.zip:label_map.pbtxt")
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.bin", "a-00000-of-00002", "a"])
+def test_known_by_its_bytes(tmp_path: Path, shard: bytes, name: str) -> None:
+    files = [("a.record", shard), ("label_map.pbtxt", LABEL_MAP)]
+    (tmp_path / name).write_bytes(real_zip(files))
+    report = check_sources([str(tmp_path / name)])
+    assert report.counts.records == 2 and "TFR001" not in report.counts.by_code
+    assert [len(one.paths) for one in find_shards(tmp_path / name)] == [1]
+
+
+def test_a_record_as_long_as_a_zip_begins_is_none(tmp_path: Path) -> None:
+    length = int.from_bytes(b"PK\3\4\0\0\0\0", "little")
+    head = length.to_bytes(8, "little")
+    (tmp_path / "a.tfrecord").write_bytes(head + masked_crc32c(head).to_bytes(4, "little"))
+    assert check_sources([str(tmp_path / "a.tfrecord")]).counts.by_code.keys() >= {"TFR005"}
+
+
+# The streams
+
+
+def test_records_are_read_from_the_stream(tmp_path: Path, shard: bytes) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(real_zip([("a.record", shard), ("b.record", gzip.compress(shard))]))
+    for entry in read_zip(str(path)).entries.values():
+        with entry.open() as stream:
+            assert len(list(read_record_stream(stream, entry.name))) == 2
+
+
+def test_streams_may_be_read_in_turn_and_into_pieces(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(300_000) + bytes(300_000)
+    path = tmp_path / "a.zip"
+    path.write_bytes(forge(Item("a", data), Item("b", data, method=0)))
+    streams = [entry.open() for entry in read_zip(str(path)).entries.values()]
+    copies = [b"", b""]
+    target = bytearray(70_001)
+    for _ in range(60):
+        for place, stream in enumerate(streams):
+            assert stream.readinto(memoryview(target)[:0]) == 0
+            count = stream.readinto(memoryview(target))
+            copies[place] += target[:count]
+    assert copies == [data, data]
+    for stream in streams:
+        stream.close()
+
+
+# Anything at all
+
+
+def small_zip(shard: bytes) -> bytes:
+    return real_zip([("a.record", shard), ("label_map.pbtxt", LABEL_MAP), ("x/b.jpg", b"jpg")])
+
+
+def test_truncated_at_every_length(check: Check, shard: bytes) -> None:
+    data = small_zip(shard)
+    for length in range(len(data)):
+        assert "ZIP001" in check(data[:length]).codes, length
+
+
+def test_one_bit_flipped_at_every_byte_never_fails(check: Check, shard: bytes) -> None:
+    for data in (small_zip(shard), as_zip64(small_zip(shard))):
+        for place in range(len(data)):
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << place % 8
+            check(bytes(flipped))
+
+
+_CHANGES = st.lists(
+    st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=8)), max_size=6
+)
+
+
+@examples(150)
+@given(changes=_CHANGES, cut=st.floats(0, 1), zip64=st.booleans())
+def test_mutations_end_in_findings(
+    tmp_path_factory: pytest.TempPathFactory,
+    shard: bytes,
+    changes: list[tuple[float, bytes]],
+    cut: float,
+    zip64: bool,
+) -> None:
+    data = bytearray(as_zip64(small_zip(shard)) if zip64 else small_zip(shard))
+    for where, new in changes:
+        # Most of what matters is in the last 300 bytes.
+        place = int(where * len(data)) if len(new) % 2 else len(data) - 1 - int(where * 300)
+        data[place : place + len(new)] = new
+    end = len(data) if cut < 0.8 else int(cut * len(data))
+    path = tmp_path_factory.getbasetemp() / f"mutant-{os.getpid()}.zip"
+    check_zip(path, bytes(data[:end]))
+
+
+@examples(60)
+@given(
+    files=st.dictionaries(
+        st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)
+        .map(lambda text: "f" + text.replace("\\", "_").replace(":", "_"))
+        .filter(lambda name: not name.endswith("/")),
+        st.binary(max_size=300),
+        max_size=5,
+    ),
+    method=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
+)
+def test_reads_what_zipfile_reads(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], method: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"same-{os.getpid()}.zip"
+    path.write_bytes(real_zip(files.items(), method))
+    content = read_zip(str(path))
+    assert {one.name for one in content.readable.values()} == set(files)
+    for entry in content.entries.values():
+        with entry.open() as stream:
+            assert io.BufferedReader(stream).read() == files[entry.name]

@@ -1,0 +1,136 @@
+"""What is typed wrong, or ends a command before its time, is one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tfod.cli.main import main
+
+from tests.commands import Run
+from tests.files import write_file
+from tests.records import encode, frame, image, objects
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HAS_DEV_FULL = os.path.exists("/dev/full")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A shard, Pascal VOC, and a file where a folder is expected."""
+    record = encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
+    write_file(tmp_path / "a.record", frame(record))
+    write_file(tmp_path / "label_map.pbtxt", "item { id: 1 name: 'cat' }")
+    write_file(tmp_path / "file", b"")
+    write_file(tmp_path / "profile.yaml", b"name: own\n")
+    write_file(tmp_path / "yolo" / "data.yaml", b"names: [cat]\ntrain: .\n")
+    for name in ("csv", "voc"):
+        shutil.copytree(EXAMPLES / f"shapes_{name}", tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("check /dev/null", "/dev/null: is neither a file nor a folder"),
+        ("describe -", "-: only tfod check and tfod show read standard input; name a file"),
+        ("convert https://localhost:9/x out", "only shards are read from a URL; copy it here"),
+        ("describe voc", "holds Pascal VOC, and no shards; to make some type: tfod convert voc"),
+        ("reshard voc out", "holds Pascal VOC, and no shards; to make some type: tfod convert voc"),
+        ("merge voc out", "holds Pascal VOC, and no shards; to make some type: tfod convert voc"),
+        ("describe csv", "to make some type: tfod create csv --csv-input csv/train_labels.csv"),
+        ("check csv", "to make some type: tfod create csv --csv-input csv/train_labels.csv"),
+        ("reshard a.record file", "file: cannot write there (it is no folder)"),
+        ("repair a.record file", "file: cannot write there (it is no folder)"),
+        ("convert a.record file/a.json", "file: cannot write there (it is no folder)"),
+        ("convert yolo out --images nope", "--images nope: YOLO's images are where its YAML says"),
+        (
+            "check a.record --profile profile.yaml",
+            "profile.yaml: 'features' is a required property",
+        ),
+    ],
+)
+def test_what_cannot_be_read_or_written(run: Run, folder: Path, command: str, message: str) -> None:
+    before = sorted(folder.iterdir())
+    assert message in run(*command.split()).refused()
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["check", "describe", "show", "repair", "convert", "diff"])
+def test_a_source_without_a_name(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([command, ""])
+    assert "is empty; name a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("check a.record --jobs 99999999999999999999", "… is too large; the most is 9,223,"),
+        ("reshard a.record out --num-shards 0", "'0' is not a whole number from 1 to 99,999"),
+        ("convert a.record out --num-shards x", "'x' is not a whole number from 1 to 99,999"),
+    ],
+)
+def test_numbers(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(command.split())
+    assert message in capsys.readouterr().err
+
+
+def test_annotations_are_no_shard(run: Run, folder: Path) -> None:
+    done = run("check", next((folder / "voc" / "Annotations").glob("*.xml")))
+    assert done.code == 1 and "XML text" in done.out
+
+
+def test_the_variable_of_a_limit_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "10")
+    assert "raise TFOD_MAX_RECORD_BYTES" in run("repair", "a.record", "out").refused()
+
+
+@pytest.mark.skipif(not HAS_DEV_FULL, reason="no device that is full")
+@pytest.mark.parametrize(
+    "command",
+    ["check a.record -o", "diff a.record a.record -o", "repair a.record out --overwrite -o"],
+)
+def test_a_full_disk_has_a_name(run: Run, folder: Path, command: str) -> None:
+    before = sorted(folder.iterdir())
+    message = run(*command.split(), "/dev/full").refused()
+    assert message == "tfod: /dev/full: No space left on device\n"
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.skipif(not HAS_DEV_FULL, reason="no device that is full")
+@pytest.mark.parametrize("command", ["check a.record", "describe a.record", "rules", "--help"])
+def test_standard_output_has_a_name(command: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfod", *command.split()], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.stderr == b"tfod: standard output: No space left on device\n"
+    assert done.returncode == 2
+
+
+def test_signals_are_as_they_were(run: Run) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    run("describe", "a.record").succeeded()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_one_line() -> None:
+    code = (
+        "import sys, tfod.cli.main as cli\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'tfod.cli.command_line':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "sys.exit(cli.main(['--version']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tfod: interrupted\n")

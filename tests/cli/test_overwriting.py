@@ -1,0 +1,136 @@
+"""What a command reads is never written over, whatever is typed; a report replaces reports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Run
+from tests.files import files_in, write_file
+from tests.records import encode, frame, image, objects
+from tests.shards.create.conftest import IMAGES
+
+LABELS = b'[{"name": "cat"}]'
+ROWS = """filename,width,height,class,xmin,ymin,xmax,ymax
+shapes_01.jpg,320,240,cat,196,63,289,158
+"""
+XML = """<annotation><filename>shapes_01.jpg</filename><size><width>320</width><height>240</height>
+</size><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax>
+</bndbox></object></annotation>"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
+    """Two equal shards, one called like a page, and what commands read besides."""
+    record = frame(encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])}))
+    for name in ("a.record", "b.record", "S.html", "in/train.record"):
+        write_file(tmp_path / name, record)
+    write_file(tmp_path / "label_map.pbtxt", "item { id: 1 name: 'cat' }")
+    write_file(tmp_path / "map.html", "item { id: 1 name: 'cat' }")
+    write_file(tmp_path / "labels.json", LABELS)
+    write_file(tmp_path / "images" / "x.jpg", b"precious")
+    monkeypatch.chdir(tmp_path)
+    write_file(tmp_path / "profile.yaml", run("describe", "a.record", "--as-profile").out)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check a.record --images images -o images/x.jpg",
+        "check a.record --images images -o images/new.json",
+        "check a.record --cvat-labels labels.json -o labels.json",
+        "check a.record --label-map label_map.pbtxt -o label_map.pbtxt",
+        "check a.record --baseline b.json --update-baseline -o b.json",
+        "diff a.record b.record --images images -o images/x.jpg",
+        "diff a.record b.record --label-map label_map.pbtxt -o label_map.pbtxt",
+        "diff in b.record -o in/new.json",
+        "repair a.record --dry-run --profile profile.yaml -o profile.yaml --overwrite",
+        "repair a.record out --label-map map.html -o map.html",
+        "repair a.record out -o label_map.pbtxt",
+        "repair a.record out -o out",
+        "repair in in/out",
+        "reshard in in/out",
+        "merge in in/out",
+        "convert in in/out.json --no-images",
+        "show S.html -o S.html",
+        "show a.record --label-map map.html -o map.html",
+        "check a.record -o b.record",
+    ],
+)
+def test_what_is_read_is_not_written_over(run: Run, folder: Path, command: str) -> None:
+    before = files_in(folder)
+    message = run(*command.split()).refused()
+    assert (
+        "read and not written to" in message
+        or "name another place" in message
+        or "shard" in message
+    )
+    assert files_in(folder) == before
+
+
+def test_the_name_of_a_profile_is_no_folder(run: Run, folder: Path) -> None:
+    (folder / "cvat").mkdir()
+    assert run("check", "a.record", "--profile", "cvat", "-o", "cvat/report.txt").code == 0
+    assert (folder / "cvat" / "report.txt").exists()
+
+
+def test_a_report_takes_the_place_of_a_former_one(run: Run, folder: Path) -> None:
+    for command in ("check a.record", "diff a.record b.record", "repair a.record --dry-run"):
+        write_file(folder / "report", "former")
+        run(*command.split(), "-o", "report")
+        assert (folder / "report").read_text() not in ("former", "")
+    write_file(folder / "page.html", "former")
+    run("show", "a.record", "-o", "page.html").succeeded()
+    assert (folder / "page.html").read_text() != "former"
+
+
+@pytest.mark.parametrize("name", ["a.xml", "shapes_01.jpg", "train.txt", "rows.csv"])
+@pytest.mark.parametrize(
+    "source", ["csv --csv-input x/rows.csv --image-dir x", "pascal --data-dir x"]
+)
+def test_shards_take_the_place_of_shards_alone(
+    run: Run, folder: Path, name: str, source: str
+) -> None:
+    write_file(folder / "x" / "rows.csv", ROWS)
+    write_file(folder / "x" / "a.xml", XML)
+    write_file(folder / "x" / "train.txt", "shapes_01")
+    shutil.copy(IMAGES / "shapes_01.jpg", folder / "x")
+    before = files_in(folder)
+    command = ("create", *source.split(), "--overwrite", "--output-path")
+    message = run(*command, f"x/{name}").refused()
+    assert "is no shard" in message or "read and not written to" in message
+    assert files_in(folder) == before
+    for _ in range(2):
+        assert run(*command, "x/train.data").code == 0
+
+
+def test_pages_of_rules_replace_nothing_unasked(run: Run, folder: Path) -> None:
+    write_file(folder / "pages" / "README.md", "own")
+    before = files_in(folder)
+    assert "README.md is there already" in run("rules", "--write", "pages").refused()
+    assert files_in(folder) == before
+    run("rules", "--write", "pages", "--overwrite").succeeded()
+    assert (folder / "pages" / "README.md").read_text().startswith("# The rules")
+    run("rules", "--write", "pages").succeeded()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file sizes are limited there")
+def test_pages_of_rules_appear_whole_or_not_at_all(folder: Path) -> None:
+    import resource
+
+    write_file(folder / "pages" / "README.md", "own")
+    done = subprocess.run(
+        [sys.executable, "-m", "tfod", "rules", "--write", "pages", "--overwrite"],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)),
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert files_in(folder / "pages") == {"README.md": b"own"}

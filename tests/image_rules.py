@@ -1,0 +1,13 @@
+"""What the rules say of what a record has for an image."""
+
+from __future__ import annotations
+
+from tfod.check.records.images import ImageFacts
+from tfod.check.rules.registry import Said, all_rules
+
+
+def problems_by_code(facts: ImageFacts) -> dict[str, Said]:
+    """What the rules say of what a record has for an image, by code."""
+    checks = {one.code: getattr(one.check, "__wrapped__", None) for one in all_rules().values()}
+    images = {code: check for code, check in checks.items() if check and code[:3] == "IMG"}
+    return {code: said for code, check in images.items() for said in check(facts)}
