@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfod.detection.labels.label_map import packaged_label_maps as packaged_label_maps
     from tfod.detection.labels.label_map import parse_label_map as parse_label_map
     from tfod.detection.labels.label_map import read_label_map as read_label_map
+    from tfod.detection.labels.search import find_label_map as find_label_map
     from tfod.detection.stream import decode_detection as decode_detection
     from tfod.detection.stream import read_batches as read_batches
     from tfod.detection.stream import read_detections as read_detections
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from tfod.example.example import int64_feature as int64_feature
     from tfod.example.wire import Kind as Kind
     from tfod.tfrecord.compression import Compression as Compression
-    from tfod.tfrecord.label_files import find_label_map as find_label_map
     from tfod.tfrecord.reader import Record as Record
     from tfod.tfrecord.reader import read_record_stream as read_record_stream
     from tfod.tfrecord.reader import read_records as read_records
@@ -74,7 +74,7 @@ _NAMES = {
     "tfod.example.example": "Example bytes_feature encode_example float_feature int64_feature",
     "tfod.example.wire": "Kind",
     "tfod.tfrecord.compression": "Compression",
-    "tfod.tfrecord.label_files": "find_label_map",
+    "tfod.detection.labels.search": "find_label_map",
     "tfod.tfrecord.reader": "Record read_record_stream read_records",
     "tfod.tfrecord.record_index": "ByteSpan RecordIndex",
     "tfod.tfrecord.shard_sets.search": "ShardSet find_shards",

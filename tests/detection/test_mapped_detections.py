@@ -21,10 +21,10 @@ from tfod.detection.features.field_mapping import (
 )
 from tfod.detection.labels.label_map import LabelMapItem
 from tfod.detection.labels.labels_file import labels_text, read_classes, read_labels
+from tfod.detection.labels.search import find_labels
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
-from tfod.tfrecord.label_files import find_labels
 from tfod.tfrecord.shard_sets.names import FileName, file_names, parse_file_name
 from tfod.tfrecord.storage.urls import folder_of
 

@@ -90,13 +90,3 @@ def empty_set() -> Iterator[Mutant]:
     alone = together({"train-00000-of-00001": b"", "val.tfrecord": part(0)})
     yield fail("the-only-one", alone, "SET005", at="train-00000-of-00001", options=TF)
     yield near("one-has-a-record", {**hollow, names[1]: part(0)}, "SET005", options=TF)
-
-
-@mutants_of("SET007")
-def empty_source() -> Iterator[Mutant]:
-    one = together({"train.tfrecord": part(0)})
-    photos = {"a.jpg": jpeg()}
-    how = {"inside": ("one", "other"), "options": TF}
-    yield fail("photos-beside-a-dataset", {"one": one, "other": photos}, at="other", **how)
-    val = together({"val.tfrecord": part(1)})
-    yield near("two-datasets", {"one": one, "other": val}, **how)

@@ -135,7 +135,7 @@ def no_shard() -> Iterator[Mutant]:
 
 @mutants_of("ZIP016")
 def nested_archive() -> Iterator[Mutant]:
-    yield fail("zip", packed(Item("more.bin", packed())), at="more.bin", **HOW)
+    yield fail("zip", packed(Item("more.zip", packed())), at="more.zip", **HOW)
     yield fail("rar", packed(Item("more.rar", b"Rar!")), at="more.rar", **HOW)
     yield near("numpy", packed(Item("more.npz", packed())), **HOW)
     second = shard(record("c.jpg", encoded=jpeg(quality=50)))

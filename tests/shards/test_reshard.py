@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardError
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.shard_sets.names import parse_shard_name, similar_file_names
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardsNotFoundError
 from tfod.tfrecord.image_names import (
     IdMaker,
@@ -15,7 +16,6 @@ from tfod.tfrecord.image_names import (
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.shard_sets.search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records

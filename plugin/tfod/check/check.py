@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.dataset import Dataset, File, Found, Shard
+from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard
 from tfod.check.find import find
 from tfod.check.findings.baseline import Baseline, without_known
 from tfod.check.findings.finding import Severity
@@ -25,7 +25,6 @@ from tfod.check.findings.report import (
     make_report,
 )
 from tfod.check.findings.statistics import Statistics
-from tfod.check.label_maps import named_label_map
 from tfod.check.profiles.choice import SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
@@ -130,7 +129,7 @@ def check(
     receiver = receiver_of(asked, options.profile, options.task)
     label_map = options.label_map or (config.label_map if config else None)
     if label_map is not None and found.label_map is None:
-        found = found.with_label_map(named_label_map(label_map))
+        found = found.with_label_map(LabelMapFile.named(label_map))
     if len(found.datasets) > 1 and (options.task or config):  # which are of all that there is
         found = found.joined()
     datasets = found.datasets or [Dataset("")]
@@ -192,7 +191,6 @@ def _check_dataset(
     )
     for shard in _examined(dataset.shards, instructions, options, progress):
         result.add(shard)
-    _add_damages(result)
     run_rules(result, policy.codes, result.findings, of_dataset=True)
     return CheckedDataset(
         name=dataset.name,
@@ -227,7 +225,6 @@ def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> CheckedD
     policy = Policy({}, receiver.severities(options.task), options.severities)
     findings = Findings(_most_listed(options))
     result = DatasetResult(rest, FieldMapping(), policy.codes, findings)
-    _add_damages(result)
     run_rules(result, policy.codes, findings, of_dataset=True)
     found = verdicts(None, options.severities, findings) if receiver is ANY else ()
     return CheckedDataset("", ChosenProfile("", ""), policy, findings, verdicts=found)
@@ -242,14 +239,6 @@ def _with_digests(
     if options.hash_sources:
         sources = [one if one.sha256 else replace(one, bytes=None) for one in sources]
     return replace(dataset, sources=sources)
-
-
-def _add_damages(result: DatasetResult) -> None:
-    """Read what else is in a zip, for the sake of its checksum."""
-    if result.dataset.others:
-        from tfod.check.zips import damaged_entries  # needed for zips alone
-
-        result.add_damages(damaged_entries(result.dataset))
 
 
 def _most_listed(options: Options) -> int:

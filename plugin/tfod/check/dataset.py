@@ -7,11 +7,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from tfod.detection.labels.label_map import LabelMap
-from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.detection.labels.label_map import (
+    LONGEST_LABEL_MAP,
+    LabelMap,
+    decode_label_map,
+    load_label_map,
+    read_text_file,
+)
+from tfod.errors import LabelMapError
+from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
-from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
-from tfod.tfrecord.storage.zip_directory import ZipProblem
+from tfod.tfrecord.storage.urls import is_url
+from tfod.tfrecord.storage.zip_directory import ZipContent
 from tfod.tfrecord.storage.zip_entry import ZipEntry
 
 
@@ -61,18 +68,20 @@ class Shard(File):
         label_map: name of the label map that goes with it; None where there is none.
         candidates: names of label maps that fit equally well, when there are several.
         entry: what holds it in a zip.
+        by_itself: whether it was named as one file, and no folder or glob that should be whole.
     """
 
     subset: str = ""
     label_map: str | None = None
     candidates: Sequence[str] = ()
     entry: ZipEntry | None = None
+    by_itself: bool = False
 
     @property
-    def numbered(self) -> bool:
-        """Whether it is one of a numbered set."""
+    def numbered(self) -> ShardName | None:
+        """Its file's name taken apart; None where it is not one of a numbered set."""
         name = parse_shard_name(self.path if self.entry else self.name)
-        return name is not None and name.total is not None
+        return name if name is not None and name.total is not None else None
 
     @property
     def in_archive(self) -> bool:
@@ -101,45 +110,59 @@ class LabelMapFile:
     path: str = ""
     data: bytes = b""
 
+    @staticmethod
+    def of(data: bytes, name: str, path: str) -> LabelMapFile:
+        """A label map from bytes, which may be none; of a long one they need not be all."""
+        try:
+            label_map, liberties = decode_label_map(data, name)
+        except LabelMapError as error:
+            return LabelMapFile(name, None, str(error), path=path, data=data)
+        return LabelMapFile(name, label_map, "", liberties, path, data)
+
+    @staticmethod
+    def at(path: str, name: str | None = None) -> LabelMapFile:
+        """The label map of a file or a URL, under its path or another name."""
+        name = path if name is None else name
+        try:
+            return LabelMapFile.of(read_text_file(path, LONGEST_LABEL_MAP), name, path)
+        except LabelMapError as error:
+            return LabelMapFile(name, None, str(error), path=path)
+
+    @staticmethod
+    def named(name: str) -> LabelMapFile:
+        """The one that the user has named for all shards: a file, or a name that tfod ships.
+
+        Raises:
+            LabelMapError: there is none.
+        """
+        try:
+            label_map, liberties = load_label_map(name)
+        except LabelMapError as error:
+            if not os.path.isfile(name):
+                raise
+            return LabelMapFile(name, None, str(error), path=name)
+        return LabelMapFile(name, label_map, "", liberties, name)
+
 
 @dataclass(frozen=True)
 class Zip(File):
     """A zip, which is a data set.
 
     Attributes:
-        problems: what is wrong with it, as far as its directory says.
-        entries: how many files it has.
-        has_shards: whether any of them is a shard, also one that cannot be read.
-        other: format of the annotations that it holds in place of shards.
+        content: its directory, and what is wrong with it as far as that says.
+        others: its entries that are no shards, but are read.
+        has_shards: whether any is a shard, also one that cannot be read.
         unreadable: why the system does not let it be read; empty where it does.
     """
 
-    problems: Sequence[ZipProblem] = ()
-    entries: int = 0
+    content: ZipContent = field(default_factory=ZipContent)
+    others: Sequence[ZipEntry] = ()
     has_shards: bool = True
-    other: str | None = None
     unreadable: str = ""
 
     def name_of(self, entry: ZipEntry | None) -> str:
         """What reports call an entry, or the zip itself."""
         return f"{self.name}:{entry.shown}" if entry else self.name
-
-
-@dataclass
-class NumberedSet:
-    """Shards of one stem; that of ``train-00003-of-00010`` is ``train``, and the total is 10.
-
-    Attributes:
-        name: its stem with the folder, or the zip that holds it: what reports call it.
-        totals: an example of each total.
-        numbers: those that are there.
-        missing: names of those that are not.
-    """
-
-    name: str
-    totals: dict[int, str] = field(default_factory=dict)
-    numbers: set[int] = field(default_factory=set)
-    missing: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -150,19 +173,13 @@ class Dataset:
         name: its folder or zip, as the user has named it.
         shards: in the order of their subsets.
         label_maps: those of its shards, by name.
-        numbered_sets: what the names of its shards promise.
         zips: its zip; of several data sets that were joined all of them.
-        others: entries of the zip that are no shards, but are read.
-        empty_sources: folders among the sources that hold nothing to check, with the reason.
     """
 
     name: str
     shards: Sequence[Shard] = ()
     label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
-    numbered_sets: Sequence[NumberedSet] = ()
     zips: Sequence[Zip] = ()
-    others: Sequence[ZipEntry] = ()
-    empty_sources: Sequence[tuple[str, str]] = ()
 
     @property
     def files(self) -> Sequence[File]:
@@ -185,8 +202,8 @@ class Found:
 
     Attributes:
         datasets: in the order in which they were named.
-        rest: sources that hold nothing, and label maps that go with nothing.
-        label_map: the one that goes with all shards, where there is one.
+        rest: label maps that were named and go with nothing.
+        label_map: the one that was named for all shards, where there is one.
     """
 
     datasets: Sequence[Dataset] = ()
@@ -221,40 +238,10 @@ class Found:
 
     def joined(self) -> Found:
         """The same as one data set."""
-        all_ = self.datasets
         whole = Dataset(
-            ", ".join(one.name for one in all_),
+            ", ".join(one.name for one in self.datasets),
             self.shards,
-            {name: file for one in all_ for name, file in one.label_maps.items()},
-            [numbered for one in all_ for numbered in one.numbered_sets],
-            [zip_ for one in all_ for zip_ in one.zips],
-            [entry for one in all_ for entry in one.others],
+            {name: file for one in self.datasets for name, file in one.label_maps.items()},
+            [zip_ for one in self.datasets for zip_ in one.zips],
         )
         return replace(self, datasets=[whole])
-
-
-def numbered_sets_of(
-    paths: Sequence[str], missing: Sequence[str], archive: str = ""
-) -> Sequence[NumberedSet]:
-    """The numbered sets that the shards of a subset make up.
-
-    Args:
-        paths: of the shards.
-        missing: names that the numbering promises, and that are not there.
-        archive: name of the zip that they are in.
-    """
-    found: dict[str, NumberedSet] = {}
-    for path in paths:
-        name = parse_shard_name(path)
-        if name is not None and name.total is not None:
-            folder = folder_of(path) if is_url(path) else os.path.dirname(path)
-            stem = os.path.join(folder, name.stem)
-            one = found.setdefault(stem, NumberedSet(archive or stem))
-            one.totals.setdefault(name.total, name_of(path))
-            one.numbers.add(name.number or 0)
-    by_name = {os.path.basename(stem): one for stem, one in reversed(found.items())}
-    for path in missing:
-        name = parse_shard_name(path)
-        if name is not None and name.stem in by_name:
-            by_name[name.stem].missing.append(path)
-    return list(found.values())

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import functools
 import glob
 import os
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import BinaryIO
 
 from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard
-from tfod.check.grouping import ShardGroup, datasets_of, join_sets, once, real_path
-from tfod.check.label_maps import LabelMapSearch, named_label_map, read_label_map, shards_beside
-from tfod.errors import ShardError, ShardsNotFoundError, TfodError
-from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, may_be_label_map
-from tfod.tfrecord.shard_sets.names import (
-    parse_shard_name,
+from tfod.check.grouping import datasets_of, zip_dataset
+from tfod.detection.labels.label_map import require_label_map
+from tfod.detection.labels.search import (
+    LabelMapFinder,
+    is_label_map,
+    is_named_label_map,
+    label_maps_in,
+    may_be_label_map,
 )
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.search import (
-    ShardSet,
     files_below,
     find_remote_shards,
     find_shards,
     group_shards,
+    is_zip,
 )
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.publishing import require_published
@@ -49,92 +50,55 @@ def find(
     Args:
         sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` among them is a label map. One that goes
             with none of the others stands for the shards beside it.
-        label_map: file or name of one for all shards: then none is looked for.
+        label_map: file or name of one for all shards, in place of those that are found.
         limits: where the reading of zips stops.
 
     Raises:
-        ShardsNotFoundError: a source means nothing, and no other is a folder with shards.
-        LabelMapError: the label map for all shards is not there.
+        ShardsNotFoundError: a source means nothing.
+        LabelMapError: a label map that was named is not there.
         TfodError: a source cannot be reached.
     """
     named: list[str] = []
     others: list[str] = []
     for one in dict.fromkeys(sources):
-        is_label_map = may_be_label_map(one) and not os.path.isdir(one)
-        (named if is_label_map else others).append(one)
+        is_map = may_be_label_map(one) and not os.path.isdir(one)
+        (named if is_map else others).append(one)
     if not others and not any(map(is_named_label_map, named)):
         raise ShardsNotFoundError(f"{named[0]}: name the shards that it goes with, too")
-    for_all = named_label_map(label_map) if label_map is not None else None
+    for one in named:
+        require_label_map(one)
+    for_all = LabelMapFile.named(label_map) if label_map is not None else None
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
-        search = _Search(named, for_all, limits or ZipLimits(), scratch)
+        search = _Search(named, limits or ZipLimits(), scratch)
         for source in others:
             search.add(source)
-        if search.empty and not search.groups and not search.zips:
-            raise ShardsNotFoundError(search.empty[0][1])
         if for_all is None:
             search.add_beside_label_maps()
-        yield search.found()
+        found = search.found()
+        yield found.with_label_map(for_all) if for_all else found
 
 
 class _Search:
-    """What the sources mean that were looked at so far."""
+    """What the sources mean that were looked at so far.
 
-    def __init__(
-        self, named: Sequence[str], for_all: LabelMapFile | None, limits: ZipLimits, scratch: str
-    ) -> None:
-        self.groups: list[ShardGroup] = []
-        self.zips: list[File] = []
-        self.empty: list[tuple[str, str]] = []
+    A label map that was named goes with what lies in its folder. A single one with no shards beside
+    it goes with everything: pre-commit names what has changed, which may be a label map of one data
+    set and shards of another.
+    """
+
+    def __init__(self, named: Sequence[str], limits: ZipLimits, scratch: str) -> None:
+        self._shards: dict[str, Shard] = {}  # by where they are, whatever links lead to them
+        self._zips: dict[str, Dataset] = {}
         self._named = named
-        self._for_all = for_all
-        self._label_maps = LabelMapSearch(named, for_all is not None)
+        self._named_in: dict[str, list[str]] = {}
+        for path in named:
+            self._named_in.setdefault(folder_of(path), []).append(path)
+        is_for_all = len(named) == 1 and not _shards_beside(named[0])
+        self._for_all = named[0] if is_for_all else None
+        self._finder = LabelMapFinder(self._texts_in)
+        self._is_relative = False
         self._limits = limits
         self._scratch = scratch
-
-    def shards(self) -> list[Shard]:
-        return [shard for group in self.groups for shard in group.shards]
-
-    def add_beside_label_maps(self) -> None:
-        """Add the shards beside the label maps that go with none of the others."""
-        known = {folder_of(shard.path) for shard in self.shards()}
-        for one in self._unused([shard.label_map for shard in self.shards()]):
-            if folder_of(one) not in known and not self._is_for_zips(one):
-                for shard in shards_beside(one):
-                    self.add(shard)
-
-    def found(self) -> Found:
-        """The data sets, once all has been looked at."""
-        read = functools.cache(self._read_label_map)
-        datasets = datasets_of(join_sets(once(self.groups)), read)
-        archives = {real_path(one): one for one in reversed(self.zips)}
-        for archive in list(archives.values())[::-1]:
-            from tfod.check.zips import zip_dataset  # needed for zips alone
-
-            own = self._label_maps.for_zip(archive.path)
-            needs_label_map = self._for_all is None and own is None
-            dataset = zip_dataset(archive, self._limits, needs_label_map)
-            datasets.append(dataset.with_label_map(read(own)) if own else dataset)
-        used = [name for one in datasets for name in one.label_maps]
-        unused = {name: read(name) for name in self._unused(used)}
-        found = Found(datasets, Dataset("", label_maps=unused, empty_sources=self.empty))
-        for_all = self._label_maps.for_all
-        if self._for_all is not None:
-            return found.with_label_map(self._for_all)
-        is_one = datasets and {name for one in datasets for name in one.label_maps} == {for_all}
-        return replace(found, label_map=for_all) if is_one else found
-
-    def _read_label_map(self, name: str) -> LabelMapFile:
-        return named_label_map(name) if name in self._named else read_label_map(name, name)
-
-    def _unused(self, used: Sequence[str | None]) -> list[str]:
-        """The named label maps that are not used; another ``.pbtxt`` may be any protobuf text."""
-        known = {absolute(one) for one in used if one}
-        return [
-            one for one in self._named if absolute(one) not in known and is_named_label_map(one)
-        ]
-
-    def _is_for_zips(self, label_map: str) -> bool:
-        return any(self._label_maps.for_zip(one.path) == label_map for one in self.zips)
 
     def add(self, source: str) -> None:
         """Look at one more.
@@ -143,6 +107,7 @@ class _Search:
             ShardsNotFoundError: it means nothing.
             TfodError: it cannot be reached.
         """
+        self._is_relative = not (is_url(source) or os.path.isabs(source))
         if source == STANDARD_INPUT:
             if sys.stdin is None:
                 raise TfodError("standard input is closed; name a file")
@@ -153,78 +118,99 @@ class _Search:
             require_published(source)
             self._add_file(File.at(source))
         else:
-            try:
-                self._add_found(source)
-            except ShardsNotFoundError as error:
-                if not os.path.isdir(source):
-                    raise
-                self.empty.append((source, _what_else(source) or str(error)))
+            self._add_found(source)
+
+    def add_beside_label_maps(self) -> None:
+        """Add the shards beside the label maps that go with none of the others."""
+        shards, zips = list(self._shards.values()), self._zips
+        known = {folder_of(path) for path in (*zips, *(one.path for one in shards))}
+        used = {one.label_map for one in shards}
+        for one in self._named:
+            if is_named_label_map(one) and one not in used and folder_of(one) not in known:
+                for shard in _shards_beside(one):
+                    self.add(shard)
+
+    def found(self) -> Found:
+        """The data sets, once all has been looked at."""
+        datasets = datasets_of(self._shards.values())
+        for path, one in self._zips.items():
+            own = self._named_for(path)
+            datasets.append(one.with_label_map(LabelMapFile.at(own)) if own else one)
+        used = {absolute(name) for one in datasets for name in one.label_maps}
+        # Another ``.pbtxt`` may be any protobuf text.
+        unused = [one for one in self._named if absolute(one) not in used]
+        rest = {one: LabelMapFile.at(one) for one in unused if is_named_label_map(one)}
+        return Found(datasets, Dataset("", label_maps=rest), self._for_all)
+
+    def _named_for(self, path: str) -> str | None:
+        """The label map that was named for a file, in place of what is found."""
+        beside = self._named_in.get(folder_of(path), ())
+        return beside[0] if len(beside) == 1 else self._for_all
+
+    def _texts_in(self, folder: str) -> Sequence[str]:
+        """What may be a label map in a folder: relative where the shards are."""
+        found = self._named_in.get(folder) or label_maps_in(folder)
+        return found if not self._is_relative else list(map(os.path.relpath, found))
+
+    def _add_shard(self, file: File, subset: str, by_itself: bool = False) -> None:
+        candidates: Sequence[str] = ()
+        label_map = self._named_for(file.path)
+        if label_map is None and file.name == file.path:
+            label_map, candidates = self._finder.find(file.path)
+        elif label_map is None and len(self._named) == 1:
+            label_map = self._named[0]
+        shard = Shard(
+            file.name, file.path, file.size, subset, label_map, candidates, by_itself=by_itself
+        )
+        self._shards.setdefault(_real_path(file), shard)
 
     def _add_file(self, file: File) -> None:
         """One file that was named: a zip by its bytes, or by its name, or else a shard."""
-        if is_zip_file(file):
-            self.zips.append(file)
+        if is_zip(file.path):
+            self._zips[_real_path(file)] = zip_dataset(file, self._limits)
             return
-        name = parse_shard_name(file.name)
-        subset = name.stem if name else os.path.splitext(os.path.basename(file.name))[0]
-        is_named = file.name == file.path
-        found, candidates = self._label_maps.of(file.path) if is_named else (None, ())
-        label_map = found or self._label_maps.for_all
-        shard = Shard(file.name, file.path, file.size, subset, label_map, candidates)
-        self.groups.append(ShardGroup(subset, [shard], ()))
+        (group,) = group_shards([file.name], os.path.dirname(file.name))
+        self._add_shard(file, group.subset, by_itself=True)
 
     def _add_found(self, source: str) -> None:
         """A folder or a glob. Beside shards, a folder's zips are checked where they hold some."""
-        zips = _zips_of(source)
+        is_folder = os.path.isdir(source)
+        paths = files_below(source) if is_folder else glob.iglob(source, recursive=True)
+        zips = {
+            path: zip_dataset(File.at(path), self._limits)
+            for path in sorted(paths)
+            if path.lower().endswith(_ZIP_ENDING) and os.path.isfile(path)
+        }
         try:
             sets = find_shards(source)
         except ShardsNotFoundError:
             if not zips:
+                if is_folder and (what := _what_else(source)):
+                    raise ShardsNotFoundError(what) from None
                 raise
             sets = []
-        if sets and os.path.isdir(source):
-            zips = [path for path in zips if _holds_shards(path)]
-        self.zips.extend(map(File.at, zips))
-        groups = self._groups_of(sets, File.at, frozenset(zips))
-        shards = [shard for group in groups for shard in group.shards]
-        if os.path.isdir(source) and not all(one.label_map or one.candidates for one in shards):
-            found = self._label_maps.within(source, [one.path for one in shards])
-            groups = [
-                replace(group, shards=[_with_any(one, found.get(one.path)) for one in group.shards])
-                for group in groups
-            ]
-        self.groups += groups
-
-    def _groups_of(
-        self,
-        sets: Sequence[ShardSet],
-        file_of: Callable[[str], File],
-        zips: frozenset[str] = frozenset(),
-    ) -> list[ShardGroup]:
-        """Shards that were found, each with the label map beside it; zips are none."""
-        groups = []
-        for one in sets:
-            files = [file_of(path) for path in one.paths if path not in zips]
-            shards = [
-                Shard(file.name, file.path, file.size, one.subset, *self._label_maps.of(file.path))
-                for file in files
-            ]
-            groups.append(ShardGroup(one.subset, shards, one.missing))
-        return groups
+        for path, one in zips.items():
+            if one.zips[0].has_shards or not (sets and is_folder):
+                self._zips.setdefault(os.path.realpath(path), one)
+        for group in sets:
+            for path in group.paths:
+                if path not in zips:
+                    self._add_shard(File.at(path), group.subset)
 
     def _add_remote(self, source: str) -> None:
         """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
         found = find_remote_shards(source)
-        sets = found.sets
-        if list(found.files) == [source]:  # one file that was named promises no others
-            sets = [replace(one, missing=()) for one in sets]
-        self.groups += self._groups_of(sets, lambda url: File(url, url, found.files[url].size))
+        for group in found.sets:
+            for url in group.paths:
+                file = File(url, url, found.files[url].size)
+                self._add_shard(file, group.subset, by_itself=list(found.files) == [source])
         for url in found.zips:
             try:
                 with open_stream(url) as stream:
-                    self.zips.append(_spool(stream, url, self._scratch))
+                    copy = _spool(stream, url, self._scratch)
             except OSError as error:
                 raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
+            self._zips[copy.path] = zip_dataset(copy, self._limits)
 
 
 def find_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> Found:
@@ -234,58 +220,49 @@ def find_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> Foun
 
     Raises:
         ShardsNotFoundError: there is nothing to check among them.
-        OSError: one of them cannot be read.
     """
-    by_path = {os.path.join(_FOLDER, one.name): one for one in files}
-    texts = sorted(path for path in by_path if may_be_label_map(path))
-    zips = [path for path, one in by_path.items() if path not in texts and is_zip_file(one)]
-    shards = [path for path in by_path if path not in {*texts, *zips}]
+    texts = {one.name: one.path for one in files if may_be_label_map(one.name)}
+    zips: list[File] = []
+    shards: dict[str, File] = {}
+    for one in (one for one in files if one.name not in texts):
+        if one.name.lower().endswith(_ZIP_ENDING) or is_zip(one.path):
+            zips.append(one)
+        else:
+            shards[os.path.join(_FOLDER, one.name)] = one
     if not shards and not zips:
         what = " but label maps; add the shards that they go with" if texts else ""
         raise ShardsNotFoundError(f"there is neither a shard nor a zip among the files{what}")
-    paths = {by_path[path].name: by_path[path].path for path in texts}
-    read = functools.cache(lambda name: read_label_map(name, paths[name]))
-    groups = []
-    finder = LabelMapFinder(lambda _: texts)
-    for one in group_shards(shards, _FOLDER):
-        sources = []
-        for path in one.paths:
-            file, (found, candidates) = by_path[path], finder.find(path)
-            label_map = by_path[found].name if found else None
-            names = tuple(by_path[candidate].name for candidate in candidates)
-            sources.append(Shard(file.name, file.path, file.size, one.subset, label_map, names))
-        groups.append(ShardGroup(one.subset, sources, one.missing))
-    datasets = datasets_of(groups, read)
-    for path in zips:
-        from tfod.check.zips import zip_dataset  # needed for zips alone
-
-        datasets.append(zip_dataset(by_path[path], limits or ZipLimits(), len(texts) != 1))
-    everything = Found(datasets)
-    # One that came with a zip is meant for it.
-    is_for_all = zips and len(texts) == 1
-    return everything.with_label_map(read(by_path[texts[0]].name)) if is_for_all else everything
+    finder = LabelMapFinder(lambda _: sorted(texts), lambda name: is_label_map(texts[name]))
+    found = [
+        Shard(file.name, file.path, file.size, group.subset, *finder.find(path))
+        for group in group_shards(list(shards), _FOLDER)
+        for path in group.paths
+        if (file := shards[path])
+    ]
+    datasets = datasets_of(found, lambda name: LabelMapFile.at(texts[name], name))
+    datasets += [zip_dataset(one, limits or ZipLimits()) for one in zips]
+    if zips and len(texts) == 1:  # it is meant for the zip
+        ((name, path),) = texts.items()
+        return Found(datasets).with_label_map(LabelMapFile.at(path, name))
+    return Found(datasets)
 
 
-def _with_any(shard: Shard, fitting: Sequence[str] | None) -> Shard:
-    if shard.label_map or shard.candidates or not fitting:
-        return shard
-    if len(fitting) == 1:
-        return replace(shard, label_map=fitting[0])
-    return replace(shard, candidates=fitting)
+def _shards_beside(label_map: str) -> list[str]:
+    """The shards in the folder of a label map; of one in a bucket none."""
+    folder = os.path.dirname(label_map)
+    if is_url(label_map) or not os.path.isdir(folder or os.curdir):
+        return []
+    names = sorted(os.listdir(folder or os.curdir))
+    return [os.path.join(folder, name) for name in names if parse_shard_name(name)]
 
 
-def _holds_shards(path: str) -> bool:
-    try:
-        return bool(find_shards(path))
-    except ShardsNotFoundError:
-        return False
-    except ShardError:
-        return True  # a damaged one, which is reported
+def _real_path(file: File) -> str:
+    return file.path if file.is_remote else os.path.realpath(file.path)
 
 
 def _what_else(folder: str) -> str | None:
     """What a folder without shards is, and what to type; None where its files do not say."""
-    from tfod.check.zips import other_format  # for an error alone
+    from tfod.check.rules.zip import other_format  # for an error alone
 
     paths = [os.path.relpath(path, folder).replace(os.sep, "/") for path in files_below(folder)]
     found = other_format(paths)
@@ -296,30 +273,6 @@ def _what_else(folder: str) -> str | None:
     if found == "Datumaro":
         command = f"datum convert -i {shlex.quote(folder)} -if datumaro -f tf_detection_api"
     return f"{folder}: holds {found}, and no shards; to make some type: {command}"
-
-
-def is_zip_file(file: File) -> bool:
-    """Whether a file is a zip: by its bytes, or by its name when it is damaged."""
-    if file.name.lower().endswith(_ZIP_ENDING):
-        return True
-    try:
-        with file.open() as stream:
-            head = stream.read(HEADER_BYTES)
-    except OSError:
-        return False
-    if not head.startswith(b"PK"):
-        return False
-    from tfod.tfrecord.storage.zip_files import is_zip_head  # needed for zips alone
-
-    return is_zip_head(head)
-
-
-def _zips_of(source: str) -> list[str]:
-    if os.path.isdir(source):
-        paths = sorted(files_below(source))
-    else:
-        paths = sorted(glob.glob(source, recursive=True))
-    return [path for path in paths if path.lower().endswith(_ZIP_ENDING) and os.path.isfile(path)]
 
 
 def _spool(stream: BinaryIO | ShardStream, name: str, scratch: str) -> File:

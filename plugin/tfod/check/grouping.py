@@ -1,81 +1,69 @@
-"""What a data set is: the shards of one folder, with those of its folders for splits."""
+"""What a data set is: the shards of one folder, with those of its folders for splits; or a zip."""
 
 from __future__ import annotations
 
 import functools
+import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from tfod.check.dataset import Dataset, File, LabelMapFile, Shard, numbered_sets_of
+from tfod.check.dataset import Dataset, File, LabelMapFile, Shard, Zip
 from tfod.check.findings.finding import plural
-from tfod.tfrecord.shard_sets.names import SPLITS, missing_of_sets, subset_of_stem
-from tfod.tfrecord.shard_sets.search import is_roboflow_export
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
+from tfod.detection.labels.search import LabelMapFinder, may_be_label_map
+from tfod.tfrecord.shard_sets.names import SPLITS, subset_of_stem
+from tfod.tfrecord.shard_sets.search import (
+    ROBOFLOW_NOTE,
+    group_shards,
+    is_hidden,
+    is_roboflow_export,
+    shards_in_zip,
+)
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
+from tfod.tfrecord.storage.zip_directory import ZipContent, ZipLimits, read_zip
+from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 
-@dataclass(frozen=True)
-class ShardGroup:
-    """Shards of one subset, and the names that their numbering promises in vain."""
-
-    subset: str
-    shards: Sequence[Shard]
-    missing: Sequence[str]
-
-
-def datasets_of(groups: Sequence[ShardGroup], read: Callable[[str], LabelMapFile]) -> list[Dataset]:
+def datasets_of(
+    shards: Iterable[Shard], read: Callable[[str], LabelMapFile] = LabelMapFile.at
+) -> list[Dataset]:
     """The data sets of shards that lie open, in the order of these.
 
     Shards belong together that lie in one folder, or in folders below it that are named as splits
     (``train``, ``valid``, ``test``, …) or that a Roboflow export has.
+
+    Args:
+        shards: none of them twice.
+        read: reads a label map by its name.
     """
-    folder_of_dataset = functools.cache(_folder_of_dataset)
-    by_dataset: dict[str, list[ShardGroup]] = {}
-    for group in groups:
-        for key, part in _parts_of(group, folder_of_dataset):
-            by_dataset.setdefault(key, []).append(part)
-    return [_dataset(_by_split(parts), read) for parts in by_dataset.values()]
-
-
-def _dataset(groups: Sequence[ShardGroup], read: Callable[[str], LabelMapFile]) -> Dataset:
-    shards = [shard for group in groups for shard in group.shards]
-    numbered = [
-        one
-        for group in groups
-        for one in numbered_sets_of([shard.name for shard in group.shards], group.missing)
+    read = functools.cache(read)
+    whole = functools.cache(_folder_of_dataset)
+    members: dict[str, list[Shard]] = {}
+    for shard in shards:
+        members.setdefault(whole(folder_of(shard.path)), []).append(shard)
+    return [
+        Dataset(
+            _name_of(own),
+            _by_split(own),
+            {one.label_map: read(one.label_map) for one in own if one.label_map},
+        )
+        for own in members.values()
     ]
-    names = dict.fromkeys(one.label_map for one in shards if one.label_map)
-    label_maps = {name: read(name) for name in names}
-    return Dataset(_name_of(shards), shards, label_maps, numbered)
 
 
-def _by_split(parts: list[ShardGroup]) -> list[ShardGroup]:
+def _by_split(shards: Sequence[Shard]) -> Sequence[Shard]:
     """Subsets that have one name in several folders get the names of their folders."""
     folders: dict[str, set[str]] = {}
-    for part in parts:
-        folders.setdefault(part.subset, set()).add(folder_of(part.shards[0].path))
-    return [_named_by_folder(one) if len(folders[one.subset]) > 1 else one for one in parts]
-
-
-def _named_by_folder(part: ShardGroup) -> ShardGroup:
-    subset = subset_of_stem(name_of(folder_of(part.shards[0].path)))
-    return ShardGroup(subset, [replace(one, subset=subset) for one in part.shards], part.missing)
-
-
-def _parts_of(
-    group: ShardGroup, folder_of_dataset: Callable[[str], str]
-) -> Iterator[tuple[str, ShardGroup]]:
-    """The shards of a subset by dataset and folder."""
-    parts: dict[str, list[int]] = {}
-    for number, shard in enumerate(group.shards):
-        parts.setdefault(folder_of(shard.path), []).append(number)
-    for folder, numbers in parts.items():
-        shards = [group.shards[number] for number in numbers]
-        missing = group.missing
-        if missing and len(parts) > 1:
-            missing = missing_of_sets([one.path for one in shards])
-        yield folder_of_dataset(folder), ShardGroup(group.subset, shards, missing)
+    for one in shards:
+        folders.setdefault(one.subset, set()).add(folder_of(one.path))
+    return [
+        replace(one, subset=subset_of_stem(name_of(folder_of(one.path))))
+        if len(folders[one.subset]) > 1
+        else one
+        for one in shards
+    ]
 
 
 def _folder_of_dataset(folder: str) -> str:
@@ -105,49 +93,75 @@ def _name_of(shards: Sequence[Shard]) -> str:
     return folder if os.path.isabs(first.name) else os.path.relpath(folder)
 
 
-def once(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
-    """Every shard once, however many sources and links mean it."""
-    seen: set[str] = set()
-    found = []
-    for group in groups:
-        shards = []
-        for shard in group.shards:
-            path = real_path(shard)
-            if path not in seen:
-                seen.add(path)
-                shards.append(shard)
-        if shards:
-            found.append(replace(group, shards=shards))
-    return found
-
-
-def real_path(file: File) -> str:
-    """Where a file is, whatever links lead to it."""
-    return file.path if file.is_remote else os.path.realpath(file.path)
-
-
-def join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
-    """Bring together what a shell has taken apart: the shards of a set, named one by one."""
-    joined: dict[tuple[str, str], list[ShardGroup]] = {}
-    for number, group in enumerate(groups):
-        is_part = len(group.shards) == 1 and group.shards[0].numbered and not group.missing
-        folder = folder_of(group.shards[0].path)
-        joined.setdefault((folder, group.subset) if is_part else ("", str(number)), []).append(
-            group
+def zip_dataset(file: File, limits: ZipLimits) -> Dataset:
+    """What is in a zip: its shards with their label maps, and the rest."""
+    path = os.path.abspath(file.path)  # as the folders are in which label maps are looked for
+    try:
+        content = read_zip(path, limits)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return Dataset(file.name, zips=[Zip(file.name, file.path, file.size, unreadable=reason)])
+    shards = dict.fromkeys(shards_in_zip(content))
+    others = [one for at, one in content.readable.items() if at not in shards]
+    is_one = content.damage is not None or bool(shards)
+    archive = Zip(file.name, file.path, file.size, content, others, is_one)
+    label_maps = _LabelMaps(archive, content)
+    is_roboflow = os.path.join(path, ROBOFLOW_NOTE) in content.entries
+    found = [
+        Shard(
+            archive.name_of(entry), at, entry.size, group.subset, *label_maps.find(at), entry=entry
         )
-    found = []
-    for parts in joined.values():
-        shards = [shard for part in parts for shard in part.shards]
-        missing = list(parts[0].missing)
-        if len(parts) > 1:
-            missing = _absent(missing_of_sets([shard.path for shard in shards]), shards)
-        found.append(ShardGroup(parts[0].subset, shards, missing))
-    return found
+        for group in group_shards(
+            [one for one in shards if one in content.readable], path, is_roboflow
+        )
+        for at in group.paths
+        if (entry := content.entries[at])
+    ]
+    return Dataset(file.name, found, label_maps.used, [archive])
 
 
-def _absent(names: Sequence[str], shards: Sequence[Shard]) -> list[str]:
-    """Those of the names that are not there either: it may be that not all were to be checked."""
-    if shards[0].is_remote:
-        return list(names)
-    folder = os.path.dirname(shards[0].path)
-    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
+class _LabelMaps:
+    """Finds and reads the label maps in a zip."""
+
+    def __init__(self, archive: Zip, content: ZipContent) -> None:
+        self.used: dict[str, LabelMapFile] = {}
+        self._archive, self._content = archive, content
+        self._finder = LabelMapFinder(self._texts_in, self._is_one)
+        self._names: dict[int, Sequence[str]] = {}
+
+    def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
+        """As :meth:`LabelMapFinder.find`, under the names that reports call them by."""
+        found, several = self._finder.find(shard)
+        if found is None:
+            # Of one folder they are the same object, which may be long.
+            if id(several) not in self._names:
+                self._names[id(several)] = [self._name(one) for one in several]
+            return None, self._names[id(several)]
+        if self._name(found) not in self.used:
+            self.used[self._name(found)] = self._read(found)
+        return self._name(found), ()
+
+    def _texts_in(self, folder: str) -> Sequence[str]:
+        return [
+            path
+            for path in sorted(self._content.folders.get(folder, ()))
+            if may_be_label_map(path)
+            and path in self._content.readable
+            and not is_hidden(self._content.entries[path].inside)
+        ]
+
+    def _name(self, path: str) -> str:
+        return self._archive.name_of(self._content.entries[path])
+
+    def _is_one(self, path: str) -> bool:
+        found = self._read(path).label_map
+        return found is not None and bool(found.items)
+
+    def _read(self, path: str) -> LabelMapFile:
+        name, entry = self._name(path), self._content.entries[path]
+        try:
+            with entry.open() as stream:
+                data = io.BufferedReader(stream).read(LONGEST_LABEL_MAP + 1)
+        except ZipEntryError as error:
+            return LabelMapFile(name, None, str(error), path=path)
+        return LabelMapFile.of(data, name, path)

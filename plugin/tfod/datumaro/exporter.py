@@ -19,9 +19,9 @@ from tfod.datumaro.options import ExportOptions, add_arguments, check_image_exte
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes
+from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover

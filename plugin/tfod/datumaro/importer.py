@@ -12,9 +12,9 @@ from tfod.datumaro import compat
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
+from tfod.detection.labels.search import is_named_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
 from tfod.example.example import Example
-from tfod.tfrecord.label_files import is_named_label_map
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, is_roboflow_export

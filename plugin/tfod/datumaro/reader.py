@@ -23,8 +23,9 @@ from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.labels.label_map import LabelMap, read_label_map
-from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.search import LabelMapFinder
+from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.image_names import (
@@ -34,7 +35,6 @@ from tfod.tfrecord.image_names import (
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, require_content
@@ -134,32 +134,23 @@ class TfDetectionApiBase(compat.DatasetBase):
         maps: dict[str | None, LabelScope] = {}
         found: dict[str, LabelScope] = {}
         finder = LabelMapFinder()
-        chosen: dict[int, str | None] = {}  # the finder gives all shards of a folder one tuple
+        ambiguous: dict[int, Sequence[str]] = {}  # the shards of a folder have the same object
         for path in paths:
             source: str | None = wanted
             if wanted is None:
                 source, candidates = self._find_label_map(path, finder)
                 if candidates:
-                    if id(candidates) not in chosen:
-                        chosen[id(candidates)] = self._choose(candidates)
-                    source = chosen[id(candidates)]
+                    ambiguous[id(candidates)] = candidates
             if source not in maps:
                 maps[source] = self._classes.add_label_map(self._load(source, wanted))
             found[path] = maps[source]
+        self._report.ambiguous_label_maps.update(map(tuple, ambiguous.values()))
         return found
 
     def _find_label_map(
         self, shard: str, finder: LabelMapFinder
     ) -> tuple[str | None, Sequence[str]]:
         return finder.find(shard)
-
-    def _choose(self, candidates: Sequence[str]) -> str | None:
-        """Of several files that could be the label map take the only one that is one."""
-        readable = [one for one in candidates if _is_label_map(one)]
-        if len(readable) == 1:
-            return readable[0]
-        self._report.ambiguous_label_maps.add(tuple(candidates))
-        return None
 
     def _load(self, source: str | None, wanted: str | None) -> LabelMap | None:
         label_map = load_classes_of(source, wanted, self._report.label_map_liberties.append)
@@ -333,13 +324,6 @@ def _field_mapping_of(profile: str) -> FieldMapping:
     from tfod.check.profiles.file import load_profile  # the checker's, and only on demand
 
     return load_profile(profile).field_mapping
-
-
-def _is_label_map(path: str) -> bool:
-    try:
-        return bool(read_label_map(path)[0].items)
-    except LabelMapError:
-        return False
 
 
 _USUAL = (keys.ENCODED, keys.FILENAME, keys.XMIN)

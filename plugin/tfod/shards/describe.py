@@ -19,12 +19,12 @@ from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.labels.search import find_label_map
 from tfod.errors import LabelMapError, ShardError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
 from tfod.shards.inputs import shards_of
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import Sources
 from tfod.tfrecord.storage.open import shard_size

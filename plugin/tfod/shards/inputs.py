@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfod.detection.labels.search import LabelMapFinder, find_labels
 from tfod.errors import LabelMapError, RecordError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.label_files import LabelMapFinder, find_labels
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, shard_compression
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
 from tfod.tfrecord.storage.open import open_shard

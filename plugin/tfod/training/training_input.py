@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
+from tfod.detection.labels.search import find_label_map
 from tfod.errors import LabelMapError
-from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.shard_sets.search import find_all_shards
 
 UNKNOWN = -1

@@ -38,7 +38,6 @@ _LEFT_OUT = (
     "TFR013",
     "BOX013",
     "SET006",
-    "SET007",
 )
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
 UNCERTAIN = {

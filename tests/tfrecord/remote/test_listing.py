@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tfod.detection.labels.label_map import load_label_map
 from tfod.detection.labels.labels_file import load_classes
+from tfod.detection.labels.search import find_label_map, find_labels
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
-from tfod.tfrecord.label_files import find_label_map, find_labels
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
 from tfod.tfrecord.storage.remote_errors import RemoteError

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 import pytest
+from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardsNotFoundError
-from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.remote_errors import RemoteError

@@ -19,10 +19,10 @@ import tensorflow as tf
 from tfod.check.profiles.file import load_profile
 from tfod.detection.features.schema import IMAGE_LABEL, FeatureSpec
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.search import find_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError, how_to_install
 from tfod.example.wire import Kind
 from tfod.tensorflow import dataset, feature_description, locating_damage
-from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.writer import write_records

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tfod.check.dataset import Dataset
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline import TrainingConfig
-    from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 T = TypeVar("T")
 Use: TypeAlias = "tuple[str | None, int | None]"
@@ -149,7 +148,7 @@ class DatasetResult:
         flat: boxes without width or height.
         uses: how often each pair of class text and id is used, by the name of the label map.
         misfit: records that fit no profile.
-        damaged: entries of zips that could not be unpacked to their end, and why.
+        damaged: shards in zips that could not be unpacked to their end, and why.
         unreadable: files that the system, or a store, does not let be read on, and why.
         task, training_config: what the shards are held against.
         memo: what several rules work out, once one has.
@@ -190,14 +189,6 @@ class DatasetResult:
         if shard.unreadable:
             self.unreadable.append((shard.name, shard.unreadable))
         self.shards.append(shard)
-
-    def add_damages(self, entries: Iterable[tuple[str, ZipEntryError | OSError]]) -> None:
-        """Add what cannot be read of a zip besides its shards."""
-        for name, error in entries:
-            if isinstance(error, OSError):
-                self.unreadable.append((name, error.strerror or str(error)))
-            else:
-                self.damaged.append((name, error.reason))
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""

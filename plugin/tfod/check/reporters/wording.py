@@ -89,10 +89,10 @@ def _for_whom(report: Report) -> str:
 def totals(report: Report) -> str:
     """``2 errors, 1 warning, 0 infos``, which level fails if it is not errors, and what to know.
 
-    Of several datasets how many are valid comes first; a folder that holds none is not.
+    Of several datasets how many are valid comes first.
     """
     found = _by_severity(report.counts)
-    every = len(report.datasets) + report.counts.by_code.get("SET007", 0)
+    every = len(report.datasets)
     if every > 1:
         valid = sum(one.valid for one in report.datasets)
         found = f"{valid:,} of {plural(every, 'dataset')} valid, {found}"

@@ -5,8 +5,10 @@ The walk itself (:mod:`tfod.tfrecord.reader`) says what is damaged and where; th
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,8 +22,10 @@ from tfod.tfrecord.shard_sets.names import (
     COMPRESSED_EXTENSIONS,
     MOST_MISSING,
     first_number,
+    missing_of_sets,
     parse_shard_name,
 )
+from tfod.tfrecord.storage.urls import folder_of, name_of
 
 _FORMAT = "tensorflow/core/lib/io/record_writer.h; tensorflow.org/tutorials/load_data/tfrecord"
 _READER = "tensorflow/core/lib/io/record_reader.cc: 'corrupted record at'"
@@ -182,6 +186,46 @@ def compression_that_says_so(result: DatasetResult) -> Iterator[Finding]:
             yield Finding(message=message, shard=shard.name, value=name)
 
 
+@dataclass
+class _NumberedSet:
+    """Shards of one stem; that of ``train-00003-of-00010`` is ``train``, and the total is 10.
+
+    Attributes:
+        name: its stem with the folder, or the zip that holds it: what reports call it.
+        folder: where its shards are.
+        by_itself: whether the first of them was named as a file.
+        totals: an example of each total.
+        numbers: those that are there.
+        paths: of its shards.
+    """
+
+    name: str
+    folder: str
+    by_itself: bool
+    totals: dict[int, str] = field(default_factory=dict)
+    numbers: set[int] = field(default_factory=set)
+    paths: list[str] = field(default_factory=list)
+
+
+def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
+    found: dict[tuple[str, str], _NumberedSet] = {}
+    for shard in result.dataset.shards:
+        parts = shard.numbered
+        if parts is None:
+            continue
+        file, folder = name_of(shard.path if shard.entry else shard.name), folder_of(shard.path)
+        above = folder if shard.is_remote else os.path.dirname(shard.name)
+        name = os.path.join(above, parts.stem)
+        if shard.entry:
+            name = shard.name.removesuffix(f":{shard.entry.shown}")
+        new = _NumberedSet(name, folder, shard.by_itself)
+        one = found.setdefault((folder, parts.stem), new)
+        one.totals.setdefault(parts.total or 0, file)
+        one.numbers.add(parts.number or 0)
+        one.paths.append(os.path.join(folder, file))
+    return found.values()
+
+
 @dataset_rule(
     "SET001 error: shard missing from a set",
     why="A part of the dataset is not trained, and nothing says so.",
@@ -190,18 +234,24 @@ def compression_that_says_so(result: DatasetResult) -> Iterator[Finding]:
 )
 def missing_shards(result: DatasetResult) -> Iterator[Finding]:
     """The names count to a number, and so many are not there; of many the first are named."""
-    for one in result.dataset.numbered_sets:
-        if len(one.totals) > 1 or not one.missing:
+    left = MOST_MISSING
+    for own in _numbered_sets(result):
+        if len(own.totals) > 1 or (own.by_itself and len(own.paths) == 1):
             continue
-        total = next(iter(one.totals))
+        names = missing_of_sets(own.paths, left)
+        # It may be that not all were to be checked.
+        missing = [one for one in names if not os.path.exists(os.path.join(own.folder, one))]
+        if not missing:
+            continue
         # Of very many not all are named.
-        is_whole = len(one.missing) < MOST_MISSING
-        count = len(one.missing) if is_whole else total - len(one.numbers)
+        (total,) = own.totals
+        count = len(missing) if len(names) < left else total - len(own.numbers)
+        left = max(1, left - len(names))
         what = "shard is" if count == 1 else "shards are"
-        message = f"{count:,} {what} missing: {first_of(one.missing, 3, count)}"
-        message += "; the set counts from 1" if first_number(one.numbers, total) == 1 else ""
-        value = list[JsonValue](one.missing[:_MOST_NAMED])
-        yield Finding(message=message, shard=one.name, value=value)
+        message = f"{count:,} {what} missing: {first_of(missing, 3, count)}"
+        message += "; the set counts from 1" if first_number(own.numbers, total) == 1 else ""
+        value = list[JsonValue](missing[:_MOST_NAMED])
+        yield Finding(message=message, shard=own.name, value=value)
 
 
 @dataset_rule(
@@ -212,7 +262,7 @@ def missing_shards(result: DatasetResult) -> Iterator[Finding]:
 )
 def mixed_sets(result: DatasetResult) -> Iterator[Finding]:
     """Shards of one stem claim different totals; an example of each."""
-    for one in result.dataset.numbered_sets:
+    for one in _numbered_sets(result):
         if len(one.totals) > 1:
             some = ", ".join(f"{name} (of {total})" for total, name in one.totals.items())
             message = f"shards of several sets lie together: {some}"
@@ -300,15 +350,3 @@ def empty_set(result: DatasetResult) -> Iterator[Finding]:
         if all(one.is_empty_file for one in members) and max(totals, default=0) <= len(members):
             message = f"all shards of the set are empty ({len(members):,} of 0 bytes)"
             yield Finding(message=message, shard=members[0].name)
-
-
-@dataset_rule(
-    "SET007 error: nothing to check in a folder",
-    why="It was named together with others, and nothing of it is in their verdict.",
-    fix="Name the folder that holds the shards, or leave this one out.",
-    source="tfod.tfrecord.shard_sets.search.find_shards",
-)
-def empty_source(result: DatasetResult) -> Iterator[Finding]:
-    """A folder among the sources holds neither a shard nor a zip."""
-    for name, reason in result.dataset.empty_sources:
-        yield Finding(message=reason.removeprefix(f"{name}: "), shard=name)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Sequence
 
 from tfod.check.findings.finding import Finding, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
+from tfod.tfrecord.shard_sets.search import is_hidden
 from tfod.tfrecord.storage.zip_directory import ZipFault
-from tfod.tfrecord.storage.zip_entry import printable
+from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
+_OTHER_FORMATS = (
+    ("COCO", r"(.*/)?((instances|person_keypoints|panoptic)_[^/]*|_annotations\.coco)\.json"),
+    ("Datumaro", r"(.*/)?annotations/[^/]*\.json"),
+    ("Pascal VOC", r"(.*/)?(annotations/.*\.xml|imagesets/.*\.txt)"),
+    ("YOLO", r"(.*/)?(obj\.(data|names)|(data|dataset)\.ya?ml|labels/.*\.txt)"),
+    ("CVAT for images or video", r"([^/]*/)?annotations\.xml"),
+)
+"""What people export in place of TFRecord, and a path that says so."""
 _MENU = {
     "COCO": "COCO 1.0",
     "Datumaro": "Datumaro 1.0",
@@ -19,12 +30,40 @@ _MENU = {
     "YOLO": "YOLO 1.1",
     "CVAT for images or video": "CVAT 1.1",
 }
-"""What CVAT's menu calls the formats of annotations."""
+"""What CVAT's menu calls them."""
+_BESIDE_IMAGES = {".xml": "Pascal VOC", ".txt": "YOLO"}
+"""Of a file beside each image, as Roboflow has them."""
+_IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+_ARCHIVES = (
+    *(".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z"),
+    *(".rar", ".gz", ".bz2", ".xz", ".zst"),
+)
+_READ_STEP = 1 << 18
 
 
-def _said(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
+def other_format(paths: Sequence[str]) -> str | None:
+    """Which format of annotations files without shards are; None where their names do not say."""
+    for name, sign in _OTHER_FORMATS:
+        pattern = re.compile(sign, re.IGNORECASE)
+        if any(map(pattern.fullmatch, paths)):
+            return name
+    parts = [os.path.splitext(path) for path in paths]
+    images = {stem for stem, extension in parts if extension.lower() in _IMAGES}
+    beside = {extension.lower() for stem, extension in parts if stem in images}
+    return next((name for end, name in _BESIDE_IMAGES.items() if end in beside), None)
+
+
+def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str) -> None:
+    """Declare the rule that reports a fault of the directory, which says itself what is wrong."""
+
+    @dataset_rule(heading, why=why, fix=fix, source=source)
+    def of_fault(result: DatasetResult) -> Iterator[Finding]:
+        return _faults(result, fault)
+
+
+def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
-        for one in archive.problems:
+        for one in archive.content.problems:
             if one.fault is fault:
                 is_name = fault is ZipFault.OUTSIDE and one.entry is not None
                 yield Finding(
@@ -34,72 +73,50 @@ def _said(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
                 )
 
 
-@dataset_rule(
+_zip_rule(
     "ZIP001 error: not a zip, or its directory is damaged",
+    ZipFault.DIRECTORY,
     why="Programs refuse the archive, or each of them reads something else from it.",
     fix=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.3; CPython, Lib/zipfile",
 )
-def damaged_directory(result: DatasetResult) -> Iterator[Finding]:
-    """The end record and the directory can be read."""
-    return _said(result, ZipFault.DIRECTORY)
-
-
-@dataset_rule(
+_zip_rule(
     "ZIP002 error: path outside the folder",
+    ZipFault.OUTSIDE,
     why="Unpacking writes over files elsewhere, or leaves the file where it is not expected.",
     fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}, with relative names.",
     source="CWE-22; CWE-36; Snyk, Zip Slip (2018)",
 )
-def path_outside(result: DatasetResult) -> Iterator[Finding]:
-    """A path is relative, stays in the folder on any system, and is one at all."""
-    return _said(result, ZipFault.OUTSIDE)
-
-
-@dataset_rule(
+_zip_rule(
     "ZIP004 error: symbolic link or other special file",
+    ZipFault.SPECIAL,
     why="A link makes the program that unpacks the archive read or write files elsewhere.",
     fix="Pack the files that are meant, not links to them: zip without --symlinks.",
     source="CWE-61",
 )
-def special_file(result: DatasetResult) -> Iterator[Finding]:
-    """An entry is a file or a folder."""
-    return _said(result, ZipFault.SPECIAL)
-
-
-@dataset_rule(
+_zip_rule(
     "ZIP005 error: two entries for one file",
+    ZipFault.TWICE,
     why="Which of them is read depends on the program and on the system.",
     fix="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
 )
-def duplicate_entry(result: DatasetResult) -> Iterator[Finding]:
-    """Names differ by more than case and the way accents are encoded."""
-    return _said(result, ZipFault.TWICE)
-
-
-@dataset_rule(
+_zip_rule(
     "ZIP007 error: too large, or unpacks to suspiciously much",
+    ZipFault.TOO_LARGE,
     why="A bomb fills the memory or the disk when it is unpacked.",
     fix="Split it, or check the shard by itself if it is really so large; TFOD_MAX_ARCHIVE_BYTES "
     "and TFOD_MAX_ARCHIVE_ENTRIES raise the limits of an archive.",
     source="CWE-409; D. Fifield, A better zip bomb (WOOT 2019); CVE-2019-9674; CVE-2024-0450",
 )
-def too_large(result: DatasetResult) -> Iterator[Finding]:
-    """Entries are not too many, do not share bytes, and unpack to no more than is allowed."""
-    return _said(result, ZipFault.TOO_LARGE)
-
-
-@dataset_rule(
+_zip_rule(
     "ZIP010 error: encrypted, or compressed in an unusual way",
+    ZipFault.LOCKED,
     why="Neither CVAT nor a training job knows the password, and many programs know no other "
     "compression than Deflate.",
     fix="Pack the folder again without a password, with ordinary compression (Deflate) or none.",
     source=f"ISO/IEC 21320-1:2015; {_APPNOTE}, 4.4.4 and 4.4.5",
 )
-def locked(result: DatasetResult) -> Iterator[Finding]:
-    """An entry needs no password, and is stored or deflated."""
-    return _said(result, ZipFault.LOCKED)
 
 
 @dataset_rule(
@@ -109,10 +126,21 @@ def locked(result: DatasetResult) -> Iterator[Finding]:
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
 )
 def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
-    """What unpacks has the size and the CRC-32 that the directory says."""
-    yield from _said(result, ZipFault.DAMAGED)
+    """What unpacks has the size and the CRC-32 that the directory says, be it a shard or not."""
+    yield from _faults(result, ZipFault.DAMAGED)
     for name, cause in result.damaged:
         yield Finding(message=cause, shard=name)
+    for archive in result.dataset.zips:
+        for entry in archive.others:
+            try:
+                with entry.open() as stream:
+                    while stream.read(_READ_STEP):
+                        pass
+            except ZipEntryError as error:
+                yield Finding(message=error.reason, shard=archive.name_of(entry))
+            except OSError as error:
+                message = f"cannot be read: {error.strerror or error}"
+                yield Finding(message=message, shard=archive.name_of(entry))
 
 
 @dataset_rule(
@@ -126,13 +154,14 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         if archive.has_shards or archive.unreadable:
             continue
-        fix, other = "", archive.other
-        message = f"none of its {plural(archive.entries, 'file')} is a TFRecord shard"
+        fix, other = "", other_format([one.inside for one in archive.others])
+        files = plural(len(archive.content.entries), "file")
+        message = f"none of its {files} is a TFRecord shard"
         if other:
             message = f"this zip holds {other} annotations, not TFRecord"
             fix = "Export the annotations as TFRecord 1.0 instead; to import these into CVAT, "
             fix += f"choose {_MENU[other]} in its menu."
-        elif not archive.entries:
+        elif not archive.content.entries:
             message = "it has no files in it"
         yield Finding(message=message, shard=archive.name, value=other, fix=fix)
 
@@ -144,5 +173,9 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
     source="CWE-409; OWASP File Upload Cheat Sheet",
 )
 def nested_archive(result: DatasetResult) -> Iterator[Finding]:
-    """An entry is an archive itself."""
-    return _said(result, ZipFault.NESTED)
+    """An entry has the name of an archive."""
+    for archive in result.dataset.zips:
+        for entry in archive.others:
+            if entry.inside.lower().endswith(_ARCHIVES) and not is_hidden(entry.inside):
+                message = "it is an archive itself and was not looked into"
+                yield Finding(message=message, shard=archive.name_of(entry))

@@ -20,9 +20,9 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.masks import decode_mask_png, fills_its_box
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
+from tfod.detection.labels.search import LabelMapFinder
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_shards
 

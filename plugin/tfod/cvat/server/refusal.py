@@ -12,7 +12,7 @@ from zipfile import is_zipfile
 
 from tfod.check.check import Options, check
 from tfod.check.dataset import File
-from tfod.check.find import find_uploads, is_zip_file
+from tfod.check.find import find_uploads
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
@@ -21,6 +21,7 @@ from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
 from tfod.cvat.server.instance import Instance
 from tfod.errors import TfodError
+from tfod.tfrecord.shard_sets.search import is_zip
 
 _UPLOAD = "upload.zip"
 _FINDINGS_KEPT = 300
@@ -58,7 +59,7 @@ def require_sound(path: str, instance: Instance) -> int:
     """
     file = File.at(path, _UPLOAD)
     # By its bytes, or by its end: a program may be in front, as in one that unpacks itself.
-    if not is_zip_file(File("", path)) and not is_zipfile(path):
+    if not is_zip(path) and not is_zipfile(path):
         raise RefusedError(
             "the file is not a zip",
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",

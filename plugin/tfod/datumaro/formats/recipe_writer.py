@@ -22,8 +22,8 @@ from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_
 from tfod.datumaro.images import media_size
 from tfod.detection.encoder import encode_labelled_image
 from tfod.detection.labels.labels_file import labels_text
+from tfod.detection.labels.search import LABELS_FILE
 from tfod.errors import TfodError
-from tfod.tfrecord.label_files import LABELS_FILE
 from tfod.tfrecord.shard_sets.names import file_names, find_files
 from tfod.tfrecord.writer import ShardSetWriter
 

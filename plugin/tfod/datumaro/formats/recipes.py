@@ -22,10 +22,10 @@ from tfod.detection.features.field_mapping import (
     classification_field_mapping,
     is_keras_coco,
 )
+from tfod.detection.labels.search import LabelMapFinder, find_labels
 from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.label_files import LabelMapFinder, find_labels
 from tfod.tfrecord.shard_sets.names import EXTENSION, parse_file_name
 from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.storage.urls import folder_of

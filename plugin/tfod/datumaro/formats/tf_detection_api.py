@@ -34,12 +34,12 @@ from tfod.detection.images.source_ids import (
     last_before_free,
 )
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
+from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.reader import read_record_batches, shard_compression
 from tfod.tfrecord.storage.publishing import recover
 

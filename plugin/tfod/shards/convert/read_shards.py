@@ -11,11 +11,11 @@ from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
+from tfod.detection.labels.search import LabelMapFinder, find_labels
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.convert.formats import ReadOptions
 from tfod.shards.inputs import missing_shards, several_label_maps, sound_examples
-from tfod.tfrecord.label_files import LabelMapFinder, find_labels
 from tfod.tfrecord.shard_sets.search import ShardSet, find_all_shards
 from tfod.tfrecord.storage.urls import folder_of
 

@@ -12,8 +12,8 @@ from tfod.detection.labels.label_map import (
     read_label_map,
     shipped_label_map,
 )
+from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
-from tfod.tfrecord.label_files import LABEL_MAP_FILE
 
 BACKGROUND = "background"
 """The only class that may have the id 0: label_map_util.py of the OD API."""

@@ -17,10 +17,10 @@ from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.problems import STRICT, Policy, Problems
-from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_sets.names import numbered_file_names
 from tfod.tfrecord.writer import ShardLayout

@@ -11,13 +11,13 @@ from tfod.detection import keys
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.labels_file import read_classes
+from tfod.detection.labels.search import LabelMapFinder
 from tfod.errors import LabelMapError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import int64_feature
 from tfod.example.wire import Kind
 from tfod.shards.inputs import several_label_maps
 from tfod.shards.record_classes import CLASS_KEYS, ClassName, RecordReader
-from tfod.tfrecord.label_files import LabelMapFinder
 
 _AS_IT_WAS = -(1 << 62)  # no label map has this id
 _CATEGORY_MASK = keys.IMAGE_MASKS["panoptic_category"]

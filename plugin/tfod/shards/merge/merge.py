@@ -12,6 +12,7 @@ import numpy as np
 from tfod.check.findings.finding import plural
 from tfod.detection import keys
 from tfod.detection.labels.label_map import load_label_map
+from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
@@ -19,7 +20,6 @@ from tfod.example.wire import Kind
 from tfod.shards.inputs import Written, missing_shards, shards_of, sound_examples
 from tfod.shards.merge.classes import MergedClasses
 from tfod.shards.record_classes import EqualValues, RecordReader
-from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 

@@ -12,11 +12,10 @@ from functools import cached_property, partial
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
-from tfod.check.dataset import Dataset, Found, LabelMapFile, NumberedSet, Shard, numbered_sets_of
+from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
 from tfod.check.find import find
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
-from tfod.check.label_maps import label_map_file
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, Profile
@@ -26,12 +25,12 @@ from tfod.check.rules.repairs import INEVITABLE, REPAIRS
 from tfod.detection import keys
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
+from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.shards.repair.fixes import misses_a_class
 from tfod.shards.repair.record import Changes
 from tfod.shards.repair.shard import ShardRepair
 from tfod.shards.source_ids import source_ids_of
-from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
@@ -344,22 +343,17 @@ class _Run:
     def _check(self, results: dict[str, Shard]) -> Report:
         """What is left, as a check of the result reports it."""
         shards: list[Shard] = []
-        numbered: list[NumberedSet] = []
         for group in group_shards(list(results), self._output):
             shards += [replace(results[path], subset=group.subset) for path in group.paths]
-            names = [results[path].name for path in group.paths]
-            numbered += numbered_sets_of(names, group.missing)
         used = {one.label_map for one in shards}
         label_maps = {
-            name: label_map_file(data, name, path)
+            name: LabelMapFile.of(data, name, path)
             for path, data in self._texts.items()
             if (name := self._name(path)) in used
         }
-        result = Dataset(os.path.normpath(self._named or "."), shards, label_maps, numbered)
+        result = Dataset(os.path.normpath(self._named or "."), shards, label_maps)
         # What is wrong with a zip: the result is none, and need not have it.
-        of_zips = [one for one in self._found.datasets if one.zips]
-        zips = [one for each in of_zips for one in each.zips]
-        rest = Dataset("", zips=zips, others=[one for each in of_zips for one in each.others])
+        rest = Dataset("", zips=[one for each in self._found.datasets for one in each.zips])
         options = CheckOptions(
             profile=self._options.profile,
             receiver=self._receiver,

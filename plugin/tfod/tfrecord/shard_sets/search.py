@@ -146,7 +146,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
         return list(remote.sets)
     require_published(text)
     root = text
-    if os.path.isfile(text) and _is_zip(text):
+    if os.path.isfile(text) and is_zip(text):
         paths = _search_zip(text)
     elif os.path.isdir(text):
         paths = [path for path in files_below(text) if looks_like_shard(path)]
@@ -318,7 +318,8 @@ def plain_head(head: bytes) -> bytes:
         return b""
 
 
-def _is_zip(path: str) -> bool:
+def is_zip(path: str) -> bool:
+    """Whether a file is a zip by its first bytes, or by its name when it is damaged."""
     if not path.lower().endswith(".zip") and not _first_bytes_of(path).startswith(b"PK"):
         return False
     from tfod.tfrecord.storage.zip_files import is_zip  # needed for zips alone

@@ -72,7 +72,6 @@ class ZipFault(enum.Enum):
     TOO_LARGE = "unpacks to too much"
     LOCKED = "encrypted, or packed in another way"
     DAMAGED = "damaged entry"
-    NESTED = "archive in the archive"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
+from tfod.detection.labels.label_map import read_label_map
+from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.storage.open import zip_entry
 from tfod.tfrecord.storage.remote_errors import RemoteError
@@ -38,6 +40,14 @@ def label_maps_in(folder: str) -> list[str]:
     return sorted(filter(may_be_label_map, files_in(folder)))
 
 
+def is_label_map(path: str) -> bool:
+    """Whether a file can be read as a label map, and has classes."""
+    try:
+        return bool(read_label_map(path)[0].items)
+    except LabelMapError:
+        return False
+
+
 def find_label_map(shard: str) -> tuple[str | None, list[str]]:
     """Find the label map that goes with one shard; as :meth:`LabelMapFinder.find`."""
     found, candidates = LabelMapFinder().find(shard)
@@ -45,24 +55,31 @@ def find_label_map(shard: str) -> tuple[str | None, list[str]]:
 
 
 class LabelMapFinder:
-    """Finds the label maps of many shards; what a folder holds is looked at once.
+    """Finds the label maps of many shards, each folder looked at once: the only way to find them.
 
     Args:
         texts_in: lists the files of a folder that may be label maps.
+        is_one: whether such a file is one.
     """
 
-    def __init__(self, texts_in: Callable[[str], Sequence[str]] = label_maps_in) -> None:
-        self._texts_in = texts_in
+    def __init__(
+        self,
+        texts_in: Callable[[str], Sequence[str]] = label_maps_in,
+        is_one: Callable[[str], bool] = is_label_map,
+    ) -> None:
+        self._texts_in, self._is_one = texts_in, is_one
         self._folders: dict[str, _Candidates] = {}
 
     def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
         """Find the label map that goes with a shard: beside it, or one folder up.
 
         In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
-        ``*label*map*.pbtxt``, or another ``*.pbtxt``.
+        ``*label*map*.pbtxt``, or another ``*.pbtxt``. Of several with equally good names the only
+        one that can be read as a label map is taken.
 
         Returns:
-            Its path or None, and the candidates of equal rank when there are several (then None).
+            Its path or None, and the candidates when there are still several (then None): of all
+            shards that have the same ones the same object.
         """
         folder = folder_of(shard)
         name = parse_shard_name(shard) or ShardName(os.path.splitext(name_of(shard))[0])
@@ -70,35 +87,42 @@ class LabelMapFinder:
         # A zip is the top; so is a bucket.
         for where in places[:1] if os.path.isfile(folder) else dict.fromkeys(places):
             if where not in self._folders:
-                self._folders[where] = _Candidates(self._texts_in(where))
-            best = self._folders[where].best(name.stem.lower())
-            if best:
-                return (best[0], ()) if len(best) == 1 else (None, best)
+                self._folders[where] = _Candidates(self._texts_in(where), self._is_one)
+            found, several = self._folders[where].best(name.stem.lower())
+            if found or several:
+                return found, several
         return None, ()
 
 
 class _Candidates:
     """The label maps that lie in one folder, by what their names say."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        by_name: dict[str, list[str]] = {}
+    def __init__(self, paths: Sequence[str], is_one: Callable[[str], bool]) -> None:
+        self._is_one = is_one
+        self._by_name: dict[str, list[str]] = {}
+        self._decided: dict[str, tuple[str | None, Sequence[str]]] = {}
         named: list[str] = []
         others: list[str] = []
         for path in paths:
             root = name_of(path).lower().removesuffix(".pbtxt")
             plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
-            by_name.setdefault(plain, []).append(path)
+            self._by_name.setdefault(plain, []).append(path)
             if "label" in plain and "map" in plain:
                 named.append(path)
             # pipeline and graph files are protobuf text too
             elif not re.search(r"graph|pipeline|config|solver|train_val", root):
                 others.append(path)
-        self._by_name = {name: tuple(found) for name, found in by_name.items()}
-        self._of_any = self._by_name.get(_LABEL_MAP) or tuple(named or others)
+        self._by_name.setdefault(_LABEL_MAP, named or others)
 
-    def best(self, stem: str) -> tuple[str, ...]:
-        """Those that fit a shard of this stem best; of all stems without one the same tuple."""
-        return self._by_name.get(f"{stem}_{_LABEL_MAP}") or self._of_any
+    def best(self, stem: str) -> tuple[str | None, Sequence[str]]:
+        """The one that fits a shard of this stem best, or several."""
+        own = f"{stem}_{_LABEL_MAP}"
+        name = own if own in self._by_name else _LABEL_MAP
+        if name not in self._decided:
+            fitting = self._by_name[name]
+            readable = list(filter(self._is_one, fitting)) if len(fitting) > 1 else fitting
+            self._decided[name] = (readable[0], ()) if len(readable) == 1 else (None, fitting)
+        return self._decided[name]
 
 
 def is_named_label_map(path: str) -> bool:
