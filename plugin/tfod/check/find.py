@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shlex
 import shutil
 import sys
 import tempfile
@@ -69,7 +68,7 @@ def find(
         require_label_map(one)
     for_all = LabelMapFile.named(label_map) if label_map is not None else None
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
-        search = _Search(named, limits or ZipLimits(), scratch)
+        search = _Search(named, limits or ZipLimits(), scratch, for_all is None)
         for source in others:
             search.add(source)
         if for_all is None:
@@ -86,7 +85,9 @@ class _Search:
     set and shards of another.
     """
 
-    def __init__(self, named: Sequence[str], limits: ZipLimits, scratch: str) -> None:
+    def __init__(
+        self, named: Sequence[str], limits: ZipLimits, scratch: str, looks_for_maps: bool
+    ) -> None:
         self._shards: dict[str, Shard] = {}  # by where they are, whatever links lead to them
         self._zips: dict[str, Dataset] = {}
         self._named = named
@@ -95,7 +96,7 @@ class _Search:
             self._named_in.setdefault(folder_of(path), []).append(path)
         is_for_all = len(named) == 1 and not _shards_beside(named[0])
         self._for_all = named[0] if is_for_all else None
-        self._finder = LabelMapFinder(self._texts_in)
+        self._finder = LabelMapFinder(self._texts_in if looks_for_maps else lambda _: ())
         self._is_relative = False
         self._limits = limits
         self._scratch = scratch
@@ -185,8 +186,6 @@ class _Search:
             sets = find_shards(source)
         except ShardsNotFoundError:
             if not zips:
-                if is_folder and (what := _what_else(source)):
-                    raise ShardsNotFoundError(what) from None
                 raise
             sets = []
         for path, one in zips.items():
@@ -258,21 +257,6 @@ def _shards_beside(label_map: str) -> list[str]:
 
 def _real_path(file: File) -> str:
     return file.path if file.is_remote else os.path.realpath(file.path)
-
-
-def _what_else(folder: str) -> str | None:
-    """What a folder without shards is, and what to type; None where its files do not say."""
-    from tfod.check.rules.zip import other_format  # for an error alone
-
-    paths = [os.path.relpath(path, folder).replace(os.sep, "/") for path in files_below(folder)]
-    found = other_format(paths)
-    if found is None:
-        return None
-    target = "../shards" if folder == os.curdir else "shards"
-    command = f"tfod convert {shlex.quote(folder)} {target}"
-    if found == "Datumaro":
-        command = f"datum convert -i {shlex.quote(folder)} -if datumaro -f tf_detection_api"
-    return f"{folder}: holds {found}, and no shards; to make some type: {command}"
 
 
 def _spool(stream: BinaryIO | ShardStream, name: str, scratch: str) -> File:

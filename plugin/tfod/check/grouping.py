@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +10,6 @@ from dataclasses import replace
 
 from tfod.check.dataset import Dataset, File, LabelMapFile, Shard, Zip
 from tfod.check.findings.finding import plural
-from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.detection.labels.search import LabelMapFinder, may_be_label_map
 from tfod.tfrecord.shard_sets.names import SPLITS, subset_of_stem
 from tfod.tfrecord.shard_sets.search import (
@@ -23,7 +21,6 @@ from tfod.tfrecord.shard_sets.search import (
 )
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.storage.zip_directory import ZipContent, ZipLimits, read_zip
-from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 
 def datasets_of(
@@ -105,63 +102,33 @@ def zip_dataset(file: File, limits: ZipLimits) -> Dataset:
     others = [one for at, one in content.readable.items() if at not in shards]
     is_one = content.damage is not None or bool(shards)
     archive = Zip(file.name, file.path, file.size, content, others, is_one)
-    label_maps = _LabelMaps(archive, content)
-    is_roboflow = os.path.join(path, ROBOFLOW_NOTE) in content.entries
-    found = [
-        Shard(
-            archive.name_of(entry), at, entry.size, group.subset, *label_maps.find(at), entry=entry
-        )
-        for group in group_shards(
-            [one for one in shards if one in content.readable], path, is_roboflow
-        )
-        for at in group.paths
-        if (entry := content.entries[at])
+    groups = group_shards(
+        [one for one in shards if one in content.readable],
+        path,
+        by_folder=os.path.join(path, ROBOFLOW_NOTE) in content.entries,
+    )
+    finder = LabelMapFinder(functools.partial(_label_maps_in, content))
+    label_maps: dict[str, LabelMapFile] = {}
+    names: dict[int, Sequence[str]] = {}  # of candidates, which many shards may share
+    found = []
+    for subset, at in ((group.subset, at) for group in groups for at in group.paths):
+        label_map, several = finder.find(at)
+        if id(several) not in names:
+            names[id(several)] = [archive.name_of(content.entries[one]) for one in several]
+        name = archive.name_of(content.entries[label_map]) if label_map else None
+        if label_map and name and name not in label_maps:
+            label_maps[name] = LabelMapFile.at(label_map, name)
+        entry = content.entries[at]
+        shown = archive.name_of(entry)
+        found.append(Shard(shown, at, entry.size, subset, name, names[id(several)], entry))
+    return Dataset(file.name, found, label_maps, [archive])
+
+
+def _label_maps_in(content: ZipContent, folder: str) -> Sequence[str]:
+    return [
+        path
+        for path in sorted(content.folders.get(folder, ()))
+        if may_be_label_map(path)
+        and path in content.readable
+        and not is_hidden(content.entries[path].inside)
     ]
-    return Dataset(file.name, found, label_maps.used, [archive])
-
-
-class _LabelMaps:
-    """Finds and reads the label maps in a zip."""
-
-    def __init__(self, archive: Zip, content: ZipContent) -> None:
-        self.used: dict[str, LabelMapFile] = {}
-        self._archive, self._content = archive, content
-        self._finder = LabelMapFinder(self._texts_in, self._is_one)
-        self._names: dict[int, Sequence[str]] = {}
-
-    def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
-        """As :meth:`LabelMapFinder.find`, under the names that reports call them by."""
-        found, several = self._finder.find(shard)
-        if found is None:
-            # Of one folder they are the same object, which may be long.
-            if id(several) not in self._names:
-                self._names[id(several)] = [self._name(one) for one in several]
-            return None, self._names[id(several)]
-        if self._name(found) not in self.used:
-            self.used[self._name(found)] = self._read(found)
-        return self._name(found), ()
-
-    def _texts_in(self, folder: str) -> Sequence[str]:
-        return [
-            path
-            for path in sorted(self._content.folders.get(folder, ()))
-            if may_be_label_map(path)
-            and path in self._content.readable
-            and not is_hidden(self._content.entries[path].inside)
-        ]
-
-    def _name(self, path: str) -> str:
-        return self._archive.name_of(self._content.entries[path])
-
-    def _is_one(self, path: str) -> bool:
-        found = self._read(path).label_map
-        return found is not None and bool(found.items)
-
-    def _read(self, path: str) -> LabelMapFile:
-        name, entry = self._name(path), self._content.entries[path]
-        try:
-            with entry.open() as stream:
-                data = io.BufferedReader(stream).read(LONGEST_LABEL_MAP + 1)
-        except ZipEntryError as error:
-            return LabelMapFile(name, None, str(error), path=path)
-        return LabelMapFile.of(data, name, path)

@@ -19,14 +19,13 @@ from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.labels.search import find_label_map
+from tfod.detection.labels.search import LabelMapFinder
 from tfod.errors import LabelMapError, ShardError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
-from tfod.shards.inputs import shards_of
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import Sources
+from tfod.tfrecord.shard_sets.search import Sources, find_all_shards
 from tfod.tfrecord.storage.open import shard_size
 
 Use: TypeAlias = "tuple[str | None, int | None]"
@@ -109,8 +108,9 @@ def describe(source: Sources) -> Description:
         found.damaged += damage.kind is not DamageKind.EMPTY
         errors[1:] = [damage.to_error()]  # the first one stays, and the last
 
-    for one in shards_of(source):
-        names = _names_of_classes(one.paths[0])
+    finder = LabelMapFinder()
+    for one in find_all_shards(source):
+        names = _names_of_classes(finder.find(one.paths[0])[0])
         found.class_boxes[one.subset] = Counter()
         for path in one.paths:
             found.shards += 1
@@ -124,10 +124,10 @@ def describe(source: Sources) -> Description:
     return found
 
 
-def _names_of_classes(shard: str) -> Mapping[int, str]:
-    """The classes of the label map beside a shard, if there is one that can be read."""
+def _names_of_classes(path: str | None) -> Mapping[int, str]:
+    """The classes of a label map, if there is one that can be read."""
     with suppress(LabelMapError):
-        if path := find_label_map(shard)[0]:
+        if path is not None:
             return {item.id: item.class_name for item in read_label_map(path)[0].items}
     return {}
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.detection.labels.search import LabelMapFinder, find_labels
-from tfod.errors import LabelMapError, RecordError, ShardError, ShardsNotFoundError
+from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, shard_compression
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
+from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.storage.urls import folder_of
@@ -55,22 +54,6 @@ def sound_examples(path: str) -> Iterator[ExampleBatch]:
     from tfod.example.columns import ExampleBatch  # who copies records does not look into them
 
     return map(ExampleBatch.of, sound_batches(path))
-
-
-def shards_of(source: Sources) -> list[ShardSet]:
-    """As :func:`find_all_shards`; the error about a folder of annotations says what to type."""
-    named = [source] if isinstance(source, (str, os.PathLike)) else source
-    sources = [os.fspath(one) for one in named]
-    try:
-        return find_all_shards(sources)
-    except ShardsNotFoundError:
-        folders = [one for one in sources if os.path.isdir(one)]
-        if not folders:
-            raise
-        from tfod.check.find import find  # for an error alone
-
-        with find(folders):  # as a rule it raises its own
-            raise
 
 
 def compression_of(path: str) -> Compression:

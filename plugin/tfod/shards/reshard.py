@@ -17,7 +17,6 @@ from tfod.shards.inputs import (
     missing_shards,
     naming_repair,
     one_label_map,
-    shards_of,
     sound_batches,
     unpack,
 )
@@ -30,7 +29,7 @@ from tfod.tfrecord.shard_sets.names import (
     similar_file_names,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources
+from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout
 
@@ -85,7 +84,7 @@ def reshard(
     layout = layout or ShardLayout()
     named = [source] if isinstance(source, (str, os.PathLike)) else source
     sources = [os.fspath(one) for one in named]
-    sets = shards_of(sources)
+    sets = find_all_shards(sources)
     paths = [path for one in sets for path in one.paths]
     read = [*sources, *paths]
     notes = missing_shards(sets)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
-from tfod.detection.labels.search import find_label_map
+from tfod.detection.labels.search import LabelMapFinder
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.search import find_all_shards
 
@@ -92,8 +92,9 @@ def label_map_for(paths: Sequence[str], given: LabelMapLike | None) -> LabelMap 
         return load_label_map(given)[0]
     maps: dict[str, LabelMap] = {}
     without: list[str] = []
+    finder = LabelMapFinder()
     for path in paths:
-        found, several = find_label_map(path)
+        found, several = finder.find(path)
         if several:
             raise LabelMapError(
                 f"{path}: several label maps lie beside it ({', '.join(several)}); "

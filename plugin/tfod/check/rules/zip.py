@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tfod.check.findings.finding import Finding, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
+from tfod.tfrecord.shard_sets.other_formats import other_format
 from tfod.tfrecord.shard_sets.search import is_hidden
 from tfod.tfrecord.storage.zip_directory import ZipFault
 from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
-_OTHER_FORMATS = (
-    ("COCO", r"(.*/)?((instances|person_keypoints|panoptic)_[^/]*|_annotations\.coco)\.json"),
-    ("Datumaro", r"(.*/)?annotations/[^/]*\.json"),
-    ("Pascal VOC", r"(.*/)?(annotations/.*\.xml|imagesets/.*\.txt)"),
-    ("YOLO", r"(.*/)?(obj\.(data|names)|(data|dataset)\.ya?ml|labels/.*\.txt)"),
-    ("CVAT for images or video", r"([^/]*/)?annotations\.xml"),
-)
-"""What people export in place of TFRecord, and a path that says so."""
 _MENU = {
     "COCO": "COCO 1.0",
     "Datumaro": "Datumaro 1.0",
@@ -30,27 +21,12 @@ _MENU = {
     "YOLO": "YOLO 1.1",
     "CVAT for images or video": "CVAT 1.1",
 }
-"""What CVAT's menu calls them."""
-_BESIDE_IMAGES = {".xml": "Pascal VOC", ".txt": "YOLO"}
-"""Of a file beside each image, as Roboflow has them."""
-_IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+"""What CVAT's menu calls other formats."""
 _ARCHIVES = (
     *(".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z"),
     *(".rar", ".gz", ".bz2", ".xz", ".zst"),
 )
 _READ_STEP = 1 << 18
-
-
-def other_format(paths: Sequence[str]) -> str | None:
-    """Which format of annotations files without shards are; None where their names do not say."""
-    for name, sign in _OTHER_FORMATS:
-        pattern = re.compile(sign, re.IGNORECASE)
-        if any(map(pattern.fullmatch, paths)):
-            return name
-    parts = [os.path.splitext(path) for path in paths]
-    images = {stem for stem, extension in parts if extension.lower() in _IMAGES}
-    beside = {extension.lower() for stem, extension in parts if stem in images}
-    return next((name for end, name in _BESIDE_IMAGES.items() if end in beside), None)
 
 
 def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str) -> None:

@@ -17,10 +17,11 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
-from tfod.shards.inputs import Written, missing_shards, shards_of, sound_examples
+from tfod.shards.inputs import Written, missing_shards, sound_examples
 from tfod.shards.merge.classes import MergedClasses
 from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.shard_sets.search import find_all_shards
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _MOST_LISTED = 1000
@@ -114,7 +115,7 @@ def merge(
         WriteError: the folder cannot be written to.
         TfodError: a shard is given twice.
     """
-    sets = shards_of(sources)
+    sets = find_all_shards(sources)
     paths = [path for one in sets for path in one.paths]
     target = None if label_map is None else load_label_map(label_map)[0]
     classes = MergedClasses(paths, target)

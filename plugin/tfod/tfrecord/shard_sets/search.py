@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +20,13 @@ from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.shard_sets.names import (
     INDEX_EXTENSION,
     MOST_MISSING,
-    SHARD_EXTENSIONS,
     SPLITS,
     is_one_of_several,
     missing_of_sets,
     parse_shard_name,
     subset_of_stem,
 )
+from tfod.tfrecord.shard_sets.other_formats import none_in_folder
 from tfod.tfrecord.storage.open import open_shard, zip_entry
 from tfod.tfrecord.storage.publishing import require_published
 from tfod.tfrecord.storage.remote_errors import RemoteError
@@ -340,7 +339,7 @@ def _not_found(text: str) -> str:
     if os.path.isfile(text):
         return f"{text}: no shard in this archive; look at it with: tfod check"
     if os.path.isdir(text):
-        return _none_in_folder(text)
+        return none_in_folder(text, sorted(files_below(text)))
     if glob.has_magic(text):
         return f"{text}: no file matches this pattern"
     if text == "-":
@@ -352,24 +351,10 @@ def _not_found(text: str) -> str:
 
 def _not_found_remotely(url: str) -> str:
     if not is_pattern(url):
-        return _none_in_folder(url)
+        return none_in_folder(url, ())
     hint = ""
     if absolute(url) != url.rstrip("/"):
         hint = "; a listing takes no query: name the shards one by one, each with its own"
     elif "[" in url:
         hint = "; a bracket in a name is written [[]"
     return f"{url}: no file matches this pattern{hint}"
-
-
-def _none_in_folder(folder: str) -> str:
-    tables = (path for path in sorted(files_below(folder)) if path.lower().endswith(".csv"))
-    table = next((path for path in tables if _first_bytes_of(path).startswith(b"filename")), None)
-    if table is not None:
-        return (
-            f"{folder}: holds a CSV of boxes, and no shards; to make some type: tfod create csv "
-            f"--csv-input {shlex.quote(table)} --image-dir IMAGES --output-path train.record"
-        )
-    return (
-        f"{folder}: no shard in this folder or the three levels below it; shards are named "
-        f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
-    )

@@ -188,7 +188,7 @@ def _what_it_is(archive: str, error: Exception) -> str:
         return "it is empty (0 bytes)"
     if is_record_header(head[:HEADER_BYTES]):
         return "it is not a zip but a TFRecord shard"
-    if _has_end(archive):
+    if has_end(archive):
         return f"its directory is damaged ({error})"
     if head.startswith(_LOCAL):
         return f"it begins as a zip and was cut off: after {size} bytes it has no directory"
@@ -196,7 +196,7 @@ def _what_it_is(archive: str, error: Exception) -> str:
     return f"it is not a zip but {other[0]}" if other else "it has no directory of a zip"
 
 
-def _has_end(archive: str) -> bool:
+def has_end(archive: str) -> bool:
     """Whether there is a record at the end that leads to a directory."""
     try:
         return zipfile.is_zipfile(archive)

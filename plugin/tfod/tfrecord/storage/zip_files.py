@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tfod.errors import ShardError
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
-from tfod.tfrecord.storage.zip_directory import ZipContent, read_zip
+from tfod.tfrecord.storage.zip_directory import ZipContent, has_end, read_zip
 from tfod.tfrecord.storage.zip_entry import SEE, ZipEntry
 
 MAGIC = (b"PK\3\4", b"PK\5\6", b"PK\7\x08")
@@ -42,7 +42,10 @@ def zip_above(path: str) -> str | None:
     """
     for place, letter in enumerate(path):
         if place and letter in _SEPARATORS and not os.path.isdir(path[:place]):
-            return path[:place] if os.path.isfile(path[:place]) and is_zip(path[:place]) else None
+            archive = path[:place]
+            # By its end, too: one that unpacks itself has a program in front.
+            is_one = os.path.isfile(archive) and (is_zip(archive) or has_end(archive))
+            return archive if is_one else None
     return None
 
 

@@ -1,0 +1,65 @@
+"""What people have in place of shards: which format it is, and what makes shards of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
+from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
+
+_SIGNS = (
+    ("COCO", r"(.*/)?((instances|person_keypoints|panoptic)_[^/]*|_annotations\.coco)\.json"),
+    ("Datumaro", r"(.*/)?annotations/[^/]*\.json"),
+    ("Pascal VOC", r"(.*/)?(annotations/.*\.xml|imagesets/.*\.txt)"),
+    ("YOLO", r"(.*/)?(obj\.(data|names)|(data|dataset)\.ya?ml|labels/.*\.txt)"),
+    ("CVAT for images or video", r"([^/]*/)?annotations\.xml"),
+)
+"""Formats of annotations, and a path that says so."""
+_BESIDE_IMAGES = {".xml": "Pascal VOC", ".txt": "YOLO"}
+"""Of a file beside each image, as Roboflow has them."""
+_IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+_TABLE = b"filename"
+"""What a CSV of boxes begins with."""
+
+
+def other_format(paths: Sequence[str]) -> str | None:
+    """Which format of annotations files without shards are; None where their names do not say."""
+    for name, sign in _SIGNS:
+        pattern = re.compile(sign, re.IGNORECASE)
+        if any(map(pattern.fullmatch, paths)):
+            return name
+    parts = [os.path.splitext(path) for path in paths]
+    images = {stem for stem, extension in parts if extension.lower() in _IMAGES}
+    beside = {extension.lower() for stem, extension in parts if stem in images}
+    return next((name for end, name in _BESIDE_IMAGES.items() if end in beside), None)
+
+
+def none_in_folder(folder: str, files: Sequence[str]) -> str:
+    """What a folder without shards holds instead, and what to type; ``files`` are all in it."""
+    what = other_format([os.path.relpath(one, folder).replace(os.sep, "/") for one in files])
+    table = next((one for one in files if one.lower().endswith(".csv") and _is_table(one)), None)
+    if what == "Datumaro":
+        command = f"datum convert -i {shlex.quote(folder)} -if datumaro -f tf_detection_api"
+    elif what is not None:
+        target = "../shards" if folder == os.curdir else "shards"
+        command = f"tfod convert {shlex.quote(folder)} {target}"
+    elif table is not None:
+        what = "a CSV of boxes"
+        command = f"tfod create csv --csv-input {shlex.quote(table)} --image-dir IMAGES"
+        command += " --output-path train.record"
+    else:
+        return (
+            f"{folder}: no shard in this folder or the three levels below it; shards are named "
+            f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
+        )
+    return f"{folder}: holds {what}, and no shards; to make some type: {command}"
+
+
+def _is_table(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_TABLE)) == _TABLE
+    except OSError:
+        return False
