@@ -20,10 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import check_sources
 from tfod.check.dataset import Dataset, File
-from tfod.check.find import find
+from tfod.check.find import find, zip_dataset
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.findings import Findings
-from tfod.check.grouping import zip_dataset
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import all_rules, run_rules
 from tfod.detection.features.field_mapping import FieldMapping

@@ -1,18 +1,24 @@
-"""What sources mean: shards, sets and globs of them, folders, zips, standard input and URLs."""
+"""What sources mean: shards, sets and globs of them, folders, zips, standard input and URLs.
+
+A data set is the shards of one folder, with those of its folders for splits; or a zip.
+"""
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import BinaryIO
 
-from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard
-from tfod.check.grouping import datasets_of, zip_dataset
+from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard, Zip
+from tfod.check.findings.finding import plural
 from tfod.detection.labels.label_map import require_label_map
 from tfod.detection.labels.search import (
     LabelMapFinder,
@@ -22,18 +28,22 @@ from tfod.detection.labels.search import (
     may_be_label_map,
 )
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.names import SPLITS, parse_shard_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import (
+    ROBOFLOW_NOTE,
     files_below,
     find_remote_shards,
     find_shards,
     group_shards,
+    is_hidden,
+    is_roboflow_export,
     is_zip,
+    shards_in_zip,
 )
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.publishing import require_published
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_url
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
+from tfod.tfrecord.storage.zip_directory import ZipContent, ZipLimits, read_zip
 
 STANDARD_INPUT = "-"
 _ZIP_ENDING = ".zip"
@@ -81,8 +91,8 @@ class _Search:
     """What the sources mean that were looked at so far.
 
     A label map that was named goes with what lies in its folder. A single one with no shards beside
-    it goes with everything: pre-commit names what has changed, which may be a label map of one data
-    set and shards of another.
+    it goes with everything, as does a single one with what is copied here: pre-commit names what
+    has changed, which may be a label map of one data set and shards of another.
     """
 
     def __init__(
@@ -123,28 +133,35 @@ class _Search:
 
     def add_beside_label_maps(self) -> None:
         """Add the shards beside the label maps that go with none of the others."""
-        shards, zips = list(self._shards.values()), self._zips
-        known = {folder_of(path) for path in (*zips, *(one.path for one in shards))}
-        used = {one.label_map for one in shards}
-        for one in self._named:
-            if is_named_label_map(one) and one not in used and folder_of(one) not in known:
+        shards = list(self._shards.values())
+        known = {folder_of(one.path) for one in shards}
+        used = {one.label_map for one in shards} | {self._named_for(one) for one in self._zips}
+        for one in self._unused(used):
+            if folder_of(one) not in known:
                 for shard in _shards_beside(one):
                     self.add(shard)
 
     def found(self) -> Found:
         """The data sets, once all has been looked at."""
-        datasets = datasets_of(self._shards.values())
+        datasets = _datasets_of(self._shards.values())
         for path, one in self._zips.items():
             own = self._named_for(path)
             datasets.append(one.with_label_map(LabelMapFile.at(own)) if own else one)
-        used = {absolute(name) for one in datasets for name in one.label_maps}
-        # Another ``.pbtxt`` may be any protobuf text.
-        unused = [one for one in self._named if absolute(one) not in used]
-        rest = {one: LabelMapFile.at(one) for one in unused if is_named_label_map(one)}
-        return Found(datasets, Dataset("", label_maps=rest), self._for_all)
+        unused = self._unused({name for one in datasets for name in one.label_maps})
+        rest = Dataset("", label_maps={one: LabelMapFile.at(one) for one in unused})
+        return Found(datasets, rest, self._for_all)
+
+    def _unused(self, used: Set[str | None]) -> list[str]:
+        """The named label maps that are not used; another ``.pbtxt`` may be any protobuf text."""
+        known = {absolute(one) for one in used if one}
+        return [
+            one for one in self._named if absolute(one) not in known and is_named_label_map(one)
+        ]
 
     def _named_for(self, path: str) -> str | None:
         """The label map that was named for a file, in place of what is found."""
+        if path.startswith(self._scratch) and len(self._named) == 1:
+            return self._named[0]
         beside = self._named_in.get(folder_of(path), ())
         return beside[0] if len(beside) == 1 else self._for_all
 
@@ -158,8 +175,6 @@ class _Search:
         label_map = self._named_for(file.path)
         if label_map is None and file.name == file.path:
             label_map, candidates = self._finder.find(file.path)
-        elif label_map is None and len(self._named) == 1:
-            label_map = self._named[0]
         shard = Shard(
             file.name, file.path, file.size, subset, label_map, candidates, by_itself=by_itself
         )
@@ -168,7 +183,7 @@ class _Search:
     def _add_file(self, file: File) -> None:
         """One file that was named: a zip by its bytes, or by its name, or else a shard."""
         if is_zip(file.path):
-            self._zips[_real_path(file)] = zip_dataset(file, self._limits)
+            self._zips.setdefault(_real_path(file), zip_dataset(file, self._limits))
             return
         (group,) = group_shards([file.name], os.path.dirname(file.name))
         self._add_shard(file, group.subset, by_itself=True)
@@ -238,12 +253,123 @@ def find_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> Foun
         for path in group.paths
         if (file := shards[path])
     ]
-    datasets = datasets_of(found, lambda name: LabelMapFile.at(texts[name], name))
+    datasets = _datasets_of(found, lambda name: LabelMapFile.at(texts[name], name))
     datasets += [zip_dataset(one, limits or ZipLimits()) for one in zips]
     if zips and len(texts) == 1:  # it is meant for the zip
         ((name, path),) = texts.items()
         return Found(datasets).with_label_map(LabelMapFile.at(path, name))
     return Found(datasets)
+
+
+def _datasets_of(
+    shards: Iterable[Shard], read: Callable[[str], LabelMapFile] = LabelMapFile.at
+) -> list[Dataset]:
+    """The data sets of shards that lie open, in the order of these.
+
+    Shards belong together that lie in one folder, or in folders below it that are named as splits
+    (``train``, ``valid``, ``test``, …) or that a Roboflow export has.
+
+    Args:
+        shards: none of them twice.
+        read: reads a label map by its name.
+    """
+    read = functools.cache(read)
+    whole = functools.cache(_folder_of_dataset)
+    members: dict[str, list[Shard]] = {}
+    for shard in shards:
+        members.setdefault(whole(folder_of(shard.path)), []).append(shard)
+    return [
+        Dataset(
+            _name_of(own),
+            _by_split(own),
+            {one.label_map: read(one.label_map) for one in own if one.label_map},
+        )
+        for own in members.values()
+    ]
+
+
+def _by_split(shards: Sequence[Shard]) -> Sequence[Shard]:
+    """Subsets that have one name in several folders get the names of their folders."""
+    folders: dict[str, set[str]] = {}
+    for one in shards:
+        folders.setdefault(one.subset, set()).add(folder_of(one.path))
+    return [
+        replace(one, subset=subset_of_stem(name_of(folder_of(one.path))))
+        if len(folders[one.subset]) > 1
+        else one
+        for one in shards
+    ]
+
+
+def _folder_of_dataset(folder: str) -> str:
+    """The folder itself, or the one above it where it is one of a split."""
+    parent = folder_of(folder)
+    is_split = name_of(folder).lower() in SPLITS
+    if is_split or (not is_url(parent) and is_roboflow_export(parent)):
+        return parent
+    # ``train_data`` and ``val_data`` are one split, too.
+    words = re.split("([^a-z]+)", name_of(folder).lower())
+    if SPLITS.isdisjoint(words):
+        return folder
+    alike = "".join("*" if word in SPLITS else word for word in words)
+    return f"{parent.rstrip('/')}/{alike}" if is_url(parent) else os.path.join(parent, alike)
+
+
+def _name_of(shards: Sequence[Shard]) -> str:
+    """The folder as the shards are named by it; of uploads, which have none, their names."""
+    first = shards[0]
+    folders = {folder_of(one.path) for one in shards}
+    folder = folders.pop() if len(folders) == 1 else _folder_of_dataset(folder_of(first.path))
+    if first.is_remote:
+        return folder
+    if first.name != first.path:  # an upload, or standard input
+        more = len(shards) - 1
+        return f"{first.name} and {plural(more, 'more file')}" if more else first.name
+    return folder if os.path.isabs(first.name) else os.path.relpath(folder)
+
+
+def zip_dataset(file: File, limits: ZipLimits) -> Dataset:
+    """What is in a zip: its shards with their label maps, and the rest."""
+    path = os.path.abspath(file.path)  # as the folders are in which label maps are looked for
+    try:
+        content = read_zip(path, limits)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return Dataset(file.name, zips=[Zip(file.name, file.path, file.size, unreadable=reason)])
+    shards = dict.fromkeys(shards_in_zip(content))
+    others = [one for at, one in content.readable.items() if at not in shards]
+    is_one = content.damage is not None or bool(shards)
+    archive = Zip(file.name, file.path, file.size, content, others, is_one)
+    groups = group_shards(
+        [one for one in shards if one in content.readable],
+        path,
+        by_folder=os.path.join(path, ROBOFLOW_NOTE) in content.entries,
+    )
+    finder = LabelMapFinder(functools.partial(_label_maps_in, content))
+    label_maps: dict[str, LabelMapFile] = {}
+    names: dict[int, Sequence[str]] = {}  # of candidates, which many shards may share
+    found = []
+    for subset, at in ((group.subset, at) for group in groups for at in group.paths):
+        label_map, several = finder.find(at)
+        if id(several) not in names:
+            names[id(several)] = [archive.name_of(content.entries[one]) for one in several]
+        name = archive.name_of(content.entries[label_map]) if label_map else None
+        if label_map and name and name not in label_maps:
+            label_maps[name] = LabelMapFile.at(label_map, name)
+        entry = content.entries[at]
+        shown = archive.name_of(entry)
+        found.append(Shard(shown, at, entry.size, subset, name, names[id(several)], entry))
+    return Dataset(file.name, found, label_maps, [archive])
+
+
+def _label_maps_in(content: ZipContent, folder: str) -> Sequence[str]:
+    return [
+        path
+        for path in sorted(content.folders.get(folder, ()))
+        if may_be_label_map(path)
+        and path in content.readable
+        and not is_hidden(content.entries[path].inside)
+    ]
 
 
 def _shards_beside(label_map: str) -> list[str]:

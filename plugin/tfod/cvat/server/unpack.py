@@ -6,7 +6,7 @@ import os
 import shutil
 
 from tfod.check.dataset import File
-from tfod.check.grouping import zip_dataset
+from tfod.check.find import zip_dataset
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.tfrecord.shard_sets.names import shard_file_names
 from tfod.tfrecord.storage.zip_directory import ZipLimits
