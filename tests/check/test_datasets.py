@@ -380,7 +380,9 @@ def test_a_part_of_a_numbered_set(tmp_path: Path, report_of: Check) -> None:
     shards = [tmp_path / f"x-{number:05d}-of-00004.record" for number in range(4)]
     for number, shard in enumerate(shards):
         Path(write_shard(tmp_path, "x", noisy_record(number))).rename(shard)
-    assert report_of(*shards[:2])[1]["counts"]["by_code"] == {}, "the others are there, too"
+    for some in (shards[:2], [tmp_path / "x-0000[01]-*"]):
+        assert report_of(*some)[1]["counts"]["by_code"] == {}, "the others are there, too"
     shards[3].unlink()
     (finding,) = report_of(*shards[:2])[1]["findings"]
     assert finding["message"] == "1 shard is missing: x-00003-of-00004.record"
+    assert report_of(shards[0])[1]["counts"]["by_code"] == {}, "one alone promises nothing"

@@ -234,13 +234,13 @@ def test_zip012_own_header(check: Check, shard: bytes, item: Item, output: str) 
     [
         *("../a.tfrecord", "x/../../a.tfrecord", "..\\a.tfrecord", "x\\..\\a.tfrecord", ".. /a"),
         *("x/.. ./a", "C:\\a.tfrecord", "c:a.tfrecord", "a\0.tfrecord", "a\n.tfrecord", "\x1b[2J"),
-        *("", ".", "a/.."),
+        *("", ".", "a/..", "/a.record", "\\a.record", "\\\\server\\share\\a.record", "/"),
     ],
 )
 def test_zip002(check: Check, name: str) -> None:
-    checked = check(forge(Item(name, b"x"), Item("a.record", b"y")))
+    checked = check(forge(Item(name, b"x"), Item("b.record", b"y")))
     assert checked.codes == ["ZIP002"]
-    assert checked.names == ["a.record"]
+    assert checked.names == ["b.record"]
     assert all(one.message.isprintable() and one.shard.isprintable() for one in checked.findings)
 
 
@@ -251,13 +251,6 @@ def test_zip002_near(check: Check, shard: bytes, name: str) -> None:
     checked = check(forge(Item(name, b"x"), Item("b.record", shard)))
     assert checked.codes == []
     assert len(checked.names) == 2
-
-
-@pytest.mark.parametrize("name", ["/a.record", "\\a.record", "\\\\server\\share\\a.record", "/"])
-def test_zip002_absolute(check: Check, name: str) -> None:
-    checked = check(forge(Item(name, b"x"), Item("b.record", b"y")))
-    assert checked.codes == ["ZIP002"]
-    assert checked.names == ["b.record"]
 
 
 @pytest.mark.parametrize(
@@ -303,11 +296,6 @@ def test_zip005(
     assert second.endswith("/") or kept != 1 or list(checked.bytes_read.values()) == [shard]
 
 
-def test_zip005_near(check: Check, shard: bytes) -> None:
-    items = [Item("x/"), Item("x/"), Item("x/a.record", shard), Item("y/a.record", shard)]
-    assert check(forge(*items)).codes == []
-
-
 def test_zip007_quoted_headers(check: Check) -> None:
     checked = check(quoting_zip())
     assert len(checked.messages("ZIP007")) == 4
@@ -321,15 +309,6 @@ def test_zip007_one_body_for_two_names(check: Check, shard: bytes) -> None:
     checked = check(twice)
     assert checked.codes == ["ZIP007", "ZIP012"]  # it has one name of the two
     assert checked.names == ["b.record"]
-
-
-@pytest.mark.parametrize("method", [0, 8])
-def test_zip010_encrypted(check: Check, shard: bytes, method: int) -> None:
-    checked = check(forge(Item("a.record", shard, method=method, flags=1)))
-    assert checked.codes == ["ZIP010"]
-    assert checked.names == []
-    aes = forge(Item("a.record", shard, method=99, flags=1))
-    assert check(aes).codes == ["ZIP010"]
 
 
 @pytest.mark.parametrize(
@@ -423,13 +402,7 @@ def test_zip012_damaged_deflate(check: Check, shard: bytes) -> None:
         assert output in checked.messages("ZIP012")[0]
 
 
-def test_zip012_is_said_of_images_as_well(check: Check, shard: bytes) -> None:
-    data = forge(Item("a.record", shard), Item("b.jpg", b"image", crc=0))
-    checked = check(data)
-    assert [(one.code, one.shard) for one in checked.findings] == [("ZIP012", "a.zip:b.jpg")]
-
-
-# ZIP013 to ZIP017: what is in it
+# ZIP013 and ZIP016: what is in it
 
 
 def test_zip013(check: Check) -> None:
@@ -483,15 +456,6 @@ def test_zip016(check: Check, shard: bytes, name: str) -> None:
     checked = check(real_zip([("a.record", shard), (name, b"")]))
     (found,) = checked.findings
     assert (found.code, found.shard) == ("ZIP016", f"a.zip:{name}")
-
-
-def test_zip016_near(check: Check, shard: bytes) -> None:
-    files = [
-        ("a.record.gz", gzip.compress(shard, mtime=0)),
-        ("weights.npz", real_zip([("a", b"")])),
-        ("zip", b""),
-    ]
-    assert check(real_zip(files)).codes == []
 
 
 # Its label maps

@@ -166,6 +166,8 @@ def test_best_label_map_wins_and_a_tie_is_none(tmp_path: Path) -> None:
     place("train/another.pbtxt")
     found, candidates = find_label_map(shard)
     assert found is None and len(candidates) == 2
+    Path(candidates[1]).write_text("item { id: 1 name: 'cat' }")
+    assert find_label_map(shard) == (candidates[1], []), "the only one that can be read"
 
 
 def test_other_protobuf_texts_are_no_label_maps(tmp_path: Path) -> None:
