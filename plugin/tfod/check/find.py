@@ -352,7 +352,7 @@ def zip_dataset(file: File, limits: ZipLimits) -> Dataset:
     for subset, at in ((group.subset, at) for group in groups for at in group.paths):
         label_map, several = finder.find(at)
         if id(several) not in names:
-            names[id(several)] = [archive.name_of(content.entries[one]) for one in several]
+            names[id(several)] = tuple(archive.name_of(content.entries[one]) for one in several)
         name = archive.name_of(content.entries[label_map]) if label_map else None
         if label_map and name and name not in label_maps:
             label_maps[name] = LabelMapFile.at(label_map, name)

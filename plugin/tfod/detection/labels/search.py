@@ -121,7 +121,8 @@ class _Candidates:
         if name not in self._decided:
             fitting = self._by_name[name]
             readable = list(filter(self._is_one, fitting)) if len(fitting) > 1 else fitting
-            self._decided[name] = (readable[0], ()) if len(readable) == 1 else (None, fitting)
+            one = len(readable) == 1
+            self._decided[name] = (readable[0], ()) if one else (None, tuple(fitting))
         return self._decided[name]
 
 
