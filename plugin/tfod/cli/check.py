@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -28,18 +28,8 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.images import MOST_DECODED, read_most_decoded
 from tfod.check.rules.registry import require_rule_names
-from tfod.cli.command_line import (
-    RUNNER,
-    Commands,
-    add_label_map,
-    add_number,
-    codes,
-    file_name,
-    limit,
-    named_profile,
-    print_note,
-)
-from tfod.cli.outputs import add_output_options, begin_output, files_among, files_of
+from tfod.cli.arguments import RUNNER, Arguments, Parser, file_name, limit, named_profile
+from tfod.cli.output import begin_output, files_among, files_of, print_note
 from tfod.detection.labels.label_map import require_label_map
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import ZipLimits
@@ -55,65 +45,56 @@ BASELINE = "tfod-baseline.json"
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
 _CONFIGURED = ("receiver", "profile", "label_map", "select", "ignore", "fail_on")
-_REQUIRED: Mapping[str, Callable[[str], object]] = {
-    "profile": named_profile,
-    "label_map": require_label_map,
-}
-"""What a value of a configuration must be."""
 _FILES = ("profile", "label_map", "cvat_labels", "cvat_xml", "pipeline_config")
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``check`` to the commands."""
-    parser = commands.add_parser(
-        "check",
-        help="find every defect of shards and annotation zips",
-        description="Check shards, folders, zips, globs, URLs or standard input (-). Exit status: "
-        "0 valid, 1 not, 2 the check could not run.",
+def add_arguments(parser: Parser) -> None:
+    """What ``check`` takes."""
+    parser.description = (
+        "Check shards, folders, zips, globs, URLs or standard input (-). Exit status: "
+        "0 valid, 1 not, 2 the check could not run."
     )
+    parser.set_defaults(run=_run)
     text = "by default what --pipeline-config names"
-    parser.add_argument("sources", type=file_name, metavar="SOURCE", nargs="*", help=text)
-    group = parser.add_argument_group("what is expected")
-    add = group.add_argument
+    Arguments(parser).value("sources", "SOURCE", text, type=file_name, nargs="*")
+
+    expected = Arguments(parser.add_argument_group("what is expected"))
     text = f"who reads the shards next: {', '.join(RECEIVERS)}"
-    add("--for", dest="receiver", choices=tuple(RECEIVERS), metavar="NAME", help=text)
+    expected.choice("--for", tuple(RECEIVERS), text, dest="receiver", metavar="NAME")
     text = f"what a record has: {', '.join(READY)}, or a file"
-    add("--profile", metavar="NAME|FILE", help=text)
-    add_label_map(group)
-    text = "only these rules: codes and families, with commas"
-    add("--select", type=codes, action="extend", metavar="CODES", help=text)
-    text = "not these; a code is stronger than its family"
-    add("--ignore", type=codes, action="extend", metavar="CODES", help=text)
+    expected.value("--profile", "NAME|FILE", text)
+    expected.label_map()
+    expected.rules("--select", "only these rules: codes and families, with commas")
+    expected.rules("--ignore", "not these; a code is stronger than its family")
     text = f"of a rule or a family: {', '.join(LEVELS)}"
-    add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
+    expected.value("--severity", "CODE=LEVEL", text, type=_severity, action="append", default=[])
     text = "error or warning: what makes shards invalid"
-    add("--fail-on", choices=LEVELS[:2], metavar="LEVEL", help=text)
+    expected.choice("--fail-on", LEVELS[:2], text, metavar="LEVEL")
     text = "a tfod.toml, in place of the nearest one upward"
-    add("--config", type=file_name, metavar="FILE", help=text)
-    add = parser.add_argument_group("what the shards are held against").add_argument
+    expected.value("--config", "FILE", text, type=file_name)
+
+    against = Arguments(parser.add_argument_group("what the shards are held against"))
     text = "a task, job, project of the server CVAT_HOST"
-    add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
-    add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
-    add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
-    add("--images", metavar="DIR", help="the images that the shards are about")
-    add("--pipeline-config", metavar="FILE", help="the OD API's configuration of a training")
-    group = parser.add_argument_group("how the shards are read")
-    add = group.add_argument
+    against.add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
+    against.value("--cvat-labels", "FILE", "labels of the CVAT task, as JSON")
+    against.value("--cvat-xml", "FILE", "annotations.xml of the CVAT task")
+    against.value("--images", "DIR", "the images that the shards are about")
+    against.value("--pipeline-config", "FILE", "the OD API's configuration of a training")
+
+    reading = Arguments(parser.add_argument_group("how the shards are read"))
     text = f"images to decode of each shard (default: {MOST_DECODED})"
-    add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
-    add_number(group, "--jobs", "processes (default: all cores)")
-    add("--no-sha256", action="store_true", help="do not hash the sources")
-    add(RUNNER, metavar="NAME", help="an Apache Beam runner; -- and its own options last")
-    group = parser.add_argument_group("what comes out")
-    add = group.add_argument
-    add_output_options(group, FORMATS)
-    add_number(group, "--max-findings", "how many are listed (default: 1000)", 1000)
+    reading.value("--decode", "all|none|N", text, type=_most_decoded, default=MOST_DECODED)
+    reading.number("--jobs", "processes (default: all cores)")
+    reading.flag("--no-sha256", "do not hash the sources")
+    reading.value(RUNNER, "NAME", "an Apache Beam runner; -- and its own options last")
+
+    output = Arguments(parser.add_argument_group("what comes out"))
+    output.format_and_output(FORMATS)
+    output.number("--max-findings", "how many are listed (default: 1000)", 1000)
     text = "the findings alone, and of valid shards nothing"
-    add("-q", "--quiet", action="store_true", help=text)
-    add("--baseline", type=file_name, metavar="FILE", help="report only what is not in this one")
-    text = f"write all into it (default: {BASELINE})"
-    add("--update-baseline", action="store_true", help=text)
-    parser.set_defaults(run=_check)
+    output.add("-q", "--quiet", action="store_true", help=text)
+    output.value("--baseline", "FILE", "report only what is not in this one", type=file_name)
+    output.flag("--update-baseline", f"write all into it (default: {BASELINE})")
 
 
 def _most_decoded(text: str) -> int | None:
@@ -123,25 +104,19 @@ def _most_decoded(text: str) -> int | None:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    configuration = (
-        load_configuration(arguments.config) if arguments.config else find_configuration()
-    )
-    for name in _CONFIGURED:  # what is typed is stronger
-        if not getattr(arguments, name) and (value := getattr(configuration, name)):
-            setattr(arguments, name, value)
-            if require := _REQUIRED.get(name):
-                with configuration.naming(name):
-                    require(value)
+def _severity(text: str) -> tuple[str, str]:
+    code, _, level = (part.strip() for part in text.partition("="))
+    require_rule_names([code.upper()], f"--severity {text}")
+    if level.lower() not in LEVELS:
+        raise TfodError(f"--severity {text}: expected CODE={', '.join(LEVELS)}")
+    return code.upper(), level.lower()
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    configuration = _configured(arguments)
     options = _options(arguments, configuration)
     with _found(arguments.sources, options) as everything:
-        found, excluded = everything.without(configuration.excludes)
-        if excluded and not found.datasets:
-            raise TfodError(f"{configuration.file} excludes all that is to be checked")
-        if excluded and not arguments.quiet:
-            them = "it" if len(excluded) == 1 else "them"
-            what = f"{configuration.file} excludes {them}"
-            print_note(f"{plural(len(excluded), 'file')} not checked: {what}")
+        found = _without_excluded(everything, configuration, arguments.quiet)
         read = [*files_among(*(getattr(arguments, name) for name in _FILES)), arguments.images]
         read += [configuration.file, *files_of(everything)]
         baseline = options.baseline.name if options.baseline else None
@@ -161,6 +136,21 @@ def _check(arguments: argparse.Namespace) -> int:
     return EXIT_VALID if report.valid else EXIT_FINDINGS
 
 
+def _configured(arguments: argparse.Namespace) -> Configuration:
+    """The configuration; what it says takes the place of what is not typed."""
+    path = arguments.config
+    configuration = load_configuration(path) if path else find_configuration()
+    for name in _CONFIGURED:
+        if not getattr(arguments, name) and (value := getattr(configuration, name)):
+            setattr(arguments, name, value)
+            with configuration.naming(name):
+                if name == "profile":
+                    named_profile(value)
+                elif name == "label_map":
+                    require_label_map(value)
+    return configuration
+
+
 def _found(sources: list[str], options: Options) -> AbstractContextManager[Found]:
     """What is to be checked: without sources the shards that a trainer's configuration names."""
     if not sources and options.training_config is not None:
@@ -172,10 +162,17 @@ def _found(sources: list[str], options: Options) -> AbstractContextManager[Found
     return find(sources, options.label_map, options.archive_limits)
 
 
+def _without_excluded(everything: Found, configuration: Configuration, quiet: bool) -> Found:
+    found, excluded = everything.without(configuration.excludes)
+    if excluded and not found.datasets:
+        raise TfodError(f"{configuration.file} excludes all that is to be checked")
+    if excluded and not quiet:
+        what = f"{configuration.file} excludes {'it' if len(excluded) == 1 else 'them'}"
+        print_note(f"{plural(len(excluded), 'file')} not checked: {what}")
+    return found
+
+
 def _options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
-    for option in ("select", "ignore"):
-        require_rule_names(getattr(arguments, option) or (), f"--{option}")
-    typed = dict(map(_severity, arguments.severity))
     limits, is_updated = ZipLimits(), arguments.update_baseline
     baseline = arguments.baseline or (BASELINE if is_updated else None)
     return Options(
@@ -187,7 +184,7 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
             arguments.select,
             arguments.ignore or (),
             severities_in(configuration.severity),
-            severities_in(typed),
+            severities_in(dict(arguments.severity)),
         ),
         configuration=configuration.file,
         fail_on=Severity(arguments.fail_on or "error"),
@@ -204,14 +201,6 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         ),
         baseline=read_baseline(baseline, is_updated=is_updated) if baseline else None,
     )
-
-
-def _severity(text: str) -> tuple[str, str]:
-    code, _, level = (part.strip() for part in text.partition("="))
-    require_rule_names([code.upper()], f"--severity {text}")
-    if level.lower() not in LEVELS:
-        raise TfodError(f"--severity {text}: expected CODE={', '.join(LEVELS)}")
-    return code.upper(), level.lower()
 
 
 def _runner(arguments: argparse.Namespace) -> Runner | None:
