@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -274,14 +273,15 @@ def _digests(files: Sequence[File]) -> Iterator[Mapping[str, str]]:
             if not one.is_remote and (digest := _sha256_of(one, stop)):
                 found[one.name] = digest
 
-    with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(hash_all)
-        try:
-            yield found
-        except BaseException:
-            stop.set()
-            raise
-        future.result()
+    thread = threading.Thread(target=hash_all)
+    thread.start()
+    try:
+        yield found
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        thread.join()
 
 
 def _sha256_of(file: File, stop: threading.Event) -> str | None:
