@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.dataset import Dataset, File, Found, Shard
 from tfod.check.find import find
-from tfod.check.findings.baseline import Baseline, without_known
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.findings.report import (
@@ -39,6 +38,7 @@ from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 if TYPE_CHECKING:
+    from tfod.check.findings.baseline import Baseline
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
@@ -140,6 +140,8 @@ def check(
     rest = _check_rest(found.rest, options, receiver)
     comparison = None
     if options.baseline:
+        from tfod.check.findings.baseline import without_known
+
         every = [one.findings for one in (*checked, rest)]
         comparison = without_known(every, options.baseline)
     return make_report(

@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
-from tfod.tfrecord.storage.zip_directory import ZipProblem
-from tfod.tfrecord.storage.zip_entry import ZipEntry
+
+if TYPE_CHECKING:
+    from tfod.tfrecord.storage.zip_directory import ZipProblem
+    from tfod.tfrecord.storage.zip_entry import ZipEntry
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from tfod.check.configuration import (
 )
 from tfod.check.dataset import Found
 from tfod.check.find import find
-from tfod.check.findings.baseline import baseline_to_json, read_baseline
 from tfod.check.findings.finding import Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.profiles.policy import severities_of
@@ -36,6 +35,7 @@ from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
+    from tfod.check.findings.baseline import Baseline
     from tfod.check.records.examine import Progress
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline import TrainingConfig
@@ -130,6 +130,8 @@ def _run(arguments: argparse.Namespace) -> int:
                 report = check(found, options, progress or (lambda *_: None))
             out.write(_rendered(report, options, arguments, found))
             if known is not None and report.baseline is not None:
+                from tfod.check.findings.baseline import baseline_to_json
+
                 known.write(baseline_to_json(report.baseline.found))
     if updated and report.baseline is not None:
         print_note(f"{updated}: {plural(report.baseline.known, 'finding')} known")
@@ -173,8 +175,7 @@ def _without_excluded(everything: Found, configuration: Configuration, quiet: bo
 
 
 def _options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
-    limits, is_updated = ZipLimits(), arguments.update_baseline
-    baseline = arguments.baseline or (BASELINE if is_updated else None)
+    limits = ZipLimits()
     return Options(
         profile=named_profile(arguments.profile),
         receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
@@ -199,7 +200,7 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
             total_bytes=limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
             entries=limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
         ),
-        baseline=read_baseline(baseline, is_updated=is_updated) if baseline else None,
+        baseline=_baseline(arguments),
     )
 
 
@@ -218,6 +219,15 @@ def _runner(arguments: argparse.Namespace) -> Runner | None:
     from tfod.beam import Runner
 
     return Runner(name, tuple(arguments.runner_arguments))
+
+
+def _baseline(arguments: argparse.Namespace) -> Baseline | None:
+    is_updated = arguments.update_baseline
+    if not (is_updated or arguments.baseline):
+        return None
+    from tfod.check.findings.baseline import read_baseline
+
+    return read_baseline(arguments.baseline or BASELINE, is_updated=is_updated)
 
 
 def _training_config(path: str | None) -> TrainingConfig | None:
