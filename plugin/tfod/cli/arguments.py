@@ -6,7 +6,7 @@ import argparse
 import functools
 import importlib
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfod.errors import TfodError
@@ -129,46 +129,28 @@ class Arguments:
     def __init__(self, parser: argparse._ActionsContainer) -> None:
         self.add = parser.add_argument
 
-    def value(self, name: str, metavar: str, text: str, **more: Any) -> None:
-        """One that takes a value; without dashes it is positional."""
+    def value(self, name: str, metavar: str | None, text: str, **more: Any) -> None:
+        """One that takes a value; without dashes it is positional.
+
+        Without a metavar its help names the choices.
+        """
         self.add(name, metavar=metavar, help=text, **more)
 
     def flag(self, name: str, text: str) -> None:
         """An option that is there or not."""
         self.add(name, action="store_true", help=text)
 
-    def choice(self, name: str, choices: Collection[str], text: str, **more: Any) -> None:
-        """An option that takes one of some words."""
-        self.add(name, choices=choices, help=text, **more)
-
-    def number(
+    def output(
         self,
-        name: str,
-        text: str,
-        default: int | None = None,
-        *,
-        least: int = 1,
-        most: int | None = None,
-        metavar: str = "N",
+        text: str = "where the report goes, if not on the screen",
+        formats: Sequence[str] = (),
+        **more: Any,
     ) -> None:
-        """An option that takes a whole number."""
-        self.value(name, metavar, text, type=whole_number(least, most), default=default)
-
-    def rules(self, name: str, text: str) -> None:
-        """An option that takes codes and families of rules, and may be there several times."""
-        self.value(name, "CODES", text, type=rule_names(name), action="extend")
-
-    def output(self, text: str, default: str | None = None, dest: str = "output") -> None:
-        """``--output``, of a file."""
-        self.add(
-            "-o", "--output", metavar="FILE", help=text, type=to_write, default=default, dest=dest
-        )
-
-    def format_and_output(self, formats: Sequence[str]) -> None:
-        """``--format`` and ``--output`` of a report; the first of the formats is the default."""
-        text = f"{', '.join(formats)} (default: {formats[0]})"
-        self.choice("--format", formats, text, default=formats[0], metavar="NAME")
-        self.output("where the report goes, if not on the screen")
+        """``--output``, a file; of a report ``--format``, too, whose default is the first."""
+        if formats:
+            named = f"{', '.join(formats)} (default: {formats[0]})"
+            self.value("--format", "NAME", named, choices=formats, default=formats[0])
+        self.add("-o", "--output", metavar="FILE", help=text, type=to_write, **more)
 
     def label_map(self, text: str = "for all shards, in place of those beside them") -> None:
         """``--label-map``."""
@@ -184,7 +166,7 @@ class Arguments:
 
         text = "who reads the shards next; most want numbers as image/source_id, where a text is "
         text += "then kept in tfod/attributes"
-        self.choice("--for", tuple(LARGEST_FOR), text, dest="receiver")
+        self.value("--for", None, text, dest="receiver", choices=tuple(LARGEST_FOR))
 
 
 # Types

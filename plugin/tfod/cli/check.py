@@ -27,7 +27,16 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.images import MOST_DECODED, read_most_decoded
 from tfod.check.rules.registry import require_rule_names
-from tfod.cli.arguments import RUNNER, Arguments, Parser, file_name, limit, named_profile
+from tfod.cli.arguments import (
+    RUNNER,
+    Arguments,
+    Parser,
+    file_name,
+    limit,
+    named_profile,
+    rule_names,
+    whole_number,
+)
 from tfod.cli.output import begin_output, files_among, files_of, print_note
 from tfod.detection.labels.label_map import require_label_map
 from tfod.errors import TfodError
@@ -60,16 +69,19 @@ def add_arguments(parser: Parser) -> None:
 
     expected = Arguments(parser.add_argument_group("what is expected"))
     text = f"who reads the shards next: {', '.join(RECEIVERS)}"
-    expected.choice("--for", tuple(RECEIVERS), text, dest="receiver", metavar="NAME")
+    expected.value("--for", "NAME", text, choices=tuple(RECEIVERS), dest="receiver")
     text = f"what a record has: {', '.join(READY)}, or a file"
     expected.value("--profile", "NAME|FILE", text)
     expected.label_map()
-    expected.rules("--select", "only these rules: codes and families, with commas")
-    expected.rules("--ignore", "not these; a code is stronger than its family")
+    for name, text in (
+        ("--select", "only these rules: codes and families, with commas"),
+        ("--ignore", "not these; a code is stronger than its family"),
+    ):
+        expected.value(name, "CODES", text, type=rule_names(name), action="extend")
     text = f"of a rule or a family: {', '.join(LEVELS)}"
     expected.value("--severity", "CODE=LEVEL", text, type=_severity, action="append", default=[])
     text = "error or warning: what makes shards invalid"
-    expected.choice("--fail-on", LEVELS[:2], text, metavar="LEVEL")
+    expected.value("--fail-on", "LEVEL", text, choices=LEVELS[:2])
     text = "a tfod.toml, in place of the nearest one upward"
     expected.value("--config", "FILE", text, type=file_name)
 
@@ -84,13 +96,14 @@ def add_arguments(parser: Parser) -> None:
     reading = Arguments(parser.add_argument_group("how the shards are read"))
     text = f"images to decode of each shard (default: {MOST_DECODED})"
     reading.value("--decode", "all|none|N", text, type=_most_decoded, default=MOST_DECODED)
-    reading.number("--jobs", "processes (default: all cores)")
+    reading.value("--jobs", "N", "processes (default: all cores)", type=whole_number(1))
     reading.flag("--no-sha256", "do not hash the sources")
     reading.value(RUNNER, "NAME", "an Apache Beam runner; -- and its own options last")
 
     output = Arguments(parser.add_argument_group("what comes out"))
-    output.format_and_output(FORMATS)
-    output.number("--max-findings", "how many are listed (default: 1000)", 1000)
+    output.output(formats=FORMATS)
+    text = "how many are listed (default: 1000)"
+    output.value("--max-findings", "N", text, type=whole_number(1), default=1000)
     text = "the findings alone, and of valid shards nothing"
     output.add("-q", "--quiet", action="store_true", help=text)
     output.value("--baseline", "FILE", "report only what is not in this one", type=file_name)
@@ -176,11 +189,13 @@ def _without_excluded(everything: Found, configuration: Configuration, quiet: bo
 
 def _options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
     limits = ZipLimits()
+    of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
+    has_baseline = arguments.baseline or arguments.update_baseline
     return Options(
         profile=named_profile(arguments.profile),
         receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
-        task=_task(arguments),
-        training_config=_training_config(arguments.pipeline_config),
+        task=_task(*of_cvat) if any(of_cvat) else None,
+        training_config=None if arguments.pipeline_config is None else _training_config(arguments),
         severities=severities_of(
             arguments.select,
             arguments.ignore or (),
@@ -194,21 +209,22 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         max_findings=arguments.max_findings,
         max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         jobs=arguments.jobs or os.cpu_count() or 1,
-        runner=_runner(arguments),
+        runner=None if arguments.runner is None else _runner(arguments),
         hash_sources=not arguments.no_sha256,
         archive_limits=ZipLimits(
             total_bytes=limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
             entries=limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
         ),
-        baseline=_baseline(arguments),
+        baseline=_baseline(arguments) if has_baseline else None,
     )
 
 
-def _runner(arguments: argparse.Namespace) -> Runner | None:
-    """What is to do the work; None for this process."""
+# What few checks are asked for, and what it needs
+
+
+def _runner(arguments: argparse.Namespace) -> Runner:
+    """What is to do the work in place of this process."""
     name, jobs = arguments.runner, arguments.jobs
-    if name is None:
-        return None
     if jobs is not None:
         raise TfodError(
             f"--jobs and {RUNNER} exclude each other; write: {RUNNER} {name} … "
@@ -221,40 +237,32 @@ def _runner(arguments: argparse.Namespace) -> Runner | None:
     return Runner(name, tuple(arguments.runner_arguments))
 
 
-def _baseline(arguments: argparse.Namespace) -> Baseline | None:
-    is_updated = arguments.update_baseline
-    if not (is_updated or arguments.baseline):
-        return None
+def _baseline(arguments: argparse.Namespace) -> Baseline:
     from tfod.check.findings.baseline import read_baseline
 
-    return read_baseline(arguments.baseline or BASELINE, is_updated=is_updated)
+    return read_baseline(arguments.baseline or BASELINE, is_updated=arguments.update_baseline)
 
 
-def _training_config(path: str | None) -> TrainingConfig | None:
-    if path is None:
-        return None
-    from tfod.check.references.pipeline import TrainingConfig  # few checks need it
+def _training_config(arguments: argparse.Namespace) -> TrainingConfig:
+    from tfod.check.references.pipeline import TrainingConfig
 
-    return TrainingConfig(path)
+    return TrainingConfig(arguments.pipeline_config)
 
 
-def _task(arguments: argparse.Namespace) -> Task | None:
+def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
     """What is known of the CVAT task: live from its server, or from files."""
-    described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
-    if arguments.cvat is not None:
-        if any(described):
-            raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
-        from tfod.cvat.client.connection import connect
-        from tfod.cvat.client.task import Target, fetch_task
+    if kind_and_id is None:
+        from tfod.check.references.cvat_task.task import load_task
 
-        target = Target.typed(*arguments.cvat)
-        with connect() as server:
-            return fetch_task(server, target).task
-    if not any(described):
-        return None
-    from tfod.check.references.cvat_task.task import load_task
+        return load_task(*described)
+    if any(described):
+        raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
+    from tfod.cvat.client.connection import connect
+    from tfod.cvat.client.task import Target, fetch_task
 
-    return load_task(*described)
+    target = Target.typed(*kind_and_id)
+    with connect() as server:
+        return fetch_task(server, target).task
 
 
 def _rendered(report: Report, options: Options, arguments: argparse.Namespace, found: Found) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfod.check.findings.finding import plural
-from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, file_name, to_write
+from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, file_name, to_write, whole_number
 from tfod.cli.output import print_line, print_note
 from tfod.shards.convert.formats import FORMATS, ReadOptions
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
@@ -24,15 +24,15 @@ def add_arguments(parser: Parser) -> None:
     text = "the folder or file to write, which must not be there"
     arguments.value("target", "DEST", text, type=to_write)
     text = "the format of SOURCE, where the path does not say it: %(choices)s"
-    arguments.choice("--from", FORMATS, text, dest="source_format", metavar="FORMAT")
+    arguments.value("--from", "FORMAT", text, choices=FORMATS, dest="source_format")
     text = "the format of DEST, likewise"
-    arguments.choice("--to", FORMATS, text, dest="target_format", metavar="FORMAT")
+    arguments.value("--to", "FORMAT", text, choices=FORMATS, dest="target_format")
     arguments.label_map("a label map for all records; what is found in SOURCE otherwise")
     text = "the folder of images: of shards where to write them, else where they are"
     arguments.value("--images", "FOLDER", text)
     arguments.flag("--no-images", "write no images")
     text = "shards of each subset, if DEST is shards (default: 1)"
-    arguments.number("--num-shards", text, 1, most=MOST_SHARDS)
+    arguments.value("--num-shards", "N", text, type=whole_number(1, MOST_SHARDS), default=1)
     add_policy(arguments)
 
 
@@ -41,7 +41,7 @@ def add_policy(arguments: Arguments) -> None:
     text = "of boxes that are inverted, flat, not finite or outside the image: write nothing, "
     text += "clip what reaches outside and leave out the rest, or leave all out (default: refuse)"
     kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
-    arguments.choice("--odd-boxes", kinds, text, default="refuse")
+    arguments.value("--odd-boxes", None, text, choices=kinds, default="refuse")
     add_image_policy(arguments)
 
 
@@ -50,7 +50,7 @@ def add_image_policy(arguments: Arguments) -> None:
     text = "where sizes do not tell whether an image was annotated as its EXIF orientation shows "
     text += "it: refuse it, assume that it was, or that it was not (default: auto)"
     kinds = [one.value for one in ExifOrientation]
-    arguments.choice("--exif-orientation", kinds, text, default="auto")
+    arguments.value("--exif-orientation", None, text, choices=kinds, default="auto")
     arguments.flag("--skip-missing-images", "leave out images that are missing")
 
 

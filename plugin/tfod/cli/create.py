@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import plural
-from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, to_write
+from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, to_write, whole_number
 from tfod.cli.convert import add_policy, policy_of
 from tfod.cli.output import print_line, print_note
 from tfod.detection.images.source_ids import LARGEST_FOR
@@ -97,7 +97,7 @@ def _add_common(
     text = f"a label map, or a name that tfod ships (default: {maps})"
     arguments.value("--label-map-path", "FILE|NAME", text, dest="label_map")
     text = f"files, never more than images (default: {num_shards})"
-    arguments.number("--num-shards", text, most=MOST_SHARDS)
+    arguments.value("--num-shards", "N", text, type=whole_number(1, MOST_SHARDS))
     add_policy(arguments)
     arguments.flag("--overwrite", "replace what is there")
     arguments.receiver()

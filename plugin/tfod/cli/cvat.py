@@ -31,9 +31,9 @@ def add_arguments(parser: Parser) -> None:
     arguments.value("out", "OUT.zip", "the zip to write", type=to_write)
     arguments.flag("--with-images", "the images too")
     arguments.flag("--save-masks", "an instance mask for each object, as PNG")
-    arguments.number("--num-shards", "shards of each subset", 1)
+    arguments.value("--num-shards", "N", "shards of each subset", type=whole_number(1), default=1)
     text = "frames without an annotation (default: keep)"
-    arguments.choice("--empty-frames", ("keep", "drop"), text, default="keep")
+    arguments.value("--empty-frames", None, text, choices=("keep", "drop"), default="keep")
     arguments.flag("--overwrite", "write over a zip that is there")
 
     importing = verbs.add_parser(
@@ -46,7 +46,7 @@ def add_arguments(parser: Parser) -> None:
     arguments = _on_a_server(importing)
     arguments.value("zip", "ANNO.zip", "shards and their label map")
     text = "of what is there (default: replace, as in CVAT)"
-    arguments.choice("--mode", ("append", "replace"), text, default="replace")
+    arguments.value("--mode", None, text, choices=("append", "replace"), default="replace")
     arguments.flag("--dry-run", "stop before anything is touched")
     arguments.label_map("a label map in place of the one in the zip")
 

@@ -6,7 +6,7 @@ import argparse
 import glob
 import math
 
-from tfod.cli.arguments import Arguments, Parser, file_name
+from tfod.cli.arguments import Arguments, Parser, file_name, whole_number
 from tfod.cli.convert import add_image_policy, policy_of
 from tfod.cli.output import begin_output, files_among
 from tfod.shards.convert.formats import FORMATS, ReadOptions
@@ -25,8 +25,8 @@ def add_arguments(parser: Parser) -> None:
     arguments.value("a", "A", text, type=file_name)
     arguments.value("b", "B", "likewise: what is compared with A", type=file_name)
     text = "the format of A, where the path does not say it: %(choices)s"
-    arguments.choice("--from-a", FORMATS, text, metavar="FORMAT")
-    arguments.choice("--from-b", FORMATS, "likewise of B", metavar="FORMAT")
+    arguments.value("--from-a", "FORMAT", text, choices=FORMATS)
+    arguments.value("--from-b", "FORMAT", "likewise of B", choices=FORMATS)
     arguments.label_map("a label map for all records of both")
     arguments.value("--images", "FOLDER", "the images of annotations that are not shards")
     text = f"pixels that sides of boxes may be off (default: {PIXEL}: a pixel, and rounding)"
@@ -35,8 +35,8 @@ def add_arguments(parser: Parser) -> None:
     arguments.value("--ignore", "NAME", text, action="append", default=[])
     arguments.flag("--same-subsets", "a record in another subset is a difference")
     text = "list so many of each change; all are counted (default: 100)"
-    arguments.number("--max-differences", text, 100, least=0)
-    arguments.format_and_output(("text", "json"))
+    arguments.value("--max-differences", "N", text, type=whole_number(), default=100)
+    arguments.output(formats=("text", "json"))
     add_image_policy(arguments)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 
 from tfod.check.rules.repairs import INEVITABLE
-from tfod.cli.arguments import Arguments, Parser, file_name, limit, named_profile, to_write
+from tfod.cli.arguments import (
+    Arguments,
+    Parser,
+    file_name,
+    limit,
+    named_profile,
+    rule_names,
+    to_write,
+)
 from tfod.cli.output import begin_output, files_among, print_text
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
@@ -27,12 +35,15 @@ def add_arguments(parser: Parser) -> None:
     arguments.value("source", "SOURCE", "a shard, a folder, a glob or a zip", type=file_name)
     arguments.value("target", "DEST", "the folder of the result", type=to_write, nargs="?")
     arguments.flag("--dry-run", "say what would be done, and write nothing")
-    arguments.output("write every change here, as JSON", dest="report")
+    arguments.output("write every change here, as JSON")
     arguments.profile()
     arguments.receiver()
     arguments.label_map()
-    arguments.rules("--only", "rules or families to fix, as BOX,LAB008")
-    arguments.rules("--skip", "those not to fix")
+    for name, text in (
+        ("--only", "rules or families to fix, as BOX,LAB008"),
+        ("--skip", "those not to fix"),
+    ):
+        arguments.value(name, "CODES", text, type=rule_names(name), action="extend")
     arguments.flag("--overwrite", "replace shards of the same subsets in DEST")
 
 
@@ -45,10 +56,10 @@ def _run(arguments: argparse.Namespace) -> int:
 def _repair(arguments: argparse.Namespace, options: Options) -> Outcome:
     """Repair; the report is complete before the result is published."""
     target = None if arguments.dry_run else arguments.target
-    if arguments.report is None:
+    if arguments.output is None:
         return repair(arguments.source, target, options)
     read = files_among(arguments.profile, arguments.label_map)
-    with begin_output(arguments.report, read) as output:
+    with begin_output(arguments.output, read) as output:
         report = JsonReport(output.write)
 
         def close(outcome: Outcome) -> None:
@@ -72,5 +83,5 @@ def _options(arguments: argparse.Namespace) -> Options:
         skip=skip,
         max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         overwrite=arguments.overwrite,
-        report=arguments.report,
+        report=arguments.output,
     )

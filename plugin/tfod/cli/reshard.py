@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import plural
-from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, to_write
+from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, to_write, whole_number
 from tfod.cli.output import print_line, print_note
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
@@ -28,7 +28,7 @@ def add_arguments(parser: Parser) -> None:
     add_shards(parser, "as many as there are", "as it is")
     arguments = Arguments(parser)
     text = "put the records of each subset in an order that this number decides"
-    arguments.number("--shuffle", text, least=0, most=_LARGEST_SEED, metavar="SEED")
+    arguments.value("--shuffle", "SEED", text, type=whole_number(0, _LARGEST_SEED))
     arguments.receiver()
 
 
@@ -39,10 +39,11 @@ def add_shards(parser: Parser, number: str, compression: str) -> None:
     arguments.value("paths", "SOURCE … DEST", text, nargs="+")
     arguments.flag("--overwrite", "replace shards of the same subsets there")
     group = Arguments(parser.add_mutually_exclusive_group())
-    group.number("--num-shards", f"shards of each subset (default: {number})", most=MOST_SHARDS)
+    text = f"shards of each subset (default: {number})"
+    group.value("--num-shards", "N", text, type=whole_number(1, MOST_SHARDS))
     group.value("--shard-size", "SIZE", "begin a new shard at this size, such as 100MB", type=_size)
     text = f"compress each shard (default: {compression})"
-    arguments.choice("--compression", [one.value for one in Compression], text)
+    arguments.value("--compression", None, text, choices=[one.value for one in Compression])
     parser.set_defaults(more=())  # of the paths, those behind an option
 
 

@@ -8,7 +8,13 @@ import re
 
 from tfod.check.find import find
 from tfod.check.findings.finding import plural
-from tfod.cli.arguments import Arguments, Parser, file_name, named_profile
+from tfod.cli.arguments import (
+    Arguments,
+    Parser,
+    file_name,
+    named_profile,
+    whole_number,
+)
 from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, chosen_tiles, render_page
@@ -28,11 +34,12 @@ def add_arguments(parser: Parser) -> None:
     arguments = Arguments(parser)
     text = "a shard, a folder, a glob, a zip, an fsspec URL, or -"
     arguments.value("source", "SOURCE", text, type=file_name)
-    arguments.output("the page to write (default: sheet.html)", "sheet.html")
+    arguments.output("the page to write (default: sheet.html)", default="sheet.html")
     which = Arguments(parser.add_mutually_exclusive_group())
-    which.number("--first", "the first N records (default: 24)", most=_MOST)
+    number = whole_number(1, _MOST)
+    which.value("--first", "N", "the first N records (default: 24)", type=number)
     which.value("--records", "LIST", "records by number: 3,7-9 (one shard)", type=_numbers)
-    which.number("--random", "N records at random", most=_MOST)
+    which.value("--random", "N", "N records at random", type=number)
     arguments.value("--class", "NAME", "only records with this class", dest="class_name")
     arguments.label_map()
     arguments.profile()
