@@ -97,7 +97,8 @@ def build_parser(command: str | None) -> Parser:
 def parse_arguments(given: Sequence[str]) -> argparse.Namespace:
     """What is typed; ``run`` is the function of the command."""
     arguments, for_runner = split_arguments(given)
-    parser = build_parser(arguments[0] if arguments else None)
+    words = (one for one in arguments if not one.startswith("-"))
+    parser = build_parser(next(words, None))
     options, unknown = parser.parse_known_args(arguments)
     if hasattr(options, "more") and not any(one.startswith("-") for one in unknown):
         # Sources behind an option, which argparse does not put to those in front of it.
