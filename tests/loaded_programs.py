@@ -15,7 +15,7 @@ import sys
 from importlib.metadata import entry_points
 from types import ModuleType
 
-import tfod.cli.check_command  # what most commands need
+import tfod.cli.check  # what most commands need
 import tfod.cli.main  # noqa: F401
 
 

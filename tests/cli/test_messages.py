@@ -127,7 +127,7 @@ def test_ctrl_c_while_the_command_is_loaded_is_one_line() -> None:
         "import sys, tfod.cli.main as cli\n"
         "class Interrupts:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'tfod.cli.command_line':\n"
+        "        if name == 'tfod.cli.arguments':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupts())\n"
         "sys.exit(cli.main(['--version']))\n"

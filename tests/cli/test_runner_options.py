@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tfod.cli.command_line import split_arguments
+from tfod.cli.arguments import split_arguments
 from tfod.cli.main import main
 
 from tests.commands import Run

@@ -26,7 +26,7 @@ import requests
 import urllib3
 from flask import Flask
 from requests.adapters import HTTPAdapter
-from tfod.cli.command_line import build_parser
+from tfod.cli.arguments import build_parser
 from tfod.tfrecord.writer import write_records
 from tfod_validator.app import create_app
 from tfod_validator.jobs.database import Database

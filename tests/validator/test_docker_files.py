@@ -138,10 +138,10 @@ def test_what_services_name_is_declared() -> None:
 
 @pytest.mark.parametrize("name", ["validator", "web", "worker"])
 def test_commands_are_of_tfod(name: str) -> None:
-    from tfod.cli.command_line import build_parser
+    from tfod.cli.arguments import build_parser
 
     default = ["serve", "--host", "0.0.0.0", "--data", "/data"]
-    options = build_parser().parse_args(SERVICES[name].get("command", default))
+    options = build_parser("serve").parse_args(SERVICES[name].get("command", default))
     assert str(options.data) == "/data"
 
 

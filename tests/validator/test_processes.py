@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import requests
 from tfod.cli import main as cli
-from tfod.cli.command_line import build_parser
+from tfod.cli.arguments import build_parser
 from tfod.errors import TfodError
 from tfod_validator.serve import monitoring
 from tfod_validator.serve.command import settings_from
@@ -238,7 +238,7 @@ class TestCannotBegin:
 
 class TestSettings:
     def settings(self, *options: str, **environment: str) -> Settings:
-        return settings_from(build_parser().parse_args(["serve", *options]), environment)
+        return settings_from(build_parser("serve").parse_args(["serve", *options]), environment)
 
     def test_without_any(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.chdir(tmp_path)

@@ -7,14 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard
 from tfod.check.find import find
-from tfod.check.findings.baseline import Baseline, without_known
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.findings.report import (
@@ -39,6 +37,7 @@ from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 if TYPE_CHECKING:
+    from tfod.check.findings.baseline import Baseline
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
@@ -140,6 +139,8 @@ def check(
     rest = _check_rest(found.rest, options, receiver)
     comparison = None
     if options.baseline:
+        from tfod.check.findings.baseline import without_known
+
         every = [one.findings for one in (*checked, rest)]
         comparison = without_known(every, options.baseline)
     return make_report(
@@ -263,14 +264,15 @@ def _digests(files: Sequence[File]) -> Iterator[Mapping[str, str]]:
             if not one.is_remote and (digest := _sha256_of(one, stop)):
                 found[one.name] = digest
 
-    with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(hash_all)
-        try:
-            yield found
-        except BaseException:
-            stop.set()
-            raise
-        future.result()
+    thread = threading.Thread(target=hash_all)
+    thread.start()
+    try:
+        yield found
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        thread.join()
 
 
 def _sha256_of(file: File, stop: threading.Event) -> str | None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tfod.detection.labels.label_map import (
     LONGEST_LABEL_MAP,
@@ -18,8 +19,10 @@ from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.urls import is_url
-from tfod.tfrecord.storage.zip_directory import ZipContent
-from tfod.tfrecord.storage.zip_entry import ZipEntry
+
+if TYPE_CHECKING:
+    from tfod.tfrecord.storage.zip_directory import ZipContent
+    from tfod.tfrecord.storage.zip_entry import ZipEntry
 
 
 @dataclass(frozen=True)

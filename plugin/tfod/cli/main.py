@@ -19,8 +19,6 @@ from tfod.errors import TfodError
 EXIT_OK = 0
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
-# What names what is written, in the arguments of all commands.
-_WRITTEN = ("output", "output_path", "output_dir", "out", "target", "write", "report")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,19 +43,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tfod: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    from tfod.cli.command_line import print_note
+    from tfod.cli.output import print_note
 
     _drop_output()
     print_note(problem)
     return EXIT_FAILED
 
 
+def _run(given: Sequence[str]) -> int:
+    # NumPy starts threads to multiply matrices, in a third of the time that it takes to load.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    out = sys.__stdout__
+    if sys.stdout is out and isinstance(getattr(out, "buffer", None), io.RawIOBase):
+        # PYTHONUNBUFFERED: a full disk takes some of what is written, and no error is raised.
+        sys.stdout = open(out.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+    from tfod.cli.arguments import limit, parse_arguments
+
+    options = parse_arguments(given)  # or the version, or a help
+    if os.environ.get("TFOD_REMOTE_TIMEOUT"):
+        from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
+
+        set_remote_timeout(limit("TFOD_REMOTE_TIMEOUT", REMOTE_TIMEOUT))
+    code: int = options.run(options)
+    return code
+
+
 def _flush() -> None:
-    try:
-        if sys.stdout is not None:
+    from tfod.cli.output import naming
+
+    if sys.stdout is not None:
+        with naming("standard output"):
             sys.stdout.flush()
-    except OSError as error:  # BrokenPipeError stays one
-        raise type(error)(error.errno, error.strerror, "standard output") from None
 
 
 def _drop_output() -> None:
@@ -83,33 +102,6 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def _run(given: Sequence[str]) -> int:
-    # NumPy starts threads to multiply matrices, in a third of the time that it takes to load.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    out = sys.__stdout__
-    if sys.stdout is out and isinstance(getattr(out, "buffer", None), io.RawIOBase):
-        # PYTHONUNBUFFERED: a full disk takes some of what is written, and no error is raised.
-        sys.stdout = open(out.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    from tfod.cli.command_line import limit, parse_arguments
-
-    options = parse_arguments(given)  # or the version, or a help
-    from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
-    from tfod.tfrecord.storage.urls import require_local
-
-    for name in _WRITTEN:
-        path = getattr(options, name, None)
-        if path == "":
-            raise TfodError("the name of what to write is empty; is a variable not set?")
-        require_local(path or "")
-    if os.environ.get("TFOD_REMOTE_TIMEOUT"):
-        set_remote_timeout(limit("TFOD_REMOTE_TIMEOUT", REMOTE_TIMEOUT))
-    code: int = options.run(options)
-    return code
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
+from tfod.kernel.library import LIBRARY
 from tfod.kernel.result import (
     LONGEST_RECORD,
     Bytes,
@@ -22,50 +21,10 @@ from tfod.kernel.result import (
     as_array,
 )
 
-_ABI = 3
-_NAMES = ("libtfod_kernel.so", "libtfod_kernel.dylib", "tfod_kernel.dll")
-_size, _void = ctypes.c_size_t, ctypes.c_void_p
-_SPANS = (_void, _size, _void, _size)  # of buffer and spans, each where it is and how long
-_ARGUMENTS = {
-    "tfod_find_records": (
-        *(_void, _size, ctypes.c_uint64, ctypes.c_uint32),
-        *(_void, _void, _size, _void, _void),
-    ),
-    "tfod_parse": (_void, _size, _void, _void, _size, _void),
-    "tfod_write": (_void, _void, _size, _void, _size),
-    "tfod_free": (_void,),
-    "tfod_hash_spans": (*_SPANS, _void),
-    "tfod_code_spans": (*_SPANS, _void, _void),
-    "tfod_gather_spans": (*_SPANS, ctypes.c_int32, _void, _size),
-}
+_size = ctypes.c_size_t
 _DEFECT = _size(-1).value
 _KINDS = tuple(ListKind)
 _COLUMN, _PROBLEM = 8, 4  # words that describe one, see src/columns.rs
-
-
-def _load() -> ctypes.CDLL:
-    if os.environ.get("TFOD_KERNEL") == "0":
-        raise ImportError("TFOD_KERNEL=0")
-    folder = Path(__file__).parent
-    found = [folder / name for name in _NAMES if (folder / name).is_file()]
-    if not found:
-        raise ImportError("not compiled when tfod was installed")
-    try:
-        library = ctypes.CDLL(str(found[0]))
-    except OSError as error:
-        raise ImportError(f"it cannot be loaded: {error}") from None
-    library.tfod_abi.restype = ctypes.c_uint32
-    if library.tfod_abi() != _ABI:
-        raise ImportError("it is of another version of tfod")
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(library, name)
-        function.argtypes, function.restype = arguments, _size
-    library.tfod_parse.restype = _void
-    library.tfod_free.restype = None
-    return library
-
-
-_library = _load()
 
 
 def _at(array: np.ndarray) -> int:
@@ -91,7 +50,7 @@ def find_records(buffer: Bytes, *, longest: int = LONGEST_RECORD) -> FoundRecord
         first, length = np.empty(room, np.int64), np.empty(room, np.int64)
         rest = data[position:]
         count = _counted(
-            _library.tfod_find_records(
+            LIBRARY.tfod_find_records(
                 _at(rest), len(rest), longest, True, _at(first), _at(length), room,
                 ctypes.byref(at), ctypes.byref(end),
             )
@@ -111,15 +70,15 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
     starts, lengths = np.ascontiguousarray(starts, "<i8"), np.ascontiguousarray(lengths, "<i8")
     sizes = (ctypes.c_uint64 * 3)()
     address, size = _at(data), len(data)
-    handle = _library.tfod_parse(address, size, _at(starts), _at(lengths), len(starts), sizes)
+    handle = LIBRARY.tfod_parse(address, size, _at(starts), _at(lengths), len(starts), sizes)
     if not handle:
         _counted(_DEFECT)
     try:
         columns, problems, room = sizes
         block = np.empty(room // 8, "<i8")
-        _counted(_library.tfod_write(handle, address, size, _at(block), room))
+        _counted(LIBRARY.tfod_write(handle, address, size, _at(block), room))
     finally:
-        _library.tfod_free(handle)
+        LIBRARY.tfod_free(handle)
     heads = columns * _COLUMN
     return Columns(
         len(starts),
@@ -163,7 +122,7 @@ def hash_spans(buffer: Bytes, spans: np.ndarray) -> np.ndarray:
     """As :func:`tfod.kernel.reference.hash_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     found = np.empty(len(spans), np.uint64)
-    _counted(_library.tfod_hash_spans(*_addressed(buffer, spans), _at(found)))
+    _counted(LIBRARY.tfod_hash_spans(*_addressed(buffer, spans), _at(found)))
     return found
 
 
@@ -172,7 +131,7 @@ def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray
     spans = np.ascontiguousarray(spans, "<i8")
     codes, firsts = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
     addressed = _addressed(buffer, spans)
-    count = _counted(_library.tfod_code_spans(*addressed, _at(codes), _at(firsts)))
+    count = _counted(LIBRARY.tfod_code_spans(*addressed, _at(codes), _at(firsts)))
     return codes, firsts[:count].copy()
 
 
@@ -181,8 +140,8 @@ def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> by
     spans = np.ascontiguousarray(spans, "<i8")
     addressed = _addressed(buffer, spans)
     byte = separator[0] if separator else -1
-    found = np.empty(_counted(_library.tfod_gather_spans(*addressed, byte, None, 0)), np.uint8)
-    _counted(_library.tfod_gather_spans(*addressed, byte, _at(found), len(found)))
+    found = np.empty(_counted(LIBRARY.tfod_gather_spans(*addressed, byte, None, 0)), np.uint8)
+    _counted(LIBRARY.tfod_gather_spans(*addressed, byte, _at(found), len(found)))
     return found.tobytes()
 
 
@@ -190,6 +149,6 @@ def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
     """As :func:`tfod.kernel.reference.copy_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     addressed = _addressed(buffer, spans)
-    needed = _counted(_library.tfod_gather_spans(*addressed, -1, _at(out), len(out)))
+    needed = _counted(LIBRARY.tfod_gather_spans(*addressed, -1, _at(out), len(out)))
     if needed != len(out):
         raise ValueError(f"{needed} bytes do not fit into {len(out)}")

@@ -12,7 +12,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
-from tfod.cli.command_line import file_name, whole_number
+from tfod.cli.arguments import file_name, whole_number
 from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.settings import ENVIRONMENT_PREFIX, Limits, Settings
@@ -25,18 +25,16 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1", "[::1]")
 _OPTIONS = [one for one in fields(Settings) if one.metadata]
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``serve`` to the commands."""
-    parser = commands.add_parser(
-        "serve",
-        help="a page and an HTTP API that check what is uploaded",
-        description="Serve a page and an HTTP API that check uploads, until Ctrl-C or SIGTERM. "
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``serve`` takes."""
+    parser.description = (
+        "Serve a page and an HTTP API that check uploads, until Ctrl-C or SIGTERM. "
         "Each option can be set by an environment variable too: TFOD_PORT for --port. "
         "Only there: TFOD_TOKENS (with commas; only requests that have one of them are answered), "
         "TFOD_SECRET_KEY (signs cookies), TFOD_DATABASE_URL (PostgreSQL); "
-        "TFOD_TOKENS_FILE and TFOD_SECRET_KEY_FILE name files that hold them.",
-        epilog="Limits are environment variables, too: the service's page /docs lists them.",
+        "TFOD_TOKENS_FILE and TFOD_SECRET_KEY_FILE name files that hold them."
     )
+    parser.epilog = "Limits are environment variables, too: the service's page /docs lists them."
     groups = {name: parser.add_argument_group(name) for name in ("where", "how many")}
     for one in _OPTIONS:
         default = f" (default: {one.default})" if one.default != () else ""

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfod.check.findings.baseline import Comparison
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.findings.findings import Findings, choose
 from tfod.check.findings.statistics import Statistics
@@ -21,6 +20,9 @@ from tfod.check.profiles.policy import Policy
 from tfod.check.receivers import ReceiverVerdict, worst_of
 from tfod.check.records.result import ShardResult
 from tfod.version import __version__
+
+if TYPE_CHECKING:
+    from tfod.check.findings.baseline import Comparison
 
 REPORT_VERSION = 2
 

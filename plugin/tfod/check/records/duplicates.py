@@ -209,7 +209,7 @@ class Duplicates:
     def leaked_subsets(self) -> dict[str, int]:
         """Subsets for evaluation all of whose images are in others, and how many those are."""
         shared = self.shared_images
-        elsewhere = self._by_subset(np.union1d(shared.laters, shared.firsts))
+        elsewhere = self._by_subset(_distinct(np.concatenate((shared.laters, shared.firsts))))
         total: Counter[str] = Counter()
         total.subtract(self._by_subset(self.same_images.laters))
         for shard in self._shards:
@@ -260,7 +260,7 @@ class Duplicates:
         """Hashes that several records have, and the records: by hash, subset and running number."""
         key = self._hashes(thing, by_subset)
         key.sort()  # in place: there may be a hundred million
-        again = np.unique(key[1:][key[1:] == key[:-1]])
+        again = _distinct(key[1:][key[1:] == key[:-1]])
         again = again[again != 0]
         if not len(again):
             return np.empty(0, np.uint64), _NO_ROWS
@@ -292,6 +292,13 @@ def _starts(*columns: np.ndarray) -> np.ndarray:
     """Where a new value, or pair of values, begins; bool of shape (n,)."""
     found = np.ones(len(columns[0]), bool)
     found[1:] = np.any([one[1:] != one[:-1] for one in columns], axis=0)
+    return found
+
+
+def _distinct(values: np.ndarray) -> np.ndarray:
+    """As np.unique, which loads NumPy's masked arrays to do it."""
+    ordered = np.sort(values)
+    found: np.ndarray = ordered[_starts(ordered)]
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -97,6 +96,8 @@ class Decoder:
         with strict_pillow():
             if min(len(spans), self._threads) < 2:
                 return dict(zip(chosen, map(why_not_decoded, spans), strict=True))
+            from concurrent.futures import ThreadPoolExecutor  # for images alone
+
             with ThreadPoolExecutor(self._threads) as pool:
                 return dict(zip(chosen, pool.map(why_not_decoded, spans), strict=True))
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, text_format
 
-from tfod.detection.labels.label_map import message_class, read_text_file
+from tfod.detection.labels.label_map import read_text_file
+from tfod.detection.labels.message import message_class
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import list_remote

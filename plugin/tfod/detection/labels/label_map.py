@@ -3,7 +3,7 @@
 Source: object_detection/protos/string_int_label_map.proto and utils/label_map_util.py of
 tensorflow/models. Parsing is protobuf's own text format with that message's descriptor, so every
 legal spelling is read: comments, commas, semicolons, ``<>``, both quotes, escapes, joined strings.
-The descriptor is built at run time: generated code would tie us to one protobuf release.
+protobuf is loaded with the first label map.
 """
 
 from __future__ import annotations
@@ -18,14 +18,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    text_encoding,
-    text_format,
-)
 
 from tfod.detection.labels.near_names import NearNames, folded
 from tfod.errors import LabelMapError, ShardError
@@ -48,7 +40,6 @@ _BRACE = re.compile(r"(?<!\s)(\s*)\{")
 _UNQUOTED = re.compile(
     r"\b((?:display_)?name *: *)(?!\s)([^'\"{}\n#;,]*[^'\"{}\s#;,])(?= *(?:[,;}#\r\n]|$))"
 )
-_LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
 EMPTY_SUBSETS = "subsets without images:"
 """Begins the comment in a label map that names subsets whose shards are empty on purpose."""
 
@@ -189,6 +180,8 @@ def quoted(text: str) -> str:
 
 
 def _escape(text: str) -> str:
+    from google.protobuf import text_encoding
+
     return str(text_encoding.CEscape(text, as_utf8=True))
 
 
@@ -205,13 +198,15 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
     Raises:
         LabelMapError: the text is not a label map, with line and column.
     """
+    from tfod.detection.labels.message import ParseError, parse
+
     liberties: list[str] = []
     if text.startswith(_BYTE_ORDER_MARK):
         text = text.removeprefix(_BYTE_ORDER_MARK)
         liberties.append("a byte order mark is ignored; save the file as UTF-8 without one")
     try:
-        message = _parse(text)
-    except (text_format.ParseError, UnicodeError) as error:
+        message = parse(text)
+    except (ParseError, UnicodeError) as error:
         repaired = text.translate(_CURLY_QUOTES)
         if repaired != text:
             liberties.append("curly quotes are read as straight ones")
@@ -222,8 +217,8 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         if with_quotes != with_items:
             liberties.append("names without quotes are read as names")
         try:
-            message = _parse(with_quotes, allow_unknown_field=True)
-        except (text_format.ParseError, UnicodeError):
+            message = parse(with_quotes, allow_unknown_field=True)
+        except (ParseError, UnicodeError):
             raise LabelMapError(_what_is_wrong(text, source, error)) from None
         # A field of somebody's own is no harm; a misspelt name, or another kind of file, is.
         if not message.item or not all(item.name or item.display_name for item in message.item):
@@ -239,17 +234,6 @@ def _as_item(brace: re.Match[str]) -> str:
     """A brace that begins an item without its word: the first of the text, of a line, behind }."""
     blanks, before = brace[1], brace.string[max(0, brace.start() - 1) : brace.start()]
     return f"{blanks}item {{" if before in ("", "}") or "\n" in blanks else brace[0]
-
-
-def _parse(text: str, allow_unknown_field: bool = False) -> Any:
-    message = _message_class()()
-    if _LONGEST_RUN in text:
-        raise text_format.ParseError(f"more than {len(_LONGEST_RUN)} backslashes in a row")
-    try:
-        text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
-    except RecursionError:
-        raise text_format.ParseError("nested too deeply") from None
-    return message
 
 
 def _what_is_wrong(text: str, source: str, error: Exception) -> str:
@@ -372,47 +356,3 @@ def _to_item(item: Any) -> LabelMapItem:
         ancestor_ids=tuple(item.ancestor_ids),
         descendant_ids=tuple(item.descendant_ids),
     )
-
-
-@functools.cache
-def _message_class() -> Any:
-    """The class of StringIntLabelMap, from a descriptor of our own pool."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="tfod/string_int_label_map.proto", package="tfod", syntax="proto2"
-    )
-    field = descriptor_pb2.FieldDescriptorProto
-    frequency = file.enum_type.add(name="LVISFrequency")
-    for number, name in enumerate(("UNSPECIFIED", "FREQUENT", "COMMON", "RARE")):
-        frequency.value.add(name=name, number=number)
-    item = file.message_type.add(name="StringIntLabelMapItem")
-    keypoint = item.nested_type.add(name="KeypointMap")
-    label_map = file.message_type.add(name="StringIntLabelMap")
-    fields: Sequence[tuple[Any, str, int, int, int, str]] = (
-        (item, "name", 1, field.TYPE_STRING, field.LABEL_OPTIONAL, ""),
-        (item, "id", 2, field.TYPE_INT32, field.LABEL_OPTIONAL, ""),
-        (item, "display_name", 3, field.TYPE_STRING, field.LABEL_OPTIONAL, ""),
-        (item, "keypoints", 4, field.TYPE_MESSAGE, field.LABEL_REPEATED, "KeypointMap"),
-        (item, "ancestor_ids", 5, field.TYPE_INT32, field.LABEL_REPEATED, ""),
-        (item, "descendant_ids", 6, field.TYPE_INT32, field.LABEL_REPEATED, ""),
-        (item, "frequency", 7, field.TYPE_ENUM, field.LABEL_OPTIONAL, "LVISFrequency"),
-        (item, "instance_count", 8, field.TYPE_INT32, field.LABEL_OPTIONAL, ""),
-        (keypoint, "id", 1, field.TYPE_INT32, field.LABEL_OPTIONAL, ""),
-        (keypoint, "label", 2, field.TYPE_STRING, field.LABEL_OPTIONAL, ""),
-        (label_map, "item", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, "StringIntLabelMapItem"),
-    )
-    scope = {"KeypointMap": ".tfod.StringIntLabelMapItem.KeypointMap"}
-    for message, name, number, kind, label, type_name in fields:
-        added = message.field.add(name=name, number=number, type=kind, label=label)
-        if type_name:
-            added.type_name = scope.get(type_name, f".tfod.{type_name}")
-    return message_class(file, "tfod.StringIntLabelMap")
-
-
-def message_class(file: descriptor_pb2.FileDescriptorProto, name: str) -> Any:
-    """The class of one of a file's messages, in a pool of its own."""
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    descriptor = pool.FindMessageTypeByName(name)
-    if hasattr(message_factory, "GetMessageClass"):
-        return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory(pool).GetPrototype(descriptor)  # protobuf < 4.22

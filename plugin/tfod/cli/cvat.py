@@ -6,68 +6,59 @@ import argparse
 import os
 import tempfile
 
-from tfod.cli.command_line import Commands, add_number, print_line, print_note, whole_number
+from tfod.cli.arguments import Arguments, Parser, to_write, whole_number
+from tfod.cli.output import print_line, print_note
 from tfod.cvat.client.connection import DEFAULT_HOST, HOST_VARIABLE, TOKEN_VARIABLE, connect
 from tfod.cvat.client.task import KINDS, Target
 from tfod.errors import TfodError
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``cvat`` to the commands."""
-    parser = commands.add_parser(
-        "cvat",
-        help="export shards from a CVAT server, and import them",
-        description="Shards out of a CVAT server and back into it, without any change to the "
-        "server: app.cvat.ai, for example.",
+def add_arguments(parser: Parser) -> None:
+    """What ``cvat`` takes."""
+    parser.description = (
+        "Shards out of a CVAT server and back into it, without any change to the "
+        "server: app.cvat.ai, for example."
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    parser = verbs.add_parser(
+    export = verbs.add_parser(
         "export",
         help="write a task, a job or a project as a zip of shards",
         description="Write the annotations of a task, a job or a project as a zip of "
         "<subset>.tfrecord and label_map.pbtxt.",
     )
-    add = parser.add_argument
-    _add_target(parser)
-    add("out", metavar="OUT.zip", help="the zip to write")
-    add("--with-images", action="store_true", help="the images too")
-    add("--save-masks", action="store_true", help="an instance mask for each object, as PNG")
-    add_number(parser, "--num-shards", "shards of each subset", 1)
+    export.set_defaults(run=_export)
+    arguments = _on_a_server(export)
+    arguments.value("out", "OUT.zip", "the zip to write", type=to_write)
+    arguments.flag("--with-images", "the images too")
+    arguments.flag("--save-masks", "an instance mask for each object, as PNG")
+    arguments.value("--num-shards", "N", "shards of each subset", type=whole_number(1), default=1)
     text = "frames without an annotation (default: keep)"
-    add("--empty-frames", choices=("keep", "drop"), default="keep", help=text)
-    add("--overwrite", action="store_true", help="write over a zip that is there")
-    _add_server(parser)
-    parser.set_defaults(run=_export)
+    arguments.value("--empty-frames", None, text, choices=("keep", "drop"), default="keep")
+    arguments.flag("--overwrite", "write over a zip that is there")
 
-    parser = verbs.add_parser(
+    importing = verbs.add_parser(
         "import",
         help="check a zip of shards against a task, a job or a project, and import it",
         description="Check a zip against the task as it is now, say what would change, and import "
         "it. Exit status 1: the check has found errors, and nothing was touched.",
     )
-    add = parser.add_argument
-    _add_target(parser)
-    add("zip", metavar="ANNO.zip", help="shards and their label map")
+    importing.set_defaults(run=_import)
+    arguments = _on_a_server(importing)
+    arguments.value("zip", "ANNO.zip", "shards and their label map")
     text = "of what is there (default: replace, as in CVAT)"
-    add("--mode", choices=("append", "replace"), default="replace", help=text)
-    add("--dry-run", action="store_true", help="stop before anything is touched")
-    text = "a label map in place of the one in the zip"
-    add("--label-map", metavar="FILE|NAME", help=text)
-    _add_server(parser)
-    parser.set_defaults(run=_import)
+    arguments.value("--mode", None, text, choices=("append", "replace"), default="replace")
+    arguments.flag("--dry-run", "stop before anything is touched")
+    arguments.label_map("a label map in place of the one in the zip")
 
 
-def _add_target(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("kind", metavar="KIND", choices=KINDS, help=", ".join(KINDS))
-    add("number", metavar="ID", type=whole_number(1), help="as in its page's address")
-
-
-def _add_server(parser: argparse.ArgumentParser) -> None:
-    text = f"default: {HOST_VARIABLE}, or {DEFAULT_HOST}"
-    parser.add_argument("--server", metavar="URL", help=text)
+def _on_a_server(parser: argparse.ArgumentParser) -> Arguments:
+    """The arguments that say what on which server."""
     parser.epilog = f"{TOKEN_VARIABLE}, or CVAT_USER and PASS, log in; CVAT_ORGANIZATION is a slug."
+    arguments = Arguments(parser)
+    arguments.value("kind", "KIND", ", ".join(KINDS), choices=KINDS)
+    arguments.value("number", "ID", "as in its page's address", type=whole_number(1))
+    arguments.value("--server", "URL", f"default: {HOST_VARIABLE}, or {DEFAULT_HOST}")
+    return arguments
 
 
 def _export(arguments: argparse.Namespace) -> int:

@@ -7,25 +7,25 @@ import argparse
 from tfod.check.findings.rule import Rule
 from tfod.check.reporters.rules_pages import full_text, markdown_pages, table
 from tfod.check.rules.registry import all_rules, no_such_rule
-from tfod.cli.command_line import Commands, print_text
+from tfod.cli.arguments import Arguments, Parser, to_write
+from tfod.cli.output import print_text
 from tfod.errors import TfodError
 from tfod.tfrecord.output_folder import OutputFolder
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``rules`` to the commands."""
-    parser = commands.add_parser(
-        "rules",
-        help="list the rules of the checker, or explain one",
-        description="List the rules of `tfod check`; with a code or a family, say why it matters, "
-        "what to do about it and who says so.",
+def add_arguments(parser: Parser) -> None:
+    """What ``rules`` takes."""
+    parser.description = (
+        "List the rules of `tfod check`; with a code or a family, say why it matters, "
+        "what to do about it and who says so."
     )
-    parser.add_argument("name", metavar="CODE|FAMILY", nargs="?", help="such as TFR003, or TFR")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--markdown", action="store_true", help="print Markdown")
-    how.add_argument("--write", metavar="DIR", help="write the Markdown pages of all rules there")
-    parser.add_argument("--overwrite", action="store_true", help="replace pages that are there")
     parser.set_defaults(run=_run)
+    arguments = Arguments(parser)
+    arguments.value("name", "CODE|FAMILY", "such as TFR003, or TFR", nargs="?")
+    how = Arguments(parser.add_mutually_exclusive_group())
+    how.flag("--markdown", "print Markdown")
+    how.value("--write", "DIR", "write the Markdown pages of all rules there", type=to_write)
+    arguments.flag("--overwrite", "replace pages that are there")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -6,40 +6,38 @@ import argparse
 import glob
 import math
 
-from tfod.cli.command_line import Commands, add_number, file_name
-from tfod.cli.create_command import add_image_policy, policy_of
-from tfod.cli.outputs import add_output_options, begin_output, files_among
+from tfod.cli.arguments import Arguments, Parser, file_name, whole_number
+from tfod.cli.convert import add_image_policy, policy_of
+from tfod.cli.output import begin_output, files_among
 from tfod.shards.convert.formats import FORMATS, ReadOptions
 from tfod.shards.diff.box_pairs import PIXEL
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``diff`` to the commands."""
-    parser = commands.add_parser(
-        "diff",
-        help="compare two datasets: shards, or shards and what they were made from",
-        description="Compare two datasets: records, images, boxes, classes and other values. "
-        "Exit status 0: equal; 1: different; 2: they could not be compared.",
+def add_arguments(parser: Parser) -> None:
+    """What ``diff`` takes."""
+    parser.description = (
+        "Compare two datasets: records, images, boxes, classes and other values. "
+        "Exit status 0: equal; 1: different; 2: they could not be compared."
     )
-    add = parser.add_argument
-    text = "shards (a shard, a folder, a glob, a zip), or another format that tfod convert reads"
-    add("a", type=file_name, metavar="A", help=text)
-    add("b", type=file_name, metavar="B", help="likewise: what is compared with A")
-    text = "the format of A, where the path does not say it: %(choices)s"
-    add("--from-a", choices=FORMATS, metavar="FORMAT", help=text)
-    add("--from-b", choices=FORMATS, metavar="FORMAT", help="likewise of B")
-    add("--label-map", metavar="FILE|NAME", help="a label map for all records of both")
-    add("--images", metavar="FOLDER", help="the images of annotations that are not shards")
-    text = f"pixels that sides of boxes may be off (default: {PIXEL}: a pixel, and rounding)"
-    add("--tolerance", type=_pixels, default=PIXEL, metavar="PIXELS", help=text)
-    text = "do not compare these: masks, keypoints, captions, names of attributes, or images"
-    add("--ignore", action="append", default=[], metavar="NAME", help=text)
-    add("--same-subsets", action="store_true", help="a record in another subset is a difference")
-    text = "list so many of each change; all are counted (default: 100)"
-    add_number(parser, "--max-differences", text, 100, least=0)
-    add_output_options(parser, ("text", "json"))
-    add_image_policy(parser)
     parser.set_defaults(run=_run, odd_boxes="keep")
+    arguments = Arguments(parser)
+    text = "shards (a shard, a folder, a glob, a zip), or another format that tfod convert reads"
+    arguments.value("a", "A", text, type=file_name)
+    arguments.value("b", "B", "likewise: what is compared with A", type=file_name)
+    text = "the format of A, where the path does not say it: %(choices)s"
+    arguments.value("--from-a", "FORMAT", text, choices=FORMATS)
+    arguments.value("--from-b", "FORMAT", "likewise of B", choices=FORMATS)
+    arguments.label_map("a label map for all records of both")
+    arguments.value("--images", "FOLDER", "the images of annotations that are not shards")
+    text = f"pixels that sides of boxes may be off (default: {PIXEL}: a pixel, and rounding)"
+    arguments.value("--tolerance", "PIXELS", text, type=_pixels, default=PIXEL)
+    text = "do not compare these: masks, keypoints, captions, names of attributes, or images"
+    arguments.value("--ignore", "NAME", text, action="append", default=[])
+    arguments.flag("--same-subsets", "a record in another subset is a difference")
+    text = "list so many of each change; all are counted (default: 100)"
+    arguments.value("--max-differences", "N", text, type=whole_number(), default=100)
+    arguments.output(formats=("text", "json"))
+    add_image_policy(arguments)
 
 
 def _pixels(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The command line: its parser, what several commands share of it, and what they print."""
+"""The command line: its parser, and the arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -6,51 +6,37 @@ import argparse
 import functools
 import importlib
 import os
-import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfod.check.reporters.escaping import visible
-from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
 from tfod.version import __version__
 
 if TYPE_CHECKING:
     from tfod.check.profiles.profile import Profile
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-# Each command's module is loaded when it is typed: all of them take longer than most of the work.
-_MODULES = {
-    "check": "tfod.cli.check_command",
-    "convert": "tfod.cli.create_command",
-    "create": "tfod.cli.create_command",
-    "cvat": "tfod.cli.cvat_command",
-    "describe": "tfod.cli.describe_command",
-    "diff": "tfod.cli.diff_command",
-    "merge": "tfod.cli.shards_command",
-    "repair": "tfod.cli.repair_command",
-    "reshard": "tfod.cli.shards_command",
-    "rules": "tfod.cli.rules_command",
-    "serve": "tfod_validator.serve.command",
-    "show": "tfod.cli.show_command",
+COMMANDS = {
+    "check": "find every defect of shards and annotation zips",
+    "convert": "write shards as COCO, Pascal VOC, YOLO or CVAT XML, or these as shards",
+    "create": "make shards from Pascal VOC, COCO or a CSV",
+    "cvat": "export shards from a CVAT server, and import them",
+    "describe": "say what is in shards",
+    "diff": "compare two datasets: shards, or shards and what they were made from",
+    "merge": "put shards with different label maps together",
+    "repair": "fix what can be fixed without guessing, into another folder",
+    "reshard": "write shards as another number of shards",
+    "rules": "list the rules of the checker, or explain one",
+    "serve": "a page and an HTTP API that check what is uploaded",
+    "show": "draw images with their boxes on a page",
 }
+"""Each is a module with ``add_arguments(parser)``, which is loaded when the command is typed."""
+_ELSEWHERE = {"serve": "tfod_validator.serve.command"}
 RUNNER = "--runner"
 MOST_SHARDS = 99_999
 """Of one set: as many as five digits can say."""
 
 
-class _Version(argparse.Action):
-    """Shows the version, and whether the kernel is compiled."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from tfod.kernel import WHY_NOT_COMPILED
-
-        slower = f"Python kernel, slower: {WHY_NOT_COMPILED}"
-        print(f"tfod {__version__} ({slower if WHY_NOT_COMPILED else 'compiled kernel'})")
-        parser.exit()
-
-
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, and name the command that they are about.
 
     Its help fits on a screen: the usage does not repeat the options, and options with a long value
@@ -80,24 +66,39 @@ def _in_usage(action: argparse.Action) -> str:
     return f"[{name}]" if action.nargs == argparse.OPTIONAL else name
 
 
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser of all subcommands, or of the one that is typed and those beside it."""
-    parser = _Parser(
+class _Version(argparse.Action):
+    """Shows the version, and whether the kernel is compiled."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from tfod.kernel import WHY_NOT_COMPILED
+
+        slower = f"Python kernel, slower: {WHY_NOT_COMPILED}"
+        print(f"tfod {__version__} ({slower if WHY_NOT_COMPILED else 'compiled kernel'})")
+        parser.exit()
+
+
+def build_parser(command: str | None) -> Parser:
+    """Build the parser of a command; of another word than one, that which names all of them."""
+    parser = Parser(
         prog="tfod", description="TF Object Detection API TFRecords without TensorFlow."
     )
     text = "show program's version number and exit"
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    wanted = [_MODULES[command]] if command in _MODULES else _MODULES.values()
-    for name in dict.fromkeys(wanted) if command != "--version" else ():  # argparse ends there
-        importlib.import_module(name).add_parser(commands)
+    if command not in COMMANDS:
+        for name, text in COMMANDS.items():
+            commands.add_parser(name, help=text)
+    else:
+        module = importlib.import_module(_ELSEWHERE.get(command, f"tfod.cli.{command}"))
+        module.add_arguments(commands.add_parser(command))
     return parser
 
 
 def parse_arguments(given: Sequence[str]) -> argparse.Namespace:
     """What is typed; ``run`` is the function of the command."""
     arguments, for_runner = split_arguments(given)
-    parser = build_parser(arguments[0] if arguments else None)
+    words = (one for one in arguments if not one.startswith("-"))
+    parser = build_parser(next(words, None))
     options, unknown = parser.parse_known_args(arguments)
     if hasattr(options, "more") and not any(one.startswith("-") for one in unknown):
         # Sources behind an option, which argparse does not put to those in front of it.
@@ -123,7 +124,53 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return ours, []
 
 
-# Types and options
+class Arguments:
+    """Declares the arguments of a parser, or of a group in it: each has a name and a text."""
+
+    def __init__(self, parser: argparse._ActionsContainer) -> None:
+        self.add = parser.add_argument
+
+    def value(self, name: str, metavar: str | None, text: str, **more: Any) -> None:
+        """One that takes a value; without dashes it is positional.
+
+        Without a metavar its help names the choices.
+        """
+        self.add(name, metavar=metavar, help=text, **more)
+
+    def flag(self, name: str, text: str) -> None:
+        """An option that is there or not."""
+        self.add(name, action="store_true", help=text)
+
+    def output(
+        self,
+        text: str = "where the report goes, if not on the screen",
+        formats: Sequence[str] = (),
+        **more: Any,
+    ) -> None:
+        """``--output``, a file; of a report ``--format``, too, whose default is the first."""
+        if formats:
+            named = f"{', '.join(formats)} (default: {formats[0]})"
+            self.value("--format", "NAME", named, choices=formats, default=formats[0])
+        self.add("-o", "--output", metavar="FILE", help=text, type=to_write, **more)
+
+    def label_map(self, text: str = "for all shards, in place of those beside them") -> None:
+        """``--label-map``."""
+        self.value("--label-map", "FILE|NAME", text)
+
+    def profile(self) -> None:
+        """``--profile`` of a command that does not check."""
+        self.value("--profile", "NAME|FILE", "as for tfod check; the best fit otherwise")
+
+    def receiver(self) -> None:
+        """``--for``: who reads the shards that a command writes."""
+        from tfod.detection.images.source_ids import LARGEST_FOR  # --version does without
+
+        text = "who reads the shards next; most want numbers as image/source_id, where a text is "
+        text += "then kept in tfod/attributes"
+        self.value("--for", None, text, dest="receiver", choices=tuple(LARGEST_FOR))
+
+
+# Types
 
 
 def whole_number(least: int = 0, most: int | None = None) -> Callable[[str], int]:
@@ -162,80 +209,35 @@ def file_name(text: str) -> str:
     return text
 
 
-def codes(text: str) -> list[str]:
+def to_write(text: str) -> str:
+    """A type for argparse: the path of what is written, which is on this machine."""
+    from tfod.tfrecord.storage.urls import require_local
+
+    if not text:
+        raise TfodError("the name of what to write is empty; is a variable not set?")
+    require_local(text)
+    return text
+
+
+def rule_names(option: str) -> Callable[[str], list[str]]:
     """A type for argparse: codes and families of rules, with commas."""
-    found = [code for one in text.split(",") if (code := one.strip().upper())]
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} names no rule")
-    return found
 
+    def parse(text: str) -> list[str]:
+        from tfod.check.rules.registry import require_rule_names  # --version does without
 
-def add_number(
-    parser: argparse._ActionsContainer,
-    name: str,
-    text: str,
-    default: int | None = None,
-    *,
-    least: int = 1,
-    most: int | None = None,
-    metavar: str = "N",
-) -> None:
-    """Add an option that takes a whole number."""
-    kind = whole_number(least, most)
-    parser.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
+        found = [name for one in text.split(",") if (name := one.strip().upper())]
+        if not found:
+            raise argparse.ArgumentTypeError(f"{text!r} names no rule")
+        require_rule_names(found, option)
+        return found
 
-
-def add_label_map(parser: argparse._ActionsContainer) -> None:
-    """Add ``--label-map`` to a command that reads shards."""
-    text = "for all shards, in place of those beside them"
-    parser.add_argument("--label-map", metavar="FILE|NAME", help=text)
-
-
-def add_receiver(parser: argparse.ArgumentParser) -> None:
-    """Add ``--for``: who reads the shards that a command writes."""
-    parser.add_argument(
-        "--for",
-        dest="receiver",
-        choices=tuple(LARGEST_FOR),
-        help="who reads the shards next; most want numbers as image/source_id, where a text is "
-        "then kept in tfod/attributes",
-    )
+    return parse
 
 
 def named_profile(name_or_path: str | None) -> Profile | None:
     """What ``--profile`` names, if anything; TfodError where that is no profile."""
     if name_or_path is None:
         return None
-    from tfod.check.profiles.file import load_profile
+    from tfod.check.profiles.file import load_profile  # few commands are given one
 
     return load_profile(name_or_path)
-
-
-# Output
-
-
-def print_text(text: str) -> None:
-    """Write to standard output as UTF-8, whatever the locale says: JSON, XML and HTML are that."""
-    if sys.stdout is None:
-        raise TfodError("standard output is closed; use --output")
-    binary = getattr(sys.stdout, "buffer", None)
-    try:
-        sys.stdout.flush()
-        if binary is None:
-            sys.stdout.write(text)
-        else:
-            binary.write(text.encode("utf-8", "replace"))
-            binary.flush()
-    except OSError as error:  # BrokenPipeError stays one
-        raise type(error)(error.errno, error.strerror, "standard output") from None
-
-
-def print_line(text: str) -> None:
-    """Write a line to standard output; names in it do not steer the terminal."""
-    print_text(visible(text) + "\n")
-
-
-def print_note(text: str, command: str = "tfod") -> None:
-    """Write a line about the run, and those indented below it, to standard error."""
-    lines = map(visible, text.split("\n  "))  # names do not steer the terminal
-    print(f"{command}: " + "\n  ".join(lines), file=sys.stderr)

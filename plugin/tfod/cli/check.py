@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from tfod.check.configuration import (
 )
 from tfod.check.dataset import Found
 from tfod.check.find import find
-from tfod.check.findings.baseline import baseline_to_json, read_baseline
 from tfod.check.findings.finding import Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.profiles.policy import severities_of
@@ -28,24 +27,24 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.images import MOST_DECODED, read_most_decoded
 from tfod.check.rules.registry import require_rule_names
-from tfod.cli.command_line import (
+from tfod.cli.arguments import (
     RUNNER,
-    Commands,
-    add_label_map,
-    add_number,
-    codes,
+    Arguments,
+    Parser,
     file_name,
     limit,
     named_profile,
-    print_note,
+    rule_names,
+    whole_number,
 )
-from tfod.cli.outputs import add_output_options, begin_output, files_among, files_of
+from tfod.cli.output import begin_output, files_among, files_of, print_note
 from tfod.detection.labels.label_map import require_label_map
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
+    from tfod.check.findings.baseline import Baseline
     from tfod.check.records.examine import Progress
     from tfod.check.references.cvat_task.task import Task
     from tfod.check.references.pipeline import TrainingConfig
@@ -55,65 +54,60 @@ BASELINE = "tfod-baseline.json"
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
 _CONFIGURED = ("receiver", "profile", "label_map", "select", "ignore", "fail_on")
-_REQUIRED: Mapping[str, Callable[[str], object]] = {
-    "profile": named_profile,
-    "label_map": require_label_map,
-}
-"""What a value of a configuration must be."""
 _FILES = ("profile", "label_map", "cvat_labels", "cvat_xml", "pipeline_config")
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``check`` to the commands."""
-    parser = commands.add_parser(
-        "check",
-        help="find every defect of shards and annotation zips",
-        description="Check shards, folders, zips, globs, URLs or standard input (-). Exit status: "
-        "0 valid, 1 not, 2 the check could not run.",
+def add_arguments(parser: Parser) -> None:
+    """What ``check`` takes."""
+    parser.description = (
+        "Check shards, folders, zips, globs, URLs or standard input (-). Exit status: "
+        "0 valid, 1 not, 2 the check could not run."
     )
+    parser.set_defaults(run=_run)
     text = "by default what --pipeline-config names"
-    parser.add_argument("sources", type=file_name, metavar="SOURCE", nargs="*", help=text)
-    group = parser.add_argument_group("what is expected")
-    add = group.add_argument
+    Arguments(parser).value("sources", "SOURCE", text, type=file_name, nargs="*")
+
+    expected = Arguments(parser.add_argument_group("what is expected"))
     text = f"who reads the shards next: {', '.join(RECEIVERS)}"
-    add("--for", dest="receiver", choices=tuple(RECEIVERS), metavar="NAME", help=text)
+    expected.value("--for", "NAME", text, choices=tuple(RECEIVERS), dest="receiver")
     text = f"what a record has: {', '.join(READY)}, or a file"
-    add("--profile", metavar="NAME|FILE", help=text)
-    add_label_map(group)
-    text = "only these rules: codes and families, with commas"
-    add("--select", type=codes, action="extend", metavar="CODES", help=text)
-    text = "not these; a code is stronger than its family"
-    add("--ignore", type=codes, action="extend", metavar="CODES", help=text)
+    expected.value("--profile", "NAME|FILE", text)
+    expected.label_map()
+    for name, text in (
+        ("--select", "only these rules: codes and families, with commas"),
+        ("--ignore", "not these; a code is stronger than its family"),
+    ):
+        expected.value(name, "CODES", text, type=rule_names(name), action="extend")
     text = f"of a rule or a family: {', '.join(LEVELS)}"
-    add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
+    expected.value("--severity", "CODE=LEVEL", text, type=_severity, action="append", default=[])
     text = "error or warning: what makes shards invalid"
-    add("--fail-on", choices=LEVELS[:2], metavar="LEVEL", help=text)
+    expected.value("--fail-on", "LEVEL", text, choices=LEVELS[:2])
     text = "a tfod.toml, in place of the nearest one upward"
-    add("--config", type=file_name, metavar="FILE", help=text)
-    add = parser.add_argument_group("what the shards are held against").add_argument
+    expected.value("--config", "FILE", text, type=file_name)
+
+    against = Arguments(parser.add_argument_group("what the shards are held against"))
     text = "a task, job, project of the server CVAT_HOST"
-    add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
-    add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
-    add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
-    add("--images", metavar="DIR", help="the images that the shards are about")
-    add("--pipeline-config", metavar="FILE", help="the OD API's configuration of a training")
-    group = parser.add_argument_group("how the shards are read")
-    add = group.add_argument
+    against.add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
+    against.value("--cvat-labels", "FILE", "labels of the CVAT task, as JSON")
+    against.value("--cvat-xml", "FILE", "annotations.xml of the CVAT task")
+    against.value("--images", "DIR", "the images that the shards are about")
+    against.value("--pipeline-config", "FILE", "the OD API's configuration of a training")
+
+    reading = Arguments(parser.add_argument_group("how the shards are read"))
     text = f"images to decode of each shard (default: {MOST_DECODED})"
-    add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
-    add_number(group, "--jobs", "processes (default: all cores)")
-    add("--no-sha256", action="store_true", help="do not hash the sources")
-    add(RUNNER, metavar="NAME", help="an Apache Beam runner; -- and its own options last")
-    group = parser.add_argument_group("what comes out")
-    add = group.add_argument
-    add_output_options(group, FORMATS)
-    add_number(group, "--max-findings", "how many are listed (default: 1000)", 1000)
+    reading.value("--decode", "all|none|N", text, type=_most_decoded, default=MOST_DECODED)
+    reading.value("--jobs", "N", "processes (default: all cores)", type=whole_number(1))
+    reading.flag("--no-sha256", "do not hash the sources")
+    reading.value(RUNNER, "NAME", "an Apache Beam runner; -- and its own options last")
+
+    output = Arguments(parser.add_argument_group("what comes out"))
+    output.output(formats=FORMATS)
+    text = "how many are listed (default: 1000)"
+    output.value("--max-findings", "N", text, type=whole_number(1), default=1000)
     text = "the findings alone, and of valid shards nothing"
-    add("-q", "--quiet", action="store_true", help=text)
-    add("--baseline", type=file_name, metavar="FILE", help="report only what is not in this one")
-    text = f"write all into it (default: {BASELINE})"
-    add("--update-baseline", action="store_true", help=text)
-    parser.set_defaults(run=_check)
+    output.add("-q", "--quiet", action="store_true", help=text)
+    output.value("--baseline", "FILE", "report only what is not in this one", type=file_name)
+    output.flag("--update-baseline", f"write all into it (default: {BASELINE})")
 
 
 def _most_decoded(text: str) -> int | None:
@@ -123,25 +117,19 @@ def _most_decoded(text: str) -> int | None:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    configuration = (
-        load_configuration(arguments.config) if arguments.config else find_configuration()
-    )
-    for name in _CONFIGURED:  # what is typed is stronger
-        if not getattr(arguments, name) and (value := getattr(configuration, name)):
-            setattr(arguments, name, value)
-            if require := _REQUIRED.get(name):
-                with configuration.naming(name):
-                    require(value)
+def _severity(text: str) -> tuple[str, str]:
+    code, _, level = (part.strip() for part in text.partition("="))
+    require_rule_names([code.upper()], f"--severity {text}")
+    if level.lower() not in LEVELS:
+        raise TfodError(f"--severity {text}: expected CODE={', '.join(LEVELS)}")
+    return code.upper(), level.lower()
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    configuration = _configured(arguments)
     options = _options(arguments, configuration)
     with _found(arguments.sources, options) as everything:
-        found, excluded = everything.without(configuration.excludes)
-        if excluded and not found.datasets:
-            raise TfodError(f"{configuration.file} excludes all that is to be checked")
-        if excluded and not arguments.quiet:
-            them = "it" if len(excluded) == 1 else "them"
-            what = f"{configuration.file} excludes {them}"
-            print_note(f"{plural(len(excluded), 'file')} not checked: {what}")
+        found = _without_excluded(everything, configuration, arguments.quiet)
         read = [*files_among(*(getattr(arguments, name) for name in _FILES)), arguments.images]
         read += [configuration.file, *files_of(everything)]
         baseline = options.baseline.name if options.baseline else None
@@ -155,10 +143,27 @@ def _check(arguments: argparse.Namespace) -> int:
                 report = check(found, options, progress or (lambda *_: None))
             out.write(_rendered(report, options, arguments, found))
             if known is not None and report.baseline is not None:
+                from tfod.check.findings.baseline import baseline_to_json
+
                 known.write(baseline_to_json(report.baseline.found))
     if updated and report.baseline is not None:
         print_note(f"{updated}: {plural(report.baseline.known, 'finding')} known")
     return EXIT_VALID if report.valid else EXIT_FINDINGS
+
+
+def _configured(arguments: argparse.Namespace) -> Configuration:
+    """The configuration; what it says takes the place of what is not typed."""
+    path = arguments.config
+    configuration = load_configuration(path) if path else find_configuration()
+    for name in _CONFIGURED:
+        if not getattr(arguments, name) and (value := getattr(configuration, name)):
+            setattr(arguments, name, value)
+            with configuration.naming(name):
+                if name == "profile":
+                    named_profile(value)
+                elif name == "label_map":
+                    require_label_map(value)
+    return configuration
 
 
 def _found(sources: list[str], options: Options) -> AbstractContextManager[Found]:
@@ -172,22 +177,30 @@ def _found(sources: list[str], options: Options) -> AbstractContextManager[Found
     return find(sources, options.label_map, options.archive_limits)
 
 
+def _without_excluded(everything: Found, configuration: Configuration, quiet: bool) -> Found:
+    found, excluded = everything.without(configuration.excludes)
+    if excluded and not found.datasets:
+        raise TfodError(f"{configuration.file} excludes all that is to be checked")
+    if excluded and not quiet:
+        what = f"{configuration.file} excludes {'it' if len(excluded) == 1 else 'them'}"
+        print_note(f"{plural(len(excluded), 'file')} not checked: {what}")
+    return found
+
+
 def _options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
-    for option in ("select", "ignore"):
-        require_rule_names(getattr(arguments, option) or (), f"--{option}")
-    typed = dict(map(_severity, arguments.severity))
-    limits, is_updated = ZipLimits(), arguments.update_baseline
-    baseline = arguments.baseline or (BASELINE if is_updated else None)
+    limits = ZipLimits()
+    of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
+    has_baseline = arguments.baseline or arguments.update_baseline
     return Options(
         profile=named_profile(arguments.profile),
         receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
-        task=_task(arguments),
-        training_config=_training_config(arguments.pipeline_config),
+        task=_task(*of_cvat) if any(of_cvat) else None,
+        training_config=None if arguments.pipeline_config is None else _training_config(arguments),
         severities=severities_of(
             arguments.select,
             arguments.ignore or (),
             severities_in(configuration.severity),
-            severities_in(typed),
+            severities_in(dict(arguments.severity)),
         ),
         configuration=configuration.file,
         fail_on=Severity(arguments.fail_on or "error"),
@@ -196,29 +209,22 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         max_findings=arguments.max_findings,
         max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         jobs=arguments.jobs or os.cpu_count() or 1,
-        runner=_runner(arguments),
+        runner=None if arguments.runner is None else _runner(arguments),
         hash_sources=not arguments.no_sha256,
         archive_limits=ZipLimits(
             total_bytes=limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
             entries=limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
         ),
-        baseline=read_baseline(baseline, is_updated=is_updated) if baseline else None,
+        baseline=_baseline(arguments) if has_baseline else None,
     )
 
 
-def _severity(text: str) -> tuple[str, str]:
-    code, _, level = (part.strip() for part in text.partition("="))
-    require_rule_names([code.upper()], f"--severity {text}")
-    if level.lower() not in LEVELS:
-        raise TfodError(f"--severity {text}: expected CODE={', '.join(LEVELS)}")
-    return code.upper(), level.lower()
+# What few checks are asked for, and what it needs
 
 
-def _runner(arguments: argparse.Namespace) -> Runner | None:
-    """What is to do the work; None for this process."""
+def _runner(arguments: argparse.Namespace) -> Runner:
+    """What is to do the work in place of this process."""
     name, jobs = arguments.runner, arguments.jobs
-    if name is None:
-        return None
     if jobs is not None:
         raise TfodError(
             f"--jobs and {RUNNER} exclude each other; write: {RUNNER} {name} … "
@@ -231,31 +237,32 @@ def _runner(arguments: argparse.Namespace) -> Runner | None:
     return Runner(name, tuple(arguments.runner_arguments))
 
 
-def _training_config(path: str | None) -> TrainingConfig | None:
-    if path is None:
-        return None
-    from tfod.check.references.pipeline import TrainingConfig  # few checks need it
+def _baseline(arguments: argparse.Namespace) -> Baseline:
+    from tfod.check.findings.baseline import read_baseline
 
-    return TrainingConfig(path)
+    return read_baseline(arguments.baseline or BASELINE, is_updated=arguments.update_baseline)
 
 
-def _task(arguments: argparse.Namespace) -> Task | None:
+def _training_config(arguments: argparse.Namespace) -> TrainingConfig:
+    from tfod.check.references.pipeline import TrainingConfig
+
+    return TrainingConfig(arguments.pipeline_config)
+
+
+def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
     """What is known of the CVAT task: live from its server, or from files."""
-    described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
-    if arguments.cvat is not None:
-        if any(described):
-            raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
-        from tfod.cvat.client.connection import connect
-        from tfod.cvat.client.task import Target, fetch_task
+    if kind_and_id is None:
+        from tfod.check.references.cvat_task.task import load_task
 
-        target = Target.typed(*arguments.cvat)
-        with connect() as server:
-            return fetch_task(server, target).task
-    if not any(described):
-        return None
-    from tfod.check.references.cvat_task.task import load_task
+        return load_task(*described)
+    if any(described):
+        raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
+    from tfod.cvat.client.connection import connect
+    from tfod.cvat.client.task import Target, fetch_task
 
-    return load_task(*described)
+    target = Target.typed(*kind_and_id)
+    with connect() as server:
+        return fetch_task(server, target).task
 
 
 def _rendered(report: Report, options: Options, arguments: argparse.Namespace, found: Found) -> str:

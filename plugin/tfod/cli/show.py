@@ -8,16 +8,14 @@ import re
 
 from tfod.check.find import find
 from tfod.check.findings.finding import plural
-from tfod.cli.command_line import (
-    Commands,
-    add_label_map,
-    add_number,
+from tfod.cli.arguments import (
+    Arguments,
+    Parser,
     file_name,
     named_profile,
-    print_line,
-    print_note,
+    whole_number,
 )
-from tfod.cli.outputs import begin_output, files_among, files_of
+from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, chosen_tiles, render_page
 from tfod.shards.sheet.choice import Seen
@@ -26,29 +24,25 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
 _MOST = 10_000
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``show`` to the commands."""
-    parser = commands.add_parser(
-        "show",
-        help="draw images with their boxes on a page",
-        description="Write an HTML page of images with their boxes, masks, keypoints and "
-        "classes; below each the record's number and the file name. It is one file, and loads "
-        "nothing.",
+def add_arguments(parser: Parser) -> None:
+    """What ``show`` takes."""
+    parser.description = (
+        "Write an HTML page of images with their boxes, masks, keypoints and classes; below each "
+        "the record's number and the file name. It is one file, and loads nothing."
     )
-    add = parser.add_argument
-    text = "a shard, a folder, a glob, a zip, an fsspec URL, or -"
-    add("source", type=file_name, metavar="SOURCE", help=text)
-    text = "the page to write (default: sheet.html)"
-    add("-o", "--output", default="sheet.html", metavar="FILE", help=text)
-    which = parser.add_mutually_exclusive_group()
-    add_number(which, "--first", "the first N records (default: 24)", most=_MOST)
-    text = "records by number: 3,7-9 (one shard)"
-    which.add_argument("--records", type=_numbers, metavar="LIST", help=text)
-    add_number(which, "--random", "N records at random", most=_MOST)
-    add("--class", dest="class_name", metavar="NAME", help="only records with this class")
-    add_label_map(parser)
-    add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
     parser.set_defaults(run=_run)
+    arguments = Arguments(parser)
+    text = "a shard, a folder, a glob, a zip, an fsspec URL, or -"
+    arguments.value("source", "SOURCE", text, type=file_name)
+    arguments.output("the page to write (default: sheet.html)", default="sheet.html")
+    which = Arguments(parser.add_mutually_exclusive_group())
+    number = whole_number(1, _MOST)
+    which.value("--first", "N", "the first N records (default: 24)", type=number)
+    which.value("--records", "LIST", "records by number: 3,7-9 (one shard)", type=_numbers)
+    which.value("--random", "N", "N records at random", type=number)
+    arguments.value("--class", "NAME", "only records with this class", dest="class_name")
+    arguments.label_map()
+    arguments.profile()
 
 
 def _numbers(text: str) -> frozenset[int]:

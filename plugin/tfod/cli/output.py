@@ -1,4 +1,4 @@
-"""``--format NAME`` and ``--output FILE``: how a report is written, and where.
+"""What commands print, and ``--output FILE``: where a report goes.
 
 A command begins its report before its work, so that one which cannot be written shows first. It
 appears whole or not at all, and takes the place of a former one unasked, as that of a compiler, a
@@ -8,24 +8,46 @@ is never written over.
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfod.cli.command_line import print_text
+from tfod.check.reporters.escaping import visible
+from tfod.errors import TfodError
 
 if TYPE_CHECKING:
     from tfod.check.dataset import Found
 
 
-def add_output_options(parser: argparse._ActionsContainer, formats: Sequence[str]) -> None:
-    """Add ``--format`` and ``--output``; the first of the formats is the default."""
-    text = f"{', '.join(formats)} (default: {formats[0]})"
-    add = parser.add_argument
-    add("--format", choices=formats, default=formats[0], metavar="NAME", help=text)
-    add("-o", "--output", metavar="FILE", help="where the report goes, if not on the screen")
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Errors of the system within say what they are about; a broken pipe stays one."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, error.filename or path) from None
+
+
+def print_text(text: str) -> None:
+    """Write to standard output, which :func:`tfod.cli.main.main` has made UTF-8."""
+    if sys.stdout is None:
+        raise TfodError("standard output is closed; use --output")
+    with naming("standard output"):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def print_line(text: str) -> None:
+    """Write a line to standard output; names in it do not steer the terminal."""
+    print_text(visible(text) + "\n")
+
+
+def print_note(text: str, command: str = "tfod") -> None:
+    """Write a line about the run, and those indented below it, to standard error."""
+    lines = map(visible, text.split("\n  "))  # names do not steer the terminal
+    print(f"{command}: " + "\n  ".join(lines), file=sys.stderr)
 
 
 class Output(NamedTuple):
@@ -55,33 +77,22 @@ def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Ou
     from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
 
     ReadPaths(sources).require_other(path)
-    if os.path.exists(path) and not os.path.isfile(path):
-        with _device(path) as write:
-            yield Output(write, lambda: None)
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a terminal, say
+        with naming(path), open(path, "wb") as device:
+
+            def write(text: str) -> None:
+                device.write(_utf8(text))
+
+            yield Output(write, device.flush)
         return
     if os.path.exists(path) and looks_like_shard(path):
         raise OutputExistsError(f"{path}: is a shard, which no report replaces; name another place")
     with AtomicFile(os.path.realpath(path)) as file:
-        yield Output(lambda text: file.write(text.encode("utf-8", "replace")), file.complete)
+        yield Output(lambda text: file.write(_utf8(text)), file.complete)
 
 
-@contextmanager
-def _device(path: str) -> Iterator[Callable[[str], None]]:
-    """A pipe or a terminal, say; unbuffered, so that what it does not take shows at once."""
-    handle = os.open(path, os.O_WRONLY)
-
-    def write(text: str) -> None:
-        data = memoryview(text.encode("utf-8", "replace"))
-        try:
-            while data:
-                data = data[os.write(handle, data) :]
-        except OSError as error:
-            raise type(error)(error.errno, error.strerror, path) from None
-
-    try:
-        yield write
-    finally:
-        os.close(handle)
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def files_of(found: Found) -> list[str | None]:

@@ -1,0 +1,35 @@
+"""``tfod describe``: what is in shards, or a profile of it."""
+
+from __future__ import annotations
+
+import argparse
+
+from tfod.cli.arguments import Arguments, Parser, file_name
+from tfod.cli.output import print_text
+
+
+def add_arguments(parser: Parser) -> None:
+    """What ``describe`` takes."""
+    parser.description = (
+        "Print what is in shards: records, keys with kinds and lengths, classes by subset, "
+        "sizes of boxes and images, and a tf.io feature description ready to paste."
+    )
+    parser.set_defaults(run=_run)
+    arguments = Arguments(parser)
+    text = "a shard, a folder, a glob, a zip or a URL"
+    arguments.value("sources", "SOURCE", text, type=file_name, nargs="+")
+    arguments.flag("--as-profile", "print a profile for `tfod check --profile` instead, in YAML")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from tfod.shards.describe import describe
+
+    found = describe(options.sources)
+    if options.as_profile:
+        from tfod.check.profiles.file import profile_of_description, profile_to_yaml
+
+        profile = profile_of_description(found.feature_description(), options.sources[0])
+        print_text(profile_to_yaml(profile))
+    else:
+        print_text(found.to_text(*options.sources))
+    return 0

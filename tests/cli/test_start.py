@@ -1,0 +1,52 @@
+"""What a command loads before it begins: modules are counted, not seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.records import encode, frame, image, objects
+
+HEAVY = {
+    *("PIL", "asyncio", "concurrent", "email", "fsspec", "google.protobuf", "http", "jinja2"),
+    *("jsonschema", "logging", "lxml", "multiprocessing", "numpy.ma", "socket", "ssl", "tqdm"),
+    *("yaml", "tfod.beam", "tfod.check.processes", "tfod.check.references", "tfod.cvat"),
+    *("tfod.convert", "tfod.datumaro", "tfod.shards", "tfod_validator"),
+}
+
+
+def loaded_by(*command: str) -> set[str]:
+    """The modules that a command of a process of its own has loaded at its end."""
+    code = (
+        "import sys; from tfod.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_version_is_said_without_numpy() -> None:
+    loaded = loaded_by("--version")
+    assert "tfod.kernel.library" in loaded
+    assert loaded.isdisjoint({"numpy", "dataclasses", *HEAVY})
+
+
+def test_one_shard_is_checked_without_what_it_does_not_need(tmp_path) -> None:
+    record = encode({**image("a.jpg"), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
+    shard = tmp_path / "one.record"
+    shard.write_bytes(frame(record))
+    loaded = loaded_by("check", str(shard))
+    assert "tfod.check.records.examine" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("command", ["describe", "rules", "reshard"])
+def test_a_command_loads_no_other(command: str) -> None:
+    loaded = {one for one in loaded_by(command, "--help") if one.startswith("tfod.cli.")}
+    assert loaded == {f"tfod.cli.{one}" for one in ("main", "arguments", "output", command)}
