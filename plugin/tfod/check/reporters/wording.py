@@ -98,9 +98,7 @@ def group_findings(report: Report) -> list[Group]:
             )
         )
     order = list(FAMILIES)
-    return sorted(
-        groups, key=lambda one: (-one.severity.rank, order.index(one.rule.family), one.code)
-    )
+    return sorted(groups, key=lambda one: (-one.severity.rank, order.index(one.code[:3]), one.code))
 
 
 def verdict(report: Report) -> str:
