@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tfod.check.rules.registry import all_rules
 
 from tests.check.reports import RULES
 from tests.commands import Run
@@ -30,7 +31,8 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
 @pytest.fixture
 def made_up_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let reports say what the rules of :mod:`tests.check.reports` say."""
-    monkeypatch.setattr("tfod.check.reporters.groups.all_rules", lambda: RULES)
+    every = {**all_rules(), **RULES}
+    monkeypatch.setattr("tfod.check.reporters.wording.all_rules", lambda: every)
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.report import Report
-from tfod.check.reporters.groups import group_findings
-from tfod.check.reporters.wording import next_steps
+from tfod.check.reporters.wording import group_findings, next_steps
 from tfod.cli.main import main
 
 from tests.check.reports import found, make_report
@@ -110,6 +109,8 @@ def test_the_most_frequent_rule_comes_first() -> None:
     ],
 )
 def test_what_is_valid_is_used(receiver: str, source: str, said: str) -> None:
-    report = make_report([found("LAB906", "x")], receiver=receiver, sources=[source])
+    report = make_report(
+        [replace(found("LAB906", "x"), code="LAB006")], receiver=receiver, sources=[source]
+    )
     first, second = steps(report)
     assert said in first[0] and second[0].startswith("Look at the warnings")

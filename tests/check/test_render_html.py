@@ -206,6 +206,7 @@ def test_without_the_extra_it_is_said_in_a_line(absent: str, output: str) -> Non
     """A fresh process, in which a module cannot be imported."""
     code = f"""
 import sys
+from dataclasses import replace
 sys.modules[{absent!r}] = None
 import numpy as np
 from tests.check.reports import found, make_report
@@ -213,7 +214,7 @@ from tfod.errors import TfodError
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.text import render_text
 from tfod.check.reporters.samples import Sample
-report = make_report([found("BOX903", "x")])
+report = make_report([replace(found("BOX903", "x"), code="BOX003")])
 render_text(report, color=False)
 one = Sample("a.record", 1, None, ("BOX903",), b"x", 1, 1, np.zeros((0, 4)), ())
 try:

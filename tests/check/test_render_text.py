@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfod.check.reporters.escaping import columns, visible
 from tfod.check.reporters.text import render_text
 
-from tests.check.reports import ERROR, INFO, RULES, WARNING, found, hostile_report, make_report
+from tests.check.reports import INFO, WARNING, found, hostile_report, make_report
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
 
@@ -210,12 +210,6 @@ def test_shards_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> No
 def test_severities_are_those_applied() -> None:
     report = make_report([found("BOX903", "x", severity=INFO), found("ZIP917", "y")])
     assert "BOX903 info: " in text(report)
-
-
-def test_a_rule_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = make_report([found("BOX903", "too far", severity=ERROR)])
-    monkeypatch.delitem(RULES, "BOX903")
-    assert "BOX903 error\n  a.record:\n    too far\n" in text(report)
 
 
 @given(st.text())

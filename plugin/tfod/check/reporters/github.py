@@ -12,8 +12,7 @@ from itertools import chain, zip_longest
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.groups import group_findings
-from tfod.check.reporters.wording import SEVEREST_FIRST, place_parts
+from tfod.check.reporters.wording import SEVEREST_FIRST, group_findings, place_parts
 from tfod.tfrecord.storage.urls import is_url
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -24,7 +23,7 @@ _MOST_SHOWN = 10
 def render_github(report: Report) -> str:
     """Write findings as workflow commands: as many as GitHub shows, of all rules that fired."""
     groups = group_findings(report)
-    titles = {one.code: f"{one.code} {one.title}".rstrip() for one in groups}
+    titles = {one.code: f"{one.code} {one.rule.title}" for one in groups}
     in_turn = [one for one in chain(*zip_longest(*(group.findings for group in groups))) if one]
     lines = []
     for severity in SEVEREST_FIRST:

@@ -18,12 +18,13 @@ from tfod.check.findings.report import REPORT_VERSION, Report
 from tfod.check.findings.statistics import most_first
 from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.samples import Sample
 from tfod.check.reporters.wording import (
+    Group,
     about_dataset,
     amounts,
     decoded,
+    group_findings,
     headline,
     known_before,
     next_steps,
@@ -183,7 +184,7 @@ def _cards(
     report: Report, groups: Sequence[Group], samples: Sequence[Sample], links: Sequence[str]
 ) -> list[Card]:
     """The samples drawn, each with all that was found in it."""
-    titles = {group.code: group.title for group in groups}
+    titles = {group.code: group.rule.title for group in groups}
     found: dict[tuple[str, int | None], list[Finding]] = {}
     for one in sorted(report.findings, key=lambda one: -one.severity.rank):
         found.setdefault((one.shard, one.record), []).append(one)
@@ -198,10 +199,7 @@ def _cards(
                 svg=draw(sample),
                 name=sample.item or where,
                 where=f"{sample.shard}, {where}" if report.counts.shards > 1 else where,
-                lines=[
-                    (same[0], titles[code] or same[0].message, len(same))
-                    for code, same in by_code.items()
-                ],
+                lines=[(same[0], titles[code], len(same)) for code, same in by_code.items()],
                 notes=[f"{plural(left, 'box')} not drawn"] if left else [],
                 link=links[number] if links else "",
             )

@@ -14,8 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from tfod.check.findings.finding import Finding, plural
 from tfod.check.findings.report import Report, SourceFile
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.groups import Group, group_findings
-from tfod.check.reporters.wording import decoded, place_parts
+from tfod.check.reporters.wording import Group, decoded, group_findings, place_parts
 
 _EVERYTHING = "the data set"
 """Name of the suite of findings that are about no single file."""
@@ -69,12 +68,12 @@ def _properties(report: Report, name: str, source: SourceFile | None) -> dict[st
 
 def _add_case(suite: Element, shard: str, group: Group, count: int, report: Report) -> None:
     listed = [one for one in group.findings if one.shard == shard]
-    case = _case(suite, f"{group.code} {group.title}".rstrip())
+    case = _case(suite, f"{group.code} {group.rule.title}")
     text = "\n".join(_lines(group, listed, count))
     if group.severity.rank < report.fail_on.rank:
         SubElement(case, "system-out").text = f"{group.severity.value}\n{text}"
         return
-    first = visible(listed[0].message if listed else group.title)
+    first = visible(listed[0].message if listed else group.rule.title)
     message = first if count == 1 else f"{plural(count, 'finding')}, the first: {first}"
     SubElement(case, "failure", message=message, type=group.severity.value).text = text
 
@@ -89,10 +88,9 @@ def _lines(group: Group, listed: Sequence[Finding], count: int) -> Iterator[str]
             yield f"    {visible(finding.fix)}"
     if count > len(listed):
         yield f"and {count - len(listed):,} more"
-    if group.why:
-        yield f"Why: {visible(group.why)}"
-    if group.fix:
-        yield f"Fix: {visible(group.fix)}"
+    if group.rule.why:
+        yield f"Why: {visible(group.rule.why)}"
+    yield f"Fix: {visible(group.fix)}"
 
 
 def _case(suite: Element, name: str) -> Element:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import WIDTH, columns, visible
-from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.wording import (
+    Group,
     about_dataset,
     amounts,
     decoded,
+    group_findings,
     known_before,
     next_steps,
     place_parts,

@@ -1,21 +1,104 @@
-"""How the renderers say things: the verdict, amounts, places, and what to do next."""
+"""What all reporters say: findings by rule, the verdict, amounts, places, what to do next."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
+from tfod.check.findings.rule import FAMILIES, Rule
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, RECEIVERS
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.groups import Group
 from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import REPAIRS
 
 _LONGEST_HEADLINE = 80
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
+
+
+@dataclass(frozen=True)
+class Group:
+    """All that is known of one rule's findings.
+
+    Attributes:
+        rule: which one.
+        severity: as it was applied.
+        fix: the rule's, or the one that all listed findings ask for in place of it.
+        total: how many there are, listed or not.
+        findings: those that are listed, in the report's order.
+        by_shard: how many there are in each file that has any.
+    """
+
+    rule: Rule
+    severity: Severity
+    fix: str
+    total: int
+    findings: Sequence[Finding]
+    by_shard: Mapping[str, int]
+
+    @property
+    def code(self) -> str:
+        """The rule's."""
+        return self.rule.code
+
+    @property
+    def heading(self) -> str:
+        """Code, severity and title in a line, and how many there are: ``(212 in 6 shards)``."""
+        extent = f" ({self._in_places(self.total, len(self.by_shard))})" if self.total > 1 else ""
+        return f"{self.code} {self.severity.value}: {self.rule.title}{extent}"
+
+    def examples(self, most: int) -> list[Finding]:
+        """So many listed findings, of each fix, feature and shard one before the second."""
+        first: dict[tuple[str, str | None, str], int] = {}
+        for number, one in enumerate(self.findings):
+            first.setdefault((one.fix, one.feature, one.shard), number)
+        chosen = dict.fromkeys((*first.values(), *range(len(self.findings))))
+        return [self.findings[one] for one in sorted(list(chosen)[:most])]
+
+    def rest(self, shown: Sequence[Finding]) -> str:
+        """``and 211 more in 6 shards``; empty when all are shown."""
+        left = self.total - len(shown)
+        if left <= 0:
+            return ""
+        # A shard whose only finding is shown has no more.
+        names = [one.shard for one in shown]
+        places = sum(count > names.count(shard) for shard, count in self.by_shard.items())
+        return f"and {self._in_places(left, places, ' more')}"
+
+    def _in_places(self, count: int, places: int, what: str = "") -> str:
+        # Findings without a record may be about label maps or entries of an archive.
+        in_records = any(one.record is not None for one in self.findings)
+        noun = "shard" if in_records or not self.findings else "file"
+        return f"{count:,}{what} in {plural(places, noun)}"
+
+
+def group_findings(report: Report) -> list[Group]:
+    """The groups of a report: the severest first, then in the order of the families."""
+    listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
+    for finding in report.findings:
+        listed[finding.code].append(finding)
+    groups = []
+    for code, findings in listed.items():
+        rule, fixes = all_rules()[code], {one.fix for one in findings}
+        groups.append(
+            Group(
+                rule=rule,
+                severity=report.severities[code],
+                fix=fixes.pop() if len(fixes) == 1 else rule.fix,
+                total=report.counts.by_code[code],
+                findings=findings,
+                by_shard={
+                    shard: by_code[code]
+                    for shard, by_code in report.counts.by_shard.items()
+                    if code in by_code
+                },
+            )
+        )
+    order = list(FAMILIES)
+    return sorted(groups, key=lambda one: (-one.severity.rank, order.index(one.code[:3]), one.code))
 
 
 def verdict(report: Report) -> str:
@@ -77,9 +160,8 @@ def _unread(report: Report) -> int:
 
 def _in_short(finding: Finding) -> str:
     """The message for a headline; the rule's title where it is long, or begins behind a name."""
-    rule = all_rules().get(finding.code)
     is_message = len(finding.message) <= _LONGEST_HEADLINE and finding.code[:3] != "TFR"
-    return finding.message if rule is None or is_message else rule.title
+    return finding.message if is_message else all_rules()[finding.code].title
 
 
 def _for_whom(report: Report) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from tfod.check.findings.finding import Place, Severity, plural
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.text import group_lines
+from tfod.check.reporters.wording import group_findings
 from tfod.check.rules.registry import all_rules
 from tfod.shards.repair.record import Change
 from tfod.shards.repair.run import Outcome
