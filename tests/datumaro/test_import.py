@@ -355,43 +355,6 @@ class TestObjects:
         assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
         assert item.annotations[0].image.astype(int).tolist() == [[0, 1, 1], [0, 1, 0]]
 
-    def test_attributes(self, make_shard, load) -> None:
-        make_shard(
-            "s",
-            image()
-            | objects([BOX, BOX], ["a", "a"], [1, 1])
-            | {
-                "image/object/difficult": [0, 1],
-                "image/object/truncated": [0.25, 1.0],  # create_kitti writes floats
-                "image/object/occluded": [1, -1],  # Open Images: -1 is unknown
-                "image/object/is_crowd": [0, 0],
-                "image/object/group_of": [1, 0],
-                "image/object/area": [100.0, 50.5],
-                "image/object/weight": [1.0, 0.5],
-                "image/object/view": ["Left", "Unspecified"],
-                "image/object/track/label": [3, 4],
-                "image/object/alpha": [0.5, -1.5],
-                "image/object/attribute/colour": ["red", ""],
-            },
-        )
-        (item,) = load()
-        first, second = (one.attributes for one in item.annotations)
-        assert first == {
-            "difficult": False,
-            "truncated": 0.25,
-            "occluded": True,
-            "is_crowd": False,
-            "group_of": True,
-            "area": 100.0,
-            "weight": 1.0,
-            "view": "Left",
-            "track_id": 3,
-            "alpha": 0.5,
-            "colour": "red",
-        }
-        assert second["occluded"] == -1 and second["colour"] == ""
-        assert first["difficult"] is False and first["occluded"] is True
-
     def test_keypoints_with_the_names_of_the_label_map(self, make_shard, load, tmp_path) -> None:
         (tmp_path / "label_map.pbtxt").write_text(
             "item { id: 1 name: 'person' keypoints { id: 1 label: 'eye' }"
@@ -597,12 +560,6 @@ class TestDefects:
         (tmp_path / "s.tfrecord").rename(tmp_path / "train.record-00002-of-00004")
         assert list(load().subsets()) == ["train"]
         assert any("train.record-00000-of-00004" in output for output in warnings())
-
-    def test_other_tables_are_called_so(self, make_shard, load) -> None:
-        make_shard("s", {"age": 3, "name": "x"})
-        assert "is not an object detection shard: its first record holds age, name, but" in str(
-            refusal(load)
-        )
 
     def test_nothing_there(self, load, tmp_path) -> None:
         for path in (tmp_path, tmp_path / "nope", tmp_path / "*.record"):

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT
+from tests.commands import TIMEOUT, Run
 from tests.files import files_in, payloads
 from tests.records import encode, image, objects
 
@@ -34,40 +33,32 @@ def fill(folder: Path, name: str = "cat", label: int = 1, count: int = 4) -> Pat
     return folder
 
 
-def test_reshard_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(tmp_path / "in")
-    out = tmp_path / "out"
-    assert main(["reshard", str(tmp_path / "in"), str(out), "--num-shards", "2"]) == 0
-    assert capsys.readouterr() == (
-        f"train: 4 records\n2 shards in {out}\nlabel map copied: label_map.pbtxt\n",
-        "",
-    )
-    assert main(["reshard", str(tmp_path / "in"), str(out), "--shard-size", "1KB"]) == 2
-    assert capsys.readouterr().err == (
+def test_reshard_says_what_it_did(run: Run, tmp_path: Path) -> None:
+    source, out = fill(tmp_path / "in"), tmp_path / "out"
+    said = f"train: 4 records\n2 shards in {out}\nlabel map copied: label_map.pbtxt\n"
+    assert run("reshard", source, out, "--num-shards", "2") == (0, said, "")
+    assert run("reshard", source, out, "--shard-size", "1KB").refused() == (
         f"tfod: {out}/train-00000-of-00002.tfrecord (and 1 more) is there already; write to "
         "another folder, or replace it with --overwrite\n"
     )
 
 
-def test_an_id_of_two_classes_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_id_of_two_classes_is_told(run: Run, tmp_path: Path) -> None:
     folder = fill(tmp_path / "in")
     label_map = folder / "label_map.pbtxt"
     label_map.write_text("".join(f"item {{ id: {n // 2} name: 'c{n}' }}\n" for n in range(2, 8)))
     note = f"tfod: {label_map}: id 1 is given to 'c2' and 'c3', and so are 2 other ids to several; "
-    for command in (["convert", "--to", "coco", str(folder), str(tmp_path / "coco")],
-                    ["merge", str(folder), str(tmp_path / "merged")]):  # fmt: skip
-        main(command)
-        assert note in capsys.readouterr().err
+    assert note in run("convert", "--to", "coco", folder, tmp_path / "coco").err
+    assert note in run("merge", folder, tmp_path / "merged").err
 
 
-def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merge_says_what_it_did(run: Run, tmp_path: Path) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
-    assert main(["merge", str(a), str(b), str(out), "--drop-equal-images"]) == 0
-    output = capsys.readouterr()
-    assert output.out == (
+    done = run("merge", a, b, out, "--drop-equal-images")
+    assert done.out == (
         f"train: 8 records\n1 shard in {out}, 2 classes\n4 records got other class ids\n"
     )
-    assert output.err.splitlines()[:2] == [
+    assert done.succeeded().splitlines()[:2] == [
         "tfod: 4 records written with the image of an earlier record",
         f"tfod: same image: {b}/train.tfrecord, record 0; first in {a}/train.tfrecord, record 0",
     ]
@@ -83,10 +74,9 @@ def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ["reshard", "SOURCE", "--shuffle", str(1 << 32)],
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main([*arguments, str(tmp_path / "out")])
-    assert stop.value.code == 2
+def test_options_that_make_no_sense(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(*arguments, tmp_path / "out")
 
 
 @pytest.fixture(scope="module")
@@ -194,16 +184,15 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
     assert len(payloads(*tmp_path.glob("*.tfrecord"))) == 150
 
 
-def test_what_there_is_one_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_there_is_one_of(run: Run, tmp_path: Path) -> None:
     """One class and one missing shard are named as one."""
     cat = encode(image("a.jpg") | objects([BOX], ["cat"]))
     first, *_ = write_records(tmp_path / "in", "a", [cat, cat], num_shards=2)
     os.unlink(first)
-    assert main(["merge", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
-    output = capsys.readouterr()
-    assert "1 shard in" in output.out and output.out.split("\n")[1].endswith(", 1 class")
+    done = run("merge", tmp_path / "in", tmp_path / "out")
     missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
-    assert output.err == f"tfod: a: {missing}\n"
+    assert done.succeeded() == f"tfod: a: {missing}\n"
+    assert "1 shard in" in done.out and done.out.split("\n")[1].endswith(", 1 class")
 
 
 def test_a_command_loads_what_it_needs_alone(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tfod.cli.command_line import build_parser
 from tfod.errors import TfodError
 from tfod_validator.serve import monitoring
 from tfod_validator.serve.command import settings_from
-from tfod_validator.serve.processes import listen, locked
+from tfod_validator.serve.processes import locked
 from tfod_validator.settings import Limits, Settings
 
 from tests.validator.conftest import REMOTE_TIMEOUT, Service
@@ -307,11 +307,6 @@ class TestSettings:
             "tfod: the service needs gunicorn, SQLAlchemy; pip install '.[validator]' "
             "in a clone of tfod\n"
         )
-
-
-def test_port_of_the_greeting_is_the_real_one() -> None:
-    with listen("localhost", 0) as listener:
-        assert listener.getsockname()[1] > 0
 
 
 class TestLogs:

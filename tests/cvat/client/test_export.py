@@ -17,7 +17,8 @@ import pytest
 from tfod.cvat.client import server
 from tfod.detection.images.masks import decode_mask_png
 
-from tests.cvat.client.conftest import Run, add_objects, detections, shape
+from tests.commands import Run
+from tests.cvat.client.conftest import add_objects, detections, shape
 from tests.cvat.client.stub_server import LOGIN, TOKEN, USER, Fault, StubServer
 
 pytest.importorskip("cvat_sdk")
@@ -360,40 +361,6 @@ class TestLogin:
         )
         assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
         assert says in ran.stderr
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
-def test_bars_on_a_terminal(stub: StubServer, tmp_path: Path) -> None:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    pytest.importorskip("tqdm")
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
-    options = ["--server", stub.url]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfod.cli.main", *command, *options],
-        stdout=subprocess.DEVNULL,
-        stderr=slave,
-        env={**os.environ, "NO_PROXY": "127.0.0.1", **LOGIN},
-    )
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:  # how Linux says that nobody has the other end
-            part = b""
-        if not part:
-            break
-        shown += part
-    os.close(master)
-    assert process.wait() == 0
-    for word in (b"exports", b"Downloading", b"converting"):
-        assert word in shown
 
 
 FULL = (

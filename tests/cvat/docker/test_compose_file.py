@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -91,27 +89,3 @@ def test_no_path_depends_on_the_folder_of_the_first_file() -> None:
     """A relative path of the second file would be one of CVAT's folder."""
     assert OURS["services"]["tfod"]["build"]["context"].startswith("${TFOD_SOURCE:-https://")
     assert not re.search(r"""[\s"'\[]\.{1,2}/""", FILE.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("path", DOUBLES, ids=lambda path: path.stem)
-def test_compose_itself_merges_so(path: Path, tmp_path: Path) -> None:
-    docker = shutil.which("docker") or ""
-    if not docker or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
-        pytest.skip("Docker Compose is not on this machine")
-    command = [docker, "compose", "--project-directory", str(tmp_path)]
-    command += ["-f", str(path), "-f", str(FILE), "config", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    real = json.loads(done.stdout)["services"]
-    ours = merge(read_yaml(path), OURS)["services"]
-    assert set(real) == set(ours)
-    for name in (*CVAT_SERVICES, "tfod"):
-        assert set(real[name].get("environment", {})) == set(ours[name].get("environment", {}))
-        waits = ours[name].get("depends_on", {})
-        assert real[name].get("depends_on", {}) == {
-            one: {"required": True, **condition} for one, condition in waits.items()
-        }
-        assert {one["target"] for one in real[name]["volumes"]} == set(ours[name]["volumes"])
-        assert {one["target"]: one["source"] for one in real[name].get("configs", [])} == ours[
-            name
-        ].get("configs", {})

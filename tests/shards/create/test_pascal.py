@@ -273,12 +273,6 @@ class TestPlaces:
         found = [one.filename for one in read_detections(voc / "p.record")]
         assert found == ["shapes_01.jpg", "shapes_02.jpg"]
 
-    def test_shards(self, run: Run, tmp_path: Path) -> None:
-        created(run, VOC, tmp_path / "p.record", "--num-shards", "3")
-        names = sorted(path.name for path in tmp_path.iterdir())
-        assert names == ["label_map.pbtxt", *(f"p.record-0000{n}-of-00003" for n in range(3))]
-        assert len(by_filename(tmp_path)) == 8
-
 
 class TestLabelMap:
     def test_made_of_all_annotations(self, run: Run, voc: Path) -> None:

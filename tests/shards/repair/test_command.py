@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.shards.repair import repair
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT, Run
@@ -28,7 +27,6 @@ from tests.mutants.sound import (
     frame,
     jpeg,
     other,
-    png,
     record,
     shard,
     with_boxes,
@@ -309,37 +307,11 @@ def test_standard_input_is_refused(
 # Stopped in the middle
 
 
-def large(path: Path) -> Path:
-    """Two shards of some megabytes each, all of whose records are to be fixed."""
-    noise = os.urandom(200_000)
-    for part in (0, 1):
-        records = (
-            record(f"{part}-{n}.png", encoded=png() + noise, format="gif") for n in range(40)
-        )
-        write_records(path, f"part{part}", records)
-    return write_files(path, {"label_map.pbtxt": LABEL_MAP})
-
-
 def start(arguments: Sequence[str], **how: Any) -> subprocess.Popen[str]:
     """The command as a process of its own."""
     command = [sys.executable, "-m", "tfod.cli.main", "repair", *arguments]
     pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
     return subprocess.Popen(command, text=True, **pipes, **how)
-
-
-def test_on_a_full_disk_nothing_is_left(tmp_path: Path) -> None:
-    source = large(tmp_path / "in")
-    before = files_in(source)
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
-
-    process = start([str(source), str(tmp_path / "out" / "deep")], preexec_fn=limit)
-    _, output = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 2 and "cannot be written (File too large)" in output
-    assert output.count("\n") == 1
-    assert files_in(source) == before and os.listdir(tmp_path) == ["in"]
 
 
 def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_path: Path) -> None:
@@ -364,25 +336,6 @@ def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_p
     assert (process.returncode, output, err.count("\n")) == (2, "", 1)
     assert "report.json: cannot be written (File too large)" in err
     assert os.listdir(tmp_path) == ["in"]
-
-
-def test_at_ctrl_c_nothing_is_left(tmp_path: Path) -> None:
-    source = large(tmp_path / "in")
-    before, reported = files_in(source), []
-
-    def interrupt(change: str) -> None:
-        reported.append(change)
-        if len(reported) == 50:  # in the middle of the second shard
-            assert len(list((tmp_path / "out").iterdir())) == 2
-            signal.raise_signal(signal.SIGINT)
-
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            repair(str(source), str(tmp_path / "out"), write=interrupt)
-    finally:
-        signal.signal(signal.SIGINT, usual)
-    assert files_in(source) == before and os.listdir(tmp_path) == ["in"]
 
 
 def test_a_report_takes_the_place_of_nothing(

@@ -10,20 +10,17 @@ from pathlib import Path
 
 import pytest
 from tfod.detection.labels.label_map import load_label_map
-from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map, find_labels
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list_remote
-from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 from tests.commands import require
 from tests.tfrecord.remote.conftest import Bucket
 from tests.tfrecord.remote.servers import NAMES_OF_A_PAGE, Web
-from tests.tfrecord.remote.test_s3 import Ended
 
 
 @pytest.mark.parametrize(
@@ -229,16 +226,6 @@ def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -
     assert find_labels(folder_of(f"{url}/d/a.record")) is None
 
 
-def test_labels_of_classes_beside_shards_and_above_are_found(bucket: Bucket) -> None:
-    shard = bucket.put("train/a.tfrecord", b"")
-    assert find_labels(folder_of(shard)) is None
-    above = bucket.put("labels.txt", b"0:cat\n")
-    assert find_labels(folder_of(shard)) == above
-    beside = bucket.put("train/labels.txt", b"0:dog\n")
-    assert find_labels(folder_of(shard)) == beside
-    assert load_classes(beside)[0].find_id(0) is not None
-
-
 def test_records_of_a_url_cannot_be_had_by_number() -> None:
     with pytest.raises(ShardError, match=r"^s3://b/a: is remote.*copy it here first"):
         RecordIndex("s3://b/a")
@@ -252,16 +239,6 @@ def test_datumaro_says_that_it_reads_no_urls() -> None:
     assert TfDetectionApiImporter.find_sources(url) == []
     with pytest.raises(Exception, match=f"^{url}: Datumaro reads files .* copy it here first"):
         TfDetectionApiImporter()(url)
-
-
-def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None:
-    bucket.line.hold_after = 0
-    set_remote_timeout(1)
-    for url in (bucket.url("d"), bucket.url("d/*")):
-        with pytest.raises(RemoteError, match=r"no answer came for 1 s; try again"):
-            list_remote(url)
-    bucket.line.hold_after = None
-    threads_end()
 
 
 def test_nothing_remote_is_loaded_for_local_files() -> None:

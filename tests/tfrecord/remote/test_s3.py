@@ -124,21 +124,6 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(bucket: Bucket) -> None
     assert line.refused
 
 
-def test_a_server_that_stops_in_the_middle_is_given_up(bucket: Bucket, threads_end: Ended) -> None:
-    data = noise(12 * MIB)
-    url = bucket.put("a.tfrecord", data)
-    bucket.line.hold_after = 6 * MIB
-    with RemoteStream(url, hashed=True) as stream:
-        set_remote_timeout(1)
-        with pytest.raises(RemoteReadError) as caught:
-            stream.digest()
-    assert str(caught.value).startswith(f"{url}: no byte came for 1 s: ")
-    assert f" of {12 * MIB} bytes came" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    bucket.line.hold_after = None
-    threads_end()
-
-
 def test_a_frozen_server_is_given_up_and_its_threads_end_when_it_wakes(
     bucket: Bucket, threads_end: Ended
 ) -> None:
