@@ -193,17 +193,3 @@ def test_what_there_is_one_of(run: Run, tmp_path: Path) -> None:
     missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
     assert done.succeeded() == f"tfod: a: {missing}\n"
     assert "1 shard in" in done.out and done.out.split("\n")[1].endswith(", 1 class")
-
-
-def test_a_command_loads_what_it_needs_alone(tmp_path: Path) -> None:
-    """Rules and renderers would double the time of a small run."""
-    write_records(tmp_path / "in", "s", [b"1", b"2"])
-    program = (
-        "import sys\n"
-        "from tfod.cli.main import main\n"
-        f"main(['reshard', {str(tmp_path / 'in')!r}, {str(tmp_path / 'out')!r}])\n"
-        "heavy = ('tfod.check.reporters.text', 'tfod.check.rules', 'datumaro', 'PIL', 'lxml')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "[]\n")

@@ -57,21 +57,6 @@ class TestRunning:
             assert (running.data / name).stat().st_mode & 0o777 == 0o700
         assert len(list((running.data / "metrics").iterdir())) == 1
 
-    def test_several_web_processes_share_the_port(self, start_service: Start) -> None:
-        running = start_service("--web", "2", "--workers", "0")
-        wait_for(lambda: len(running.web()) == 2, running)
-        children = running.web()
-        # A process that is stopped answers nothing: so each of them has to.
-        for pid in children:
-            others = [one for one in children if one != pid]
-            for one in others:
-                os.kill(one, signal.SIGSTOP)
-            try:
-                assert running.get("/healthz").status_code == 200
-            finally:
-                for one in others:
-                    os.kill(one, signal.SIGCONT)
-
     def test_ipv6(self, start_service: Start) -> None:
         if not socket.has_dualstack_ipv6():
             pytest.skip("no IPv6 here")
@@ -82,14 +67,8 @@ class TestRunning:
 
 
 class TestEnds:
-    @pytest.mark.parametrize(
-        "number",
-        [
-            signal.SIGINT,
-            pytest.param(signal.SIGTERM, marks=pytest.mark.slow),  # test_sigterm_drains has it
-        ],
-    )
-    def test_signal_lets_requests_finish(self, start_service: Start, number: int) -> None:
+    def test_ctrl_c_lets_requests_finish(self, start_service: Start) -> None:
+        """As does SIGTERM, in test_sigterm_drains."""
         running = start_service("--workers", "0")
         url = f"{running.url}/api/v1/validations?filename=a"
         port = int(running.url.rpartition(":")[2])
@@ -97,7 +76,7 @@ class TestEnds:
             head = "POST /api/v1/validations?filename=a HTTP/1.1\r\nHost: localhost\r\n"
             one.sendall(f"{head}Content-Length: 6\r\n\r\nabc".encode())
             wait_for(lambda: list((running.data / "incoming").iterdir()), running)
-            running.process.send_signal(number)
+            running.process.send_signal(signal.SIGINT)
             with pytest.raises(requests.RequestException):
                 while True:
                     requests.get(url, timeout=1)

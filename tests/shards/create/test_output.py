@@ -6,8 +6,6 @@ import itertools
 import os
 import pydoc
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 from tfod.shards.create.coco.create import create_coco
 from tfod.shards.create.pascal import create_pascal
 
-from tests.commands import TIMEOUT, Run
+from tests.commands import Run
 from tests.files import files_in
 from tests.renames import at_rename, fail
 from tests.shards.create.conftest import VOC, by_filename
@@ -121,13 +119,3 @@ def test_a_label_map_that_is_replaced_is_told(run: Run, tmp_path: Path) -> None:
 def test_numbers_of_shards(run: Run, tmp_path: Path, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run(*PASCAL, "--output-path", tmp_path / "p.record", "--num-shards", value)
-
-
-def test_one_that_is_missing_needs_no_more_than_the_core() -> None:
-    """Neither XML, images nor outlines are loaded before they are needed."""
-    code = (
-        "import sys, tfod.shards.create.pascal, tfod.shards.create.coco.create\n"
-        "heavy = {'lxml', 'PIL', 'pycocotools', 'datumaro', 'tensorflow', 'tfod.check'}\n"
-        "assert not heavy & sys.modules.keys(), sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT)

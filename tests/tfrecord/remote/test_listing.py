@@ -239,13 +239,3 @@ def test_datumaro_says_that_it_reads_no_urls() -> None:
     assert TfDetectionApiImporter.find_sources(url) == []
     with pytest.raises(Exception, match=f"^{url}: Datumaro reads files .* copy it here first"):
         TfDetectionApiImporter()(url)
-
-
-def test_nothing_remote_is_loaded_for_local_files() -> None:
-    code = (
-        "import sys, tfod, tfod.tfrecord.shard_sets.search, tfod.tfrecord.reader\n"
-        "import tfod.check.find\n"
-        "print([one for one in ('fsspec', 's3fs', 'aiohttp', 'asyncio') if one in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

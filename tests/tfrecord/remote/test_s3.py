@@ -78,20 +78,6 @@ def test_a_look_at_the_start_costs_one_small_piece(bucket: Bucket) -> None:
     assert bucket.line.sent < 2000
 
 
-def test_what_is_read_ahead_is_bounded(bucket: Bucket) -> None:
-    data = noise(44 * MIB)
-    with RemoteStream(bucket.put("a.tfrecord", data)) as stream:
-        found = stream.read(9 * MIB)
-        while len(found) < 9 * MIB:
-            found += stream.read(9 * MIB - len(found))
-        before, now = -1, bucket.line.sent
-        while before != now:
-            time.sleep(0.3)
-            before, now = now, bucket.line.sent
-        assert now < 36 * MIB
-        assert found + read_all(stream) == data
-
-
 def test_a_stream_goes_on_at_any_byte(bucket: Bucket) -> None:
     shard = noise(20 * MIB)
     url = bucket.put("a.tfrecord", shard)
