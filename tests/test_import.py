@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tfod
 
+from tests.commands import run_python
 from tests.conftest import CORPUS
 
 _SHARD = str(CORPUS / "blood-cells")
@@ -32,14 +31,8 @@ LIGHT = {
 
 @pytest.mark.parametrize("code", LIGHT)
 def test_what_is_not_needed_is_not_loaded(code: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = done.stdout.splitlines()[-1].split()
+    done = run_python("-c", f"{code}; import sys; print(*sys.modules)", folder=tmp_path)
+    loaded = done.out.splitlines()[-1].split()
     assert "tfod" in loaded and not {*LIGHT[code].split()} & {*loaded}
 
 

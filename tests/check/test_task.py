@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
 import zipfile
 from collections import Counter
@@ -24,6 +23,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 
+from tests.commands import run_python
 from tests.image_kinds import plain_image
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
@@ -394,11 +394,8 @@ class TestBadInput:
             "try: load_task(cvat_xml=sys.argv[1])\n"
             "except TfodError: print(used() - before)"
         )
-        ran = subprocess.run(
-            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
-        )
         # All of it would take 1.3 GB.
-        assert int(ran.stdout) < most
+        assert int(run_python("-c", script, path).out) < most
 
     @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
     def test_large_xml_takes_little_memory(self, tmp_path: Path) -> None:
@@ -415,11 +412,8 @@ class TestBadInput:
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
         )
-        ran = subprocess.run(
-            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
-        )
         # The whole tree would take some 300 MB.
-        assert int(ran.stdout) < 30_000
+        assert int(run_python("-c", script, path).out) < 30_000
 
 
 def write_bomb(path: Path, inside: str, element: bytes, megabytes: int) -> Path:

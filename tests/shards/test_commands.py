@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT, Run
+from tests.commands import TIMEOUT, Run, run_python
 from tests.files import files_in, payloads
 from tests.records import encode, image, objects
 
@@ -93,10 +92,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tfod.cli.main", *arguments]
-
-
 def restore_signals() -> None:
     """A shell in the background has its children ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -125,7 +120,7 @@ def test_stopped_in_the_middle_it_leaves_what_was_there(
     options = [str(tmp_path), "--overwrite", "--compression", "gzip"]
     arguments = [str(large) if one == "IN" else one for one in arguments]
     process = subprocess.Popen(
-        command(name, *arguments, *options),
+        [sys.executable, "-m", "tfod.cli.main", name, *arguments, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -151,15 +146,8 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(
     write_records(tmp_path / "out", "s", [b"\n\0"])
     before = files_in(tmp_path)
     arguments = [str(large) if one == "IN" else one for one in arguments]
-    done = subprocess.run(
-        command(name, *arguments, str(tmp_path / "out"), "--overwrite"),
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    command = ("-m", "tfod.cli.main", name, *arguments, tmp_path / "out", "--overwrite")
+    line = run_python(*command, largest_file=1 << 20).refused()
     assert line.startswith(f"tfod: {tmp_path / 'out'}/") and "cannot be written" in line
     assert files_in(tmp_path) == before
 
@@ -174,13 +162,8 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     for options in (["--num-shards", "4"], ["--shuffle", "1"]):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *options, "--overwrite"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert int(done.stdout.split()[-1]) < 8 << 10  # KiB
+        done = run_python("-c", code, *options, "--overwrite")
+        assert int(done.out.split()[-1]) < 8 << 10  # KiB
     assert len(payloads(*tmp_path.glob("*.tfrecord"))) == 150
 
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import resource
 import shutil
-import signal
-import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,7 @@ from typing import Any
 import pytest
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT, Run
+from tests.commands import Run, run_python
 from tests.files import files_in, write_files
 from tests.mutants.sound import (
     LABEL_MAP,
@@ -307,13 +303,6 @@ def test_standard_input_is_refused(
 # Stopped in the middle
 
 
-def start(arguments: Sequence[str], **how: Any) -> subprocess.Popen[str]:
-    """The command as a process of its own."""
-    command = [sys.executable, "-m", "tfod.cli.main", "repair", *arguments]
-    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, **pipes, **how)
-
-
 def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_path: Path) -> None:
     """The disk is full when its last bytes are written."""
     boxes = [(n / 4000, 0.5, 0.75, 1.01) for n in range(2000)]
@@ -327,14 +316,8 @@ def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_p
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "report.json").unlink()
 
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    process = start(arguments, preexec_fn=limit)
-    output, err = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, output, err.count("\n")) == (2, "", 1)
-    assert "report.json: cannot be written (File too large)" in err
+    done = run_python("-m", "tfod.cli.main", "repair", *arguments, largest_file=most)
+    assert "report.json: cannot be written (File too large)" in done.refused() and not done.out
     assert os.listdir(tmp_path) == ["in"]
 
 

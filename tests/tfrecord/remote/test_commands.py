@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tfod.check.find import find
 from tfod.check.profiles.choice import profile_of
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT, Result, Run
+from tests.commands import Run, run_python
 from tests.files import files_in
 from tests.records import encode, frame, image, objects
 from tests.tfrecord.remote.conftest import Bucket
@@ -61,19 +60,7 @@ def run(bucket: Bucket, run: Run) -> Run:
 @pytest.fixture
 def apart(bucket: Bucket) -> Run:
     """Run ``tfod`` in a process of its own."""
-
-    def typed(*arguments: object) -> Result:
-        done = subprocess.run(
-            [sys.executable, "-m", "tfod.cli.main", *map(str, arguments)],
-            env=bucket.environment(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    return typed
+    return partial(run_python, "-m", "tfod.cli.main", **bucket.environment())
 
 
 def store(bucket: Bucket, folder: Path) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +15,7 @@ from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
-from tests.commands import require
+from tests.commands import require, run_python
 from tests.tfrecord.remote.conftest import Bucket
 from tests.tfrecord.remote.servers import NAMES_OF_A_PAGE, Web
 
@@ -181,14 +178,7 @@ def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) ->
 def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "s3fs.py").write_text("raise ImportError('no such package')")
     code = "from tfod.tfrecord.shard_sets.search import find_shards\nfind_shards('s3://b/a*')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    output = done.stderr.splitlines()[-1]
+    output = run_python("-c", code, PYTHONPATH=str(tmp_path)).err.splitlines()[-1]
     assert "s3://b/a*: needs a package (" in output and "pip install '.[remote]'" in output
 
 

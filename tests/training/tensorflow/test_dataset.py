@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import shutil
-import subprocess
-import sys
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -27,6 +25,7 @@ from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.writer import write_records
 
+from tests.commands import run_python
 from tests.image_kinds import image_of_pixels
 from tests.records import encode, objects
 
@@ -592,8 +591,7 @@ class TestShards:
 
 def test_without_tensorflow() -> None:
     code = "import sys; sys.modules['tensorflow'] = None; import tfod.tensorflow"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    last = done.stderr.splitlines()[-1]
+    last = run_python("-c", code).err.splitlines()[-1]
     assert last.endswith(f"tfod.tensorflow needs TensorFlow; {how_to_install('tensorflow')}")
 
 
