@@ -283,13 +283,17 @@ class TestKeys:
 class TestObjects:
     """Masks, keypoints, attributes, image-level classes."""
 
-    def test_png_masks_and_boxes_in_one_record(self, make_shard, load) -> None:
-        mask = [[0, 1, 1], [0, 1, 0]]
+    @pytest.mark.parametrize(
+        "masks",
+        [[image_of_pixels([[0, 1, 1], [0, 1, 0]]), b""], [0.0, 1, 1, 0, 1, 0] + [0.0] * 6],
+        ids=["png", "numerical"],
+    )
+    def test_masks_and_boxes_in_one_record(self, make_shard, load, masks) -> None:
         record = image("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
-        make_shard("s", record | {"image/object/mask": [image_of_pixels(mask), b""]})
+        make_shard("s", record | {"image/object/mask": masks})
         (item,) = load()
         assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
-        assert item.annotations[0].image.astype(int).tolist() == mask
+        assert item.annotations[0].image.astype(int).tolist() == [[0, 1, 1], [0, 1, 0]]
 
     def test_a_mask_keeps_the_box_of_its_record(self, make_shard, load, tmp_path) -> None:
         """COCO's boxes are not the extents of their masks."""
@@ -346,14 +350,6 @@ class TestObjects:
         make_shard("s", record)
         (item,) = load()
         assert int(item.annotations[0].image.sum()) == 1
-
-    def test_numerical_masks(self, make_shard, load) -> None:
-        record = image("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
-        numbers = [0.0, 1, 1, 0, 1, 0] + [0.0] * 6
-        make_shard("s", record | {"image/object/mask": numbers})
-        (item,) = load()
-        assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
-        assert item.annotations[0].image.astype(int).tolist() == [[0, 1, 1], [0, 1, 0]]
 
     def test_keypoints_with_the_names_of_the_label_map(self, make_shard, load, tmp_path) -> None:
         (tmp_path / "label_map.pbtxt").write_text(

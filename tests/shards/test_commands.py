@@ -109,7 +109,6 @@ COMMANDS = (
     [
         *((*one, signal.SIGINT, 130) for one in COMMANDS),
         (*COMMANDS[0], signal.SIGTERM, 143),
-        *(pytest.param(*one, signal.SIGTERM, 143, marks=pytest.mark.slow) for one in COMMANDS[1:]),
     ],
 )
 def test_stopped_in_the_middle_it_leaves_what_was_there(

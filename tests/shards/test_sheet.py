@@ -336,25 +336,13 @@ def test_a_table_has_nothing_to_show(show: Run, corpus: Path, tmp_path: Path) ->
 def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:
     own = {key.replace("image/", "my/"): value for key, value in features().items()}
     write_records(tmp_path, "a", [encode(own)])
-    field_mapping = {
-        "encoded": "my/encoded",
-        "filename": "my/filename",
-        "class_text": "my/object/class/text",
-        "box": [key.replace("image/", "my/") for key in keys.BOX],
-    }
-    kinds = {"bytes": "string", "float": "float32"}
-    listed = {
-        key: {"kind": "VarLenFeature", "dtype": kinds["float" if "bbox" in key else "bytes"]}
-        for key in [
-            *field_mapping["box"],
-            *(one for one in field_mapping.values() if isinstance(one, str)),
-        ]
-    }
+    box = [key.replace("image/", "my/") for key in keys.BOX]
+    texts = {"encoded": "encoded", "filename": "filename", "class_text": "object/class/text"}
+    texts = {role: f"my/{key}" for role, key in texts.items()}
+    text, number = ({"kind": "VarLenFeature", "dtype": one} for one in ("string", "float32"))
     profile = {
-        "name": "my",
-        "title": "my own keys",
-        "features": listed,
-        "field_mapping": field_mapping,
+        "features": dict.fromkeys(texts.values(), text) | dict.fromkeys(box, number),
+        "field_mapping": {**texts, "box": box},
     }
     (tmp_path / "my.json").write_text(json.dumps(profile))
     assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html").code == 2

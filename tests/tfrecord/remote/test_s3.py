@@ -283,12 +283,7 @@ def test_ctrl_c_is_heard_while_a_server_is_silent(bucket: Bucket, stuck: Any) ->
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
-def test_a_check_by_several_ends_while_a_server_is_silent(
-    bucket: Bucket, number: signal.Signals
-) -> None:
+def test_a_check_by_several_ends_while_a_server_is_silent(bucket: Bucket) -> None:
     # So large in all that several processes share the work.
     record = encode(image("a.jpg") | {"image/encoded": bytes(100_000)})
     urls = [bucket.put(f"{one}.tfrecord", frame(*[record] * 350)) for one in range(2)]
@@ -309,9 +304,9 @@ def test_a_check_by_several_ends_while_a_server_is_silent(
             assert time.monotonic() < end
             time.sleep(0.05)
         time.sleep(1.5)  # until all that came is examined
-        process.send_signal(number)
+        process.terminate()
         process.communicate(timeout=TIMEOUT)
-        assert process.returncode == 128 + number
+        assert process.returncode == 128 + signal.SIGTERM
     finally:
         process.kill()
         bucket.proxy.renew()

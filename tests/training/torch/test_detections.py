@@ -265,9 +265,8 @@ class TestSharing:
         assert len({target["image_id"] for target in found}) == 23
 
     @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-    @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 5])
-    def test_spawned_workers(self, shards: Callable[..., Path], count: int) -> None:
-        detections = Detections(shards(count), shuffle=4)
+    def test_spawned_workers(self, shards: Callable[..., Path]) -> None:
+        detections = Detections(shards(5), shuffle=4)
         loader = DataLoader(
             detections,
             batch_size=None,
