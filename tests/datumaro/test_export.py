@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from datumaro.components.annotation import (
-    AnnotationType,
     Bbox,
     Caption,
     Label,
@@ -341,31 +340,6 @@ class TestObjects:
         (found,) = export(dataset_of(item("a", attributes={"id": 139})), tmp_path)
         assert found.source_id == "139"
 
-    def test_keypoints(self, tmp_path) -> None:
-        shapes = [
-            Bbox(50, 10, 50, 30, label=1, group=3),
-            Points([60, 20, 70, 25, 0, 0], [2, 1, 0], label=1, group=3),
-            Bbox(0, 0, 10, 10, label=0),
-        ]
-        points = {1: (["nose", "eye", "ear"],), 0: (["tail"],)}
-        source = dataset_of(
-            item("a", *shapes),
-            names=["cat", "person"],
-            points={label: list(names[0]) for label, names in points.items()},
-        )
-        (found,) = export(source, tmp_path)
-        assert found.keypoints.names == ("tail", "nose", "eye", "ear")
-        assert found.keypoints.visibility.tolist() == [[0, 2, 1, 0], [0, 0, 0, 0]]
-        label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
-        assert [point.id for point in label_map.find("person").keypoints] == [1, 2, 3]
-        loaded = import_dataset(tmp_path)
-        assert content(loaded) == content(import_dataset(tmp_path))
-        (again,) = loaded
-        assert [one.type.name for one in again.annotations] == ["bbox", "points", "bbox"]
-        assert again.annotations[1].points == [60, 20, 70, 25, 0, 0]
-        schema = loaded.categories()[AnnotationType.points].items[1]
-        assert schema.labels == ["nose", "eye", "ear"]
-
     def test_attributes_with_and_without_a_key_of_their_own(self, tmp_path, caplog) -> None:
         shapes = [
             Bbox(
@@ -604,22 +578,6 @@ class TestWholeOrNotAtAll:
         with pytest.raises(KeyboardInterrupt):
             export(source, tmp_path, save_media=True)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-    def test_a_full_disk_is_one_line(self, tmp_path, monkeypatch) -> None:
-        if not os.path.exists("/dev/full"):
-            pytest.skip("this system has no /dev/full")
-        from tfod.tfrecord import writer
-
-        real = os.fdopen
-
-        def full(handle: int, *arguments: Any, **options: Any) -> Any:
-            os.close(handle)
-            return real(os.open("/dev/full", os.O_WRONLY), *arguments, **options)
-
-        monkeypatch.setattr(writer.os, "fdopen", full)
-        with pytest.raises(DatasetExportError, match="No space left on device"):
-            export(dataset_of(item("a", data=jpeg())), tmp_path, save_media=True)
-        assert list(tmp_path.iterdir()) == []
 
 
 class TestInPlace:

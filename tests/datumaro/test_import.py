@@ -388,21 +388,6 @@ class TestObjects:
         assert [value.value for value in points.visibility] == [2, 0]
         assert points.points == [100, 50, 0, 0]
 
-    def test_image_level_classes(self, make_shard, load) -> None:
-        make_shard(
-            "s",
-            image()
-            | {
-                "image/class/text": ["cat", "dog"],
-                "image/class/label": [1, 2],
-                "image/class/confidence": [1.0, 0.0],
-            },
-        )
-        dataset = load()
-        (item,) = dataset
-        found = [(labels_of(dataset)[one.label], one.attributes) for one in item.annotations]
-        assert found == [("cat", {"score": 1.0}), ("dog", {"score": 0.0})]
-
     def test_classes_of_the_whole_image_by_lvis(self, make_shard, load) -> None:
         make_shard("s", image() | {"image/neg_category_ids": [3, 5]})
         (item,) = load()
