@@ -168,10 +168,6 @@ class TestClasses:
 class TestKeys:
     """Any mix of keys."""
 
-    def test_size_from_the_image(self, make_shard, load) -> None:
-        make_shard("s", {"image/filename": "a.jpg", "image/encoded": jpeg()} | objects([BOX]))
-        assert boxes(load())[0][1:] == (50, 10, 100, 40)
-
     def test_no_size_at_all_is_an_error_with_a_place(self, make_shard, load) -> None:
         shard = make_shard("s", image(), {"image/filename": "a.jpg"} | objects([BOX]))
         error = refusal(load)
@@ -238,10 +234,6 @@ class TestKeys:
             "../up.jpg",
         ]
 
-    def test_negative_images(self, make_shard, load) -> None:
-        make_shard("s", image("a.jpg"), image("b.jpg") | objects([], [], []))
-        assert [len(item.annotations) for item in load()] == [0, 0]
-
     def test_images_beside_the_shard(self, make_shard, load, tmp_path) -> None:
         make_shard("s", image("a.jpg"), image("b.jpg"), folder=tmp_path / "annotations")
         (tmp_path / "images").mkdir()
@@ -262,11 +254,6 @@ class TestKeys:
         (tmp_path / "images").mkdir()
         (tmp_path / "images" / "a.jpg").write_bytes(jpeg())
         assert boxes(load())[0][1:] == (50, 10, 100, 40)
-
-    def test_shards_at_several_depths(self, make_shard, load, tmp_path) -> None:
-        make_shard("all", image("a.jpg"))
-        make_shard("deep", image("b.jpg"), folder=tmp_path / "train" / "x")
-        assert sorted(load().subsets()) == ["all", "deep"]
 
     def test_raw_pixels(self, make_shard, load) -> None:
         pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
@@ -601,14 +588,6 @@ class TestImages:
             file.write(bytes(shard.stat().st_size))
         with pytest.raises(ShardError, match="was replaced, changed or removed"):
             compat.image_bytes(item.media)
-
-    @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-    def test_in_compressed_shards(self, tmp_path, load, compression) -> None:
-        records = [encode(image(f"{n}.jpg") | {"image/encoded": jpeg(colour=n)}) for n in range(5)]
-        write_records(tmp_path, "s", records, compression=compression)
-        items = list(load())
-        for number in (4, 0, 2):
-            assert compat.image_bytes(items[number].media) == jpeg(colour=number)
 
 
 def test_one_file_a_folder_and_a_glob(make_shard, load, tmp_path) -> None:

@@ -19,7 +19,6 @@ from datumaro.components.annotation import (
 )
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
-from datumaro.components.errors import DatasetExportError
 from tfod.datumaro import compat
 from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
@@ -331,19 +330,6 @@ class TestWriting:
             "train_00-1.tfrec",
             "val_00-1.tfrec",
         ]
-
-    def test_a_file_in_the_place_of_the_folder(self, tmp_path) -> None:
-        source = dataset(item("a", Bbox(0, 0, 1, 1, label=0)))
-        (tmp_path / "here").write_text("a file")
-        with pytest.raises(DatasetExportError, match="cannot write there"):
-            # Past Datumaro's own making of the folder.
-            exporter()(source, str(tmp_path / "here")).apply()
-
-
-def exporter() -> Any:
-    environment = Environment()
-    registry = getattr(environment, "exporters", None) or environment.converters
-    return registry[FORMAT]
 
 
 def test_datumaros_own_coco(tmp_path) -> None:

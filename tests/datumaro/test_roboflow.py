@@ -19,7 +19,6 @@ from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 
 from tests.datumaro.conftest import content, ids_of, import_dataset, jpeg, labels_of
-from tests.datumaro.test_commands import run_datum
 
 load = partial(import_dataset, name="roboflow_tfrecord")
 
@@ -277,12 +276,3 @@ class TestRoundTrip:
         dataset.save(str(tmp_path), layout="roboflow")
         found = content(load(tmp_path))
         assert list(found) == [("a", "train")] and found["a", "train"]["image"] == IMAGE
-
-    def test_commands(self, tmp_path: Path) -> None:
-        run_datum(
-            *("datum", "convert", "-i", str(EXAMPLES / "shapes_voc"), "-if", "voc", "-o", "out"),
-            *("-f", "tf_detection_api", "--", "--save-media"),
-            *("--layout", "roboflow", "--name", "shapes"),
-            folder=tmp_path,
-        )
-        assert "train/shapes.tfrecord" in paths_in(tmp_path / "out")
