@@ -82,6 +82,35 @@ def _loaded_programs() -> subprocess.Popen[str]:
     )
 
 
+def run_python(
+    *arguments: object,
+    folder: Path | None = None,
+    largest_file: int | None = None,
+    **environment: str,
+) -> Result:
+    """Run Python with these arguments in a process of its own.
+
+    Where a file grows beyond ``largest_file`` bytes, writing to it fails as on a full disk.
+    """
+
+    def limit() -> None:
+        import resource  # not on Windows
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, **environment},
+        preexec_fn=None if largest_file is None else limit,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
 def parent_of(pid: int) -> int:
     """The process that started this one; 0 when it is gone."""
     with contextlib.suppress(OSError):

@@ -44,7 +44,6 @@ settings.load_profile("tfod")
 for _name in ("GITHUB_ACTIONS", "FORCE_COLOR"):  # what is printed is the same on every machine
     os.environ.pop(_name, None)
 CORPUS = Path(__file__).with_name("corpus")
-_used_shards: set[str] = set()
 
 
 @pytest.fixture(scope="session")
@@ -67,31 +66,6 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mutants")
     write_mutants(folder)
     return folder
-
-
-@pytest.fixture
-def note_shard() -> Callable[[str], None]:
-    """Remember that a real shard was read, for the closing line of the run."""
-    return _used_shards.add
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist hands over what it has read."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["used_shards"] = sorted(_used_shards)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker has read."""
-    _used_shards.update(getattr(node, "workeroutput", {}).get("used_shards", ()))
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many real shards were read."""
-    if _used_shards:
-        terminalreporter.write_line(f"real shards read from {CORPUS}: {len(_used_shards)}")
 
 
 @pytest.fixture

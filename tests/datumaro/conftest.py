@@ -15,7 +15,7 @@ from datumaro.components.dataset import Dataset  # noqa: E402
 from datumaro.components.errors import DatasetImportError  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
 
-from tests.image_kinds import plain_image  # noqa: E402
+from tests.image_kinds import HEIGHT, WIDTH, plain_image  # noqa: E402
 
 
 def labels_of(dataset: Any) -> list[str]:
@@ -81,6 +81,15 @@ def dataset_of(*items: Any, names: Any = ("cat", "dog", "кошка"), points: A
     if points:
         categories[kinds.points] = PointsCategories.from_iterable(points.items())
     return Dataset.from_iterable(list(items), categories=categories)
+
+
+def imaged(name: str, *annotations: Any, data: bytes | None, **options: Any) -> Any:
+    """An item of 34 x 21 pixels, those of tests/image_kinds; without data it has no image."""
+    media = None
+    if data:
+        extension = ".jpg" if data.startswith(b"\xff\xd8") else ".png"
+        media = compat.image_from_bytes(lambda *_: data, f"{name}{extension}", (HEIGHT, WIDTH))
+    return compat.DatasetItem(id=name, media=media, annotations=list(annotations), **options)
 
 
 def jpeg(height: int = 100, width: int = 200, colour: int = 90) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,22 +9,15 @@ import pytest
 from datumaro.components.environment import Environment
 from tfod.datumaro import activation
 
-from tests.commands import TIMEOUT
+from tests.commands import run_python
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
 
 
-def python(code: str, *flags: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def python(code: str, **environment: str) -> str:
+    done = run_python("-c", code, **environment)
+    assert done.code == 0, done.err
+    return done.out.strip()
 
 
 NAME_OF_IMPORTER = (

@@ -15,13 +15,13 @@ from datumaro.components.annotation import (
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError
 from tfod.datumaro import compat
-from tfod.datumaro.compat import DatasetItem
 from tfod.detection.stream import read_examples
 
 from tests.datumaro.conftest import (
     content,
     dataset_of,
     ids_of,
+    imaged,
     import_dataset,
     labels_of,
     refusal,
@@ -32,14 +32,7 @@ from tests.records import encode
 FORMAT = "tf_image_classification"
 load = partial(import_dataset, name=FORMAT)
 PNG, JPEG, GRAY = saved("RGB", "PNG"), saved("RGB", "JPEG"), saved("L", "PNG")
-
-
-def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any) -> Any:
-    media = None
-    if data:
-        extension = ".jpg" if data == JPEG else ".png"
-        media = compat.image_from_bytes(lambda *_: data, f"{name}{extension}", (HEIGHT, WIDTH))
-    return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
+item = partial(imaged, data=JPEG)
 
 
 def labels_in(found: Any) -> dict[str, list[str]]:

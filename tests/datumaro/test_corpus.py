@@ -19,10 +19,8 @@ DETECTION = [name for name in FOLDERS if name not in OTHER]
 
 
 @pytest.mark.parametrize("name", DETECTION)
-def test_figures(figures: dict[str, Any], note_shard: Any, name: str) -> None:
+def test_figures(figures: dict[str, Any], name: str) -> None:
     expected = {key: one for key, one in figures.items() if key.startswith(f"{name}/")}
-    for key in expected:
-        note_shard(key)
     dataset = import_dataset(CORPUS / name)
     shapes = [one for item in dataset for one in item.annotations]
     names = labels_of(dataset)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from datumaro.components.annotation import (
-    AnnotationType,
     Bbox,
     Caption,
     Label,
@@ -134,16 +133,6 @@ class TestImages:
         assert (found.filename, found.format) == ("a.png", "png")
         assert PillowImage.open(io.BytesIO(bytes(found.encoded))).size == (200, 100)
 
-    def test_files_on_disk_are_not_decoded(self, tmp_path) -> None:
-        path = tmp_path / "in" / "b.jpg"
-        path.parent.mkdir()
-        path.write_bytes(jpeg())
-        media = compat.image_from_file(str(path), None)
-        (found,) = export(
-            dataset_of(DatasetItem(id="b", media=media)), tmp_path / "out", save_media=True
-        )
-        assert bytes(found.encoded) == jpeg() and (found.height, found.width) == (100, 200)
-
     def test_pixels_are_encoded(self, tmp_path) -> None:
         media = compat.image_from_pixels(np.full((4, 6, 3), 7, np.uint8), ".png", None)
         (found,) = export(dataset_of(DatasetItem(id="p", media=media)), tmp_path, save_media=True)
@@ -171,11 +160,6 @@ class TestImages:
 
 class TestObjects:
     """Boxes, masks, points, labels and attributes."""
-
-    def test_boxes_of_a_group_stay_apart(self, tmp_path) -> None:
-        shapes = [Bbox(0, 0, 10, 10, label=0, group=1), Bbox(50, 0, 10, 10, label=0, group=1)]
-        (found,) = export(dataset_of(item("a", *shapes)), tmp_path)
-        assert len(found.boxes) == 2
 
     def test_a_mask_joins_only_the_box_of_its_object(self, tmp_path) -> None:
         image = np.zeros((100, 200), bool)
@@ -212,13 +196,6 @@ class TestObjects:
             [50, 10, 100, 40],
             [50, 10, 54, 14],
         ]
-
-    def test_a_mask_alone_gets_its_box(self, tmp_path) -> None:
-        image = np.zeros((100, 200), bool)
-        image[10:40, 50:100] = True
-        (found,) = export(dataset_of(item("a", Mask(image, label=0))), tmp_path)
-        assert found.boxes.tolist() == [np.array([0.25, 0.1, 0.5, 0.4], "<f4").tolist()]
-        assert found.masks is None
 
     def test_save_masks_makes_masks_of_polygons_and_boxes(self, tmp_path) -> None:
         """The box comes back as a box all the same."""
@@ -263,19 +240,6 @@ class TestObjects:
         (ours,) = export(source, tmp_path / "a", save_masks=True)
         (theirs,) = export(source.transform("polygons_to_masks"), tmp_path / "b", save_masks=True)
         assert bytes(ours.masks[0].data) == bytes(theirs.masks[0].data)
-
-    @pytest.mark.parametrize("transform", ["polygons_to_masks", "boxes_to_masks"])
-    def test_after_datumaros_own_transforms(self, tmp_path, transform) -> None:
-        shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
-        source = dataset_of(item("a", *shapes))
-        if transform not in source.env.transforms:
-            pytest.skip(f"this Datumaro has no {transform}")
-        export(source.transform(transform), tmp_path, save_masks=True)
-        (loaded,) = import_dataset(tmp_path)
-        wanted = [("mask", 1500), ("bbox", 200)]
-        if transform == "boxes_to_masks":
-            wanted[1] = ("mask", 200)
-        assert [(one.type.name, int(one.get_area())) for one in loaded.annotations] == wanted
 
     def test_parts_of_one_instance_are_one_object(self, tmp_path) -> None:
         """COCO: several polygons with the id and group of one annotation."""
@@ -375,31 +339,6 @@ class TestObjects:
     def test_coco_number_of_the_image_is_its_source_id(self, tmp_path) -> None:
         (found,) = export(dataset_of(item("a", attributes={"id": 139})), tmp_path)
         assert found.source_id == "139"
-
-    def test_keypoints(self, tmp_path) -> None:
-        shapes = [
-            Bbox(50, 10, 50, 30, label=1, group=3),
-            Points([60, 20, 70, 25, 0, 0], [2, 1, 0], label=1, group=3),
-            Bbox(0, 0, 10, 10, label=0),
-        ]
-        points = {1: (["nose", "eye", "ear"],), 0: (["tail"],)}
-        source = dataset_of(
-            item("a", *shapes),
-            names=["cat", "person"],
-            points={label: list(names[0]) for label, names in points.items()},
-        )
-        (found,) = export(source, tmp_path)
-        assert found.keypoints.names == ("tail", "nose", "eye", "ear")
-        assert found.keypoints.visibility.tolist() == [[0, 2, 1, 0], [0, 0, 0, 0]]
-        label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
-        assert [point.id for point in label_map.find("person").keypoints] == [1, 2, 3]
-        loaded = import_dataset(tmp_path)
-        assert content(loaded) == content(import_dataset(tmp_path))
-        (again,) = loaded
-        assert [one.type.name for one in again.annotations] == ["bbox", "points", "bbox"]
-        assert again.annotations[1].points == [60, 20, 70, 25, 0, 0]
-        schema = loaded.categories()[AnnotationType.points].items[1]
-        assert schema.labels == ["nose", "eye", "ear"]
 
     def test_attributes_with_and_without_a_key_of_their_own(self, tmp_path, caplog) -> None:
         shapes = [
@@ -591,17 +530,6 @@ class TestShards:
         assert len(shards) == 3 and max(s.stat().st_size for s in shards) <= 3 * len(jpeg())
         assert [one.id for one in import_dataset(tmp_path)] == list("012345")
 
-    @pytest.mark.parametrize("compression", ["gzip", "zlib", "none"])
-    def test_compression(self, tmp_path, compression) -> None:
-        source = dataset_of(item("a", Bbox(0, 0, 9, 9, label=0), data=jpeg()))
-        export(source, tmp_path, save_media=True, compression=compression)
-        head = (tmp_path / "default.tfrecord").read_bytes()[:2]
-        assert (head == b"\x1f\x8b", head == b"\x78\x9c") == (
-            compression == "gzip",
-            compression == "zlib",
-        )
-        assert content(import_dataset(tmp_path))["a", "default"]["image"] == jpeg()
-
     @pytest.mark.parametrize(
         "options",
         [
@@ -651,22 +579,6 @@ class TestWholeOrNotAtAll:
             export(source, tmp_path, save_media=True)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
-    def test_a_full_disk_is_one_line(self, tmp_path, monkeypatch) -> None:
-        if not os.path.exists("/dev/full"):
-            pytest.skip("this system has no /dev/full")
-        from tfod.tfrecord import writer
-
-        real = os.fdopen
-
-        def full(handle: int, *arguments: Any, **options: Any) -> Any:
-            os.close(handle)
-            return real(os.open("/dev/full", os.O_WRONLY), *arguments, **options)
-
-        monkeypatch.setattr(writer.os, "fdopen", full)
-        with pytest.raises(DatasetExportError, match="No space left on device"):
-            export(dataset_of(item("a", data=jpeg())), tmp_path, save_media=True)
-        assert list(tmp_path.iterdir()) == []
-
 
 class TestInPlace:
     """``dataset.save`` into the folder that a dataset came from."""
@@ -707,12 +619,6 @@ class TestInPlace:
         label_map = (tmp_path / "label_map.pbtxt").read_text("utf-8")
         assert label_map.startswith(f"# subsets without images: {json.dumps([name])}\n")
         assert [one.id for one in import_dataset(tmp_path)] == ["a"]
-
-    def test_a_removed_subset_is_removed(self, tmp_path) -> None:
-        loaded = self.three(tmp_path)
-        loaded.remove("c", "c")
-        loaded.save(save_media=True)
-        assert [one.id for one in import_dataset(tmp_path)] == ["a", "b"]
 
     @pytest.mark.parametrize(
         "names",

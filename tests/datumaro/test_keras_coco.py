@@ -19,9 +19,7 @@ from datumaro.components.annotation import (
 )
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
-from datumaro.components.errors import DatasetExportError
 from tfod.datumaro import compat
-from tfod.datumaro.compat import DatasetItem
 from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
 
@@ -29,6 +27,7 @@ from tests.datumaro.conftest import (
     content,
     dataset_of,
     ids_of,
+    imaged,
     import_dataset,
     labels_of,
     refusal,
@@ -40,6 +39,7 @@ FORMAT = "tf_keras_coco"
 load = partial(import_dataset, name=FORMAT)
 dataset = partial(dataset_of, names=("cat", "dog"))
 PNG, JPEG = saved("RGB", "PNG"), saved("RGB", "JPEG")
+item = partial(imaged, data=JPEG)
 
 
 def recipe_record(number: int, image: int = 7, **changes: Any) -> dict[str, Any]:
@@ -58,13 +58,6 @@ def recipe_record(number: int, image: int = 7, **changes: Any) -> dict[str, Any]
 def write_recipe(folder: Path, name: str, *records: dict[str, Any]) -> None:
     """A file of the recipe under its own name."""
     write_records(folder, "x", [encode(one) for one in records], name_files=lambda _: [name])
-
-
-def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any) -> Any:
-    media = None
-    if data:
-        media = compat.image_from_bytes(lambda *_: data, f"{name}.jpg", (HEIGHT, WIDTH))
-    return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
 
 
 def records_in(folder: Path) -> list[dict[str, Any]]:
@@ -337,19 +330,6 @@ class TestWriting:
             "train_00-1.tfrec",
             "val_00-1.tfrec",
         ]
-
-    def test_a_file_in_the_place_of_the_folder(self, tmp_path) -> None:
-        source = dataset(item("a", Bbox(0, 0, 1, 1, label=0)))
-        (tmp_path / "here").write_text("a file")
-        with pytest.raises(DatasetExportError, match="cannot write there"):
-            # Past Datumaro's own making of the folder.
-            exporter()(source, str(tmp_path / "here")).apply()
-
-
-def exporter() -> Any:
-    environment = Environment()
-    registry = getattr(environment, "exporters", None) or environment.converters
-    return registry[FORMAT]
 
 
 def test_datumaros_own_coco(tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from pathlib import Path
 
@@ -58,15 +57,7 @@ def test_masks_are_turned_back(tmp_path: Path) -> None:
     one = exported(tmp_path, 6, SHOWN, save_masks=True)
     assert one.masks is not None
     (mask,) = one.masks
-    assert mask is not None
-    with Image.open(io.BytesIO(mask.data)) as image:
-        pixels = np.asarray(image)
-    assert pixels.shape == STORED[::-1]
-    rows, columns = np.nonzero(pixels)
-    box = [columns.min() / 200, rows.min() / 100, (columns.max() + 1) / 200, (rows.max() + 1) / 100]
-    assert box == pytest.approx([0.1, 0.6, 0.6, 0.9], abs=0.011)
-    assert pixels[rows.min() + 1, columns.min() + 1]
-    assert not pixels[rows.max() - 1, columns.max() - 9]
+    one_image.assert_turned(mask)
 
 
 def test_boxes_of_the_stored_pixels_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from tfod.datumaro import compat
 
-from tests.datumaro.conftest import boxes, content, ids_of, jpeg, labels_of
-from tests.image_kinds import image_of_pixels
+from tests.datumaro.conftest import boxes, ids_of, jpeg
 from tests.records import objects
 
 IMAGE = jpeg(100, 200)
@@ -145,24 +144,6 @@ def test_writers(make_shard, load, name: str) -> None:
     assert {key: found[key] for key in wanted} == wanted
 
 
-def test_create_pet_with_masks(make_shard, load, tmp_path) -> None:
-    mask = image_of_pixels([[0, 1], [1, 1]])
-    (tmp_path / "pet_label_map.pbtxt").write_text("item { id: 1 name: 'Abyssinian' }")
-    shard = make_shard(
-        "pets",
-        {"image/height": 2, "image/width": 2}
-        | coded("Abyssinian_100.jpg", "Abyssinian_100.jpg", "jpeg")
-        | objects([[0, 0, 1, 1]], ["Abyssinian"], [1])
-        | {"image/object/mask": [mask]},
-    )
-    from pathlib import Path
-
-    Path(shard).rename(tmp_path / "pet_faces_train.record-00000-of-00001")
-    (item,) = load()
-    assert item.subset == "pet_faces_train"
-    assert item.annotations[0].image.astype(int).tolist() == [[0, 1], [1, 1]]
-
-
 def test_create_coco_keypoints(make_shard, load) -> None:
     make_shard(
         "coco_train",
@@ -182,47 +163,3 @@ def test_create_coco_keypoints(make_shard, load) -> None:
     assert [one.type.name for one in item.annotations] == ["bbox", "points", "bbox"]
     schemas = dataset.categories()[compat.AnnotationType.points].items
     assert [schema.labels for schema in schemas.values()] == [["nose", "left_eye"]]
-
-
-def test_roboflow_has_no_source_id(make_shard, load, tmp_path) -> None:
-    name = "Frame608_jpg.rf.0123456789abcdef0123456789abcdef.jpg"
-    folder = tmp_path / "train"
-    make_shard(
-        "Objects",
-        SIZE | coded(name, None, "jpeg") | objects([BOX], ["cup"], [2]),
-        folder=folder,
-    )
-    (folder / "Objects_label_map.pbtxt").write_text(
-        'item {\n    name: "bowl",\n    id: 1,\n    display_name: "bowl"\n}\n'
-        'item {\n    name: "cup",\n    id: 2,\n    display_name: "cup"\n}\n'
-    )
-    dataset = load()
-    assert labels_of(dataset) == ["bowl", "cup"] and boxes(dataset)[0][0] == "cup"
-    assert next(iter(dataset)).id == name[: -len(".jpg")]
-
-
-def test_datumaro_without_images_and_with_stripped_names(make_shard, load, tmp_path) -> None:
-    """Datumaro's own exporter: empty texts for names that are not ASCII, 0 for no class."""
-    (tmp_path / "label_map.pbtxt").write_text(
-        "item {\n\tid: 1\n\tname: 'кошка'\n}\n\nitem {\n\tid: 2\n\tname: 'cat'\n}\n\n", "utf-8"
-    )
-    empty = {"image/encoded": "", "image/format": "", "image/key/sha256": ""}
-    make_shard(
-        "train",
-        SIZE
-        | {"image/filename": "1.jpg", "image/source_id": ""}
-        | empty
-        | objects([BOX, BOX, BOX], ["", "cat", ""], [1, 2, 0]),
-    )
-    dataset = load()
-    assert [box[0] for box in boxes(dataset)] == ["кошка", "cat", None]
-    assert content(dataset)["1", "train"]["image"] is None
-
-
-@pytest.mark.parametrize("extension", ["record", "tfrecord", "tfrecords", "tfrec"])
-def test_extensions(make_shard, load, tmp_path, extension) -> None:
-    from pathlib import Path
-
-    shard = Path(make_shard("s", SIZE | coded("a.jpg", "a", "jpg")))
-    shard.rename(tmp_path / f"s.{extension}")
-    assert len(load()) == 1

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import require, run_program
+from tests.commands import require, run_program, run_python
 from tests.docs.page import environment
 from tests.image_kinds import HEIGHT, WIDTH, exif_jpeg
 from tests.mutants.sound import (
@@ -298,8 +296,7 @@ def test_an_export_holds_no_images(tmp_path: Path) -> None:
             "'tf_detection_api', save_media=True)\n"
             "print(open('/proc/self/status').read())"
         )
-        command = [sys.executable, "-c", script, source, tmp_path / f"out{number}"]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        peaks.append(int(done.stdout.partition("VmHWM:")[2].split()[0]))
+        done = run_python("-c", script, source, tmp_path / f"out{number}")
+        peaks.append(int(done.out.partition("VmHWM:")[2].split()[0]))
         assert sum(one.stat().st_size for one in (tmp_path / f"out{number}").iterdir()) > 20 * spare
     assert peaks[1] - peaks[0] < 40_000  # kB, for images of 80 MB

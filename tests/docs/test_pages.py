@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import run_program
-from tests.docs.page import Step, environment, run, steps_of
+from tests.docs.page import environment, run, steps_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
@@ -111,29 +111,3 @@ def test_every_page_is_listed() -> None:
     listed = (ROOT / "docs" / "recipes" / "README.md").read_text(encoding="utf-8")
     for page in PAGES:
         assert page.name == "README.md" or f"({page.name})" in listed, page.name
-
-
-def test_steps_of_a_page() -> None:
-    text = "Text.\n\n```console\n$ one \\\n    more\nout\n...\n$ two\n```\n"
-    text += "\n```python\nprint(1)\n```\n"
-    assert list(steps_of(text)) == [
-        Step(4, "one \\\n    more\n", output="out\n...\n"),
-        Step(8, "two\n"),
-        Step(12, "print(1)\n", script=True),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("step", "wrong"),
-    [
-        (Step(1, "echo a; echo b >&2", output="a\nb\n"), False),
-        (Step(1, "echo a; echo b; echo c", output="a\n...\nc\n"), False),
-        (Step(1, "echo a", output="b\n"), True),
-        (Step(1, "false"), True),
-        (Step(1, "false | cat"), True),
-        (Step(1, "raise SystemExit(3)", script=True), True),
-        (Step(1, "print(1)", script=True), False),
-    ],
-)
-def test_a_step_can_fail(step: Step, wrong: bool, tmp_path: Path) -> None:
-    assert (run(step, tmp_path, os.environ) is not None) is wrong

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +28,7 @@ from tfod.kernel import (
 from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
 from tfod.tfrecord.framing import masked_crc32c
 
+from tests.commands import run_python
 from tests.conftest import CORPUS, examples
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Content, Link
@@ -59,15 +58,8 @@ def test_python_stands_in(tmp_path: Path, library: bytes | None, why: str) -> No
     if library is not None:
         (tmp_path / "tfod/kernel/libtfod_kernel.so").write_bytes(library)
     code = "from tfod.kernel import *; print(WHY_NOT_COMPILED, find_records(b'').position)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "TFOD_KERNEL": ""},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith(why) and done.stdout.endswith(" 0\n")
+    done = run_python("-c", code, folder=tmp_path, PYTHONPATH=str(tmp_path), TFOD_KERNEL="")
+    assert done.out.startswith(why) and done.out.endswith(" 0\n")
 
 
 def plain_columns(columns: Columns) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -12,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT
+from tests.commands import TIMEOUT, Run, run_python
 from tests.files import files_in, payloads
 from tests.records import encode, image, objects
 
@@ -34,40 +32,32 @@ def fill(folder: Path, name: str = "cat", label: int = 1, count: int = 4) -> Pat
     return folder
 
 
-def test_reshard_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(tmp_path / "in")
-    out = tmp_path / "out"
-    assert main(["reshard", str(tmp_path / "in"), str(out), "--num-shards", "2"]) == 0
-    assert capsys.readouterr() == (
-        f"train: 4 records\n2 shards in {out}\nlabel map copied: label_map.pbtxt\n",
-        "",
-    )
-    assert main(["reshard", str(tmp_path / "in"), str(out), "--shard-size", "1KB"]) == 2
-    assert capsys.readouterr().err == (
+def test_reshard_says_what_it_did(run: Run, tmp_path: Path) -> None:
+    source, out = fill(tmp_path / "in"), tmp_path / "out"
+    said = f"train: 4 records\n2 shards in {out}\nlabel map copied: label_map.pbtxt\n"
+    assert run("reshard", source, out, "--num-shards", "2") == (0, said, "")
+    assert run("reshard", source, out, "--shard-size", "1KB").refused() == (
         f"tfod: {out}/train-00000-of-00002.tfrecord (and 1 more) is there already; write to "
         "another folder, or replace it with --overwrite\n"
     )
 
 
-def test_an_id_of_two_classes_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_id_of_two_classes_is_told(run: Run, tmp_path: Path) -> None:
     folder = fill(tmp_path / "in")
     label_map = folder / "label_map.pbtxt"
     label_map.write_text("".join(f"item {{ id: {n // 2} name: 'c{n}' }}\n" for n in range(2, 8)))
     note = f"tfod: {label_map}: id 1 is given to 'c2' and 'c3', and so are 2 other ids to several; "
-    for command in (["convert", "--to", "coco", str(folder), str(tmp_path / "coco")],
-                    ["merge", str(folder), str(tmp_path / "merged")]):  # fmt: skip
-        main(command)
-        assert note in capsys.readouterr().err
+    assert note in run("convert", "--to", "coco", folder, tmp_path / "coco").err
+    assert note in run("merge", folder, tmp_path / "merged").err
 
 
-def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merge_says_what_it_did(run: Run, tmp_path: Path) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
-    assert main(["merge", str(a), str(b), str(out), "--drop-equal-images"]) == 0
-    output = capsys.readouterr()
-    assert output.out == (
+    done = run("merge", a, b, out, "--drop-equal-images")
+    assert done.out == (
         f"train: 8 records\n1 shard in {out}, 2 classes\n4 records got other class ids\n"
     )
-    assert output.err.splitlines()[:2] == [
+    assert done.succeeded().splitlines()[:2] == [
         "tfod: 4 records written with the image of an earlier record",
         f"tfod: same image: {b}/train.tfrecord, record 0; first in {a}/train.tfrecord, record 0",
     ]
@@ -83,10 +73,9 @@ def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ["reshard", "SOURCE", "--shuffle", str(1 << 32)],
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main([*arguments, str(tmp_path / "out")])
-    assert stop.value.code == 2
+def test_options_that_make_no_sense(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(*arguments, tmp_path / "out")
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +90,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_records(folder, "s", records)
     return folder
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tfod.cli.main", *arguments]
 
 
 def restore_signals() -> None:
@@ -124,7 +109,6 @@ COMMANDS = (
     [
         *((*one, signal.SIGINT, 130) for one in COMMANDS),
         (*COMMANDS[0], signal.SIGTERM, 143),
-        *(pytest.param(*one, signal.SIGTERM, 143, marks=pytest.mark.slow) for one in COMMANDS[1:]),
     ],
 )
 def test_stopped_in_the_middle_it_leaves_what_was_there(
@@ -135,7 +119,7 @@ def test_stopped_in_the_middle_it_leaves_what_was_there(
     options = [str(tmp_path), "--overwrite", "--compression", "gzip"]
     arguments = [str(large) if one == "IN" else one for one in arguments]
     process = subprocess.Popen(
-        command(name, *arguments, *options),
+        [sys.executable, "-m", "tfod.cli.main", name, *arguments, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -161,15 +145,8 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(
     write_records(tmp_path / "out", "s", [b"\n\0"])
     before = files_in(tmp_path)
     arguments = [str(large) if one == "IN" else one for one in arguments]
-    done = subprocess.run(
-        command(name, *arguments, str(tmp_path / "out"), "--overwrite"),
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    command = ("-m", "tfod.cli.main", name, *arguments, tmp_path / "out", "--overwrite")
+    line = run_python(*command, largest_file=1 << 20).refused()
     assert line.startswith(f"tfod: {tmp_path / 'out'}/") and "cannot be written" in line
     assert files_in(tmp_path) == before
 
@@ -184,37 +161,17 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     for options in (["--num-shards", "4"], ["--shuffle", "1"]):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *options, "--overwrite"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert int(done.stdout.split()[-1]) < 8 << 10  # KiB
+        done = run_python("-c", code, *options, "--overwrite")
+        assert int(done.out.split()[-1]) < 8 << 10  # KiB
     assert len(payloads(*tmp_path.glob("*.tfrecord"))) == 150
 
 
-def test_what_there_is_one_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_there_is_one_of(run: Run, tmp_path: Path) -> None:
     """One class and one missing shard are named as one."""
     cat = encode(image("a.jpg") | objects([BOX], ["cat"]))
     first, *_ = write_records(tmp_path / "in", "a", [cat, cat], num_shards=2)
     os.unlink(first)
-    assert main(["merge", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
-    output = capsys.readouterr()
-    assert "1 shard in" in output.out and output.out.split("\n")[1].endswith(", 1 class")
+    done = run("merge", tmp_path / "in", tmp_path / "out")
     missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
-    assert output.err == f"tfod: a: {missing}\n"
-
-
-def test_a_command_loads_what_it_needs_alone(tmp_path: Path) -> None:
-    """Rules and renderers would double the time of a small run."""
-    write_records(tmp_path / "in", "s", [b"1", b"2"])
-    program = (
-        "import sys\n"
-        "from tfod.cli.main import main\n"
-        f"main(['reshard', {str(tmp_path / 'in')!r}, {str(tmp_path / 'out')!r}])\n"
-        "heavy = ('tfod.check.reporters.text', 'tfod.check.rules', 'datumaro', 'PIL', 'lxml')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "[]\n")
+    assert done.succeeded() == f"tfod: a: {missing}\n"
+    assert "1 shard in" in done.out and done.out.split("\n")[1].endswith(", 1 class")

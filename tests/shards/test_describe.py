@@ -6,7 +6,6 @@ import math
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +45,7 @@ def expected_classes(*shards: dict[str, Any]) -> dict[str, Counter[str]]:
 
 
 @pytest.mark.parametrize("name", SHARDS)
-def test_a_shard(
-    corpus: Path, figures: dict[str, Any], note_shard: Callable[[str], None], name: str
-) -> None:
-    note_shard(name)
+def test_a_shard(corpus: Path, figures: dict[str, Any], name: str) -> None:
     expected = figures[name]
     found = describe(corpus / name)
     kinds = {

@@ -15,6 +15,7 @@ from tfod.shards.reshard import reshard
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.training.training_input import shards_to_read
 
+from tests.commands import Run
 from tests.mutants.sound import LABEL_MAP, other, record, shard
 
 FILLED = (record(), other(), record("c.jpg"), record("d.jpg"))
@@ -50,14 +51,11 @@ def test_they_are_read_everywhere(folder: Path, tmp_path: Path) -> None:
     assert list(tfod.read_records(empty)) == [] == list(tfod.RecordIndex(empty))
 
 
-def test_the_commands_say_so_too(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["check", str(folder)]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("VALID: ") and "SET005 warning: shard without a record" in out
-    assert main(["describe", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith("10 shards, 4 records")
+def test_the_commands_say_so_too(run: Run, folder: Path) -> None:
+    done = run("check", folder)
+    assert done.code == 0 and done.out.startswith("VALID: ")
+    assert "SET005 warning: shard without a record" in done.out
+    assert run("describe", folder).out.startswith("10 shards, 4 records")
 
 
 def test_datumaro_imports_them(folder: Path) -> None:
@@ -89,61 +87,56 @@ READERS: dict[str, Callable[[Path, Path], object]] = {
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("kept", [10, 1])
 def test_a_set_of_nothing_else_is_refused(
-    read: Callable[[Path, Path], object], kept: int, folder: Path, tmp_path: Path
+    run: Run, read: Callable[[Path, Path], object], kept: int, folder: Path, tmp_path: Path
 ) -> None:
     for number in range(10):
         path = folder / f"train-{number:05d}-of-00010.tfrecord"
         path.write_bytes(b"") if number < kept else path.unlink()
     with pytest.raises(ShardError, match=r"0 bytes\), and so are all .* download the shards"):
         read(folder, tmp_path / "out")
-    assert main(["check", str(folder)]) == 1
+    assert run("check", folder).code == 1
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["train.tfrecord", "train-00000-of-00001.tfrecord"])
-def test_a_lone_empty_file_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_lone_empty_file_is_refused(run: Run, name: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
     with pytest.raises(ShardError, match="is empty"):
         list(tfod.read_detections(tmp_path))
     with pytest.raises(ShardError, match="is empty"):
         list(tfod.read_records(tmp_path / name))
-    assert main(["check", str(tmp_path)]) == 1
+    assert run("check", tmp_path).code == 1
 
 
 # The files of a set, named one by one
 
 
-def test_files_of_a_set_may_be_named_one_by_one(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_a_set_may_be_named_one_by_one(run: Run, folder: Path, tmp_path: Path) -> None:
     """As a shell names them for an unquoted glob."""
     files = sorted(map(str, folder.glob("*.tfrecord")))
     for command, more in (("merge", ()), ("reshard", ("--num-shards", "2"))):
         out = tmp_path / command
-        assert main([command, *more, *files, str(out)]) == 0
-        assert "missing" not in capsys.readouterr().err
+        assert "missing" not in run(command, *more, *files, out).succeeded()
         assert len(names(out)) == 4
-    assert main(["reshard", *files[1:], str(tmp_path / "less")]) == 0
-    assert "train-00000-of-00010.tfrecord is missing" in capsys.readouterr().err
+    less = run("reshard", *files[1:], tmp_path / "less").succeeded()
+    assert "train-00000-of-00010.tfrecord is missing" in less
 
 
-def test_options_may_stand_anywhere(folder: Path, tmp_path: Path) -> None:
+def test_options_may_stand_anywhere(run: Run, folder: Path, tmp_path: Path) -> None:
     files, more = sorted(map(str, folder.glob("*.tfrecord"))), ["--num-shards", "2"]
     for number, typed in enumerate(
         ([*files, "OUT", *more], [*more, *files, "OUT"], [*files[:3], *more, *files[3:], "OUT"])
     ):
         out = str(tmp_path / f"out{number}")
-        assert main(["reshard", *(out if one == "OUT" else one for one in typed)]) == 0
+        assert run("reshard", *(out if one == "OUT" else one for one in typed)).code == 0
         assert len(names(Path(out))) == 4
 
 
-def test_a_shard_is_named_once(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = str(folder / "train-00001-of-00010.tfrecord")
-    for command in (["merge"], ["reshard"]):
-        assert main([*command, one, str(folder), str(tmp_path / "out")]) == 2
-        assert "is given twice; name each shard once" in capsys.readouterr().err
+def test_a_shard_is_named_once(run: Run, folder: Path, tmp_path: Path) -> None:
+    one = folder / "train-00001-of-00010.tfrecord"
+    for command in ("merge", "reshard"):
+        refused = run(command, one, folder, tmp_path / "out").refused()
+        assert "is given twice; name each shard once" in refused
     assert [one.subset for one in find_shards(folder)] == ["train"]
 
 

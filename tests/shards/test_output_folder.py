@@ -51,18 +51,14 @@ def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["merge", "reshard"])
 def test_folder_without_a_name_is_not_the_working_folder(
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run: Run, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = {**image("a.jpg"), **objects([[0, 0, 1, 1]], ["cat"], [1])}
     write_shard(tmp_path / "in", "train", encode(box))
     write_records(tmp_path, "train", [b"precious"])
     monkeypatch.chdir(tmp_path)
     before = files_in(tmp_path)
-    assert main([command, "in", ""]) == 2
-    assert "the name of what to write is empty; is a variable" in capsys.readouterr().err
+    assert "the name of what to write is empty; is a variable" in run(command, "in", "").refused()
     assert files_in(tmp_path) == before
 
 
@@ -148,18 +144,6 @@ def test_no_label_map_is_replaced_under_shards_that_stay(run: Run, tmp_path: Pat
     assert run("reshard", tmp_path / "in", tmp_path / "out", "--overwrite").code == 0
 
 
-def test_what_was_there_comes_back_when_a_name_cannot_be_given(tmp_path: Path) -> None:
-    write_records(tmp_path / "out", "s", [b"old"] * 3, num_shards=3)
-    (tmp_path / "out" / "s-00001-of-00002.tfrecord").mkdir()
-    (tmp_path / "out" / "s-00001-of-00002.tfrecord" / "mine").touch()
-    before = files_in(tmp_path / "out")
-    with (
-        pytest.raises(WriteError, match=r"s-00001-of-00002.tfrecord: cannot be replaced"),
-    ):
-        replace_shards(tmp_path / "out")
-    assert files_in(tmp_path / "out") == before
-
-
 def test_what_was_there_comes_back_whichever_rename_fails(tmp_path: Path) -> None:
     write_records(tmp_path / "out", "s", [b"old"] * 3, num_shards=3)
     before = files_in(tmp_path / "out")
@@ -219,19 +203,16 @@ def killed_export(folder: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["", "train", "train/s.tfrecord", "train/*", "*/s.tfrecord", "../*/train/*.tfrecord"]
 )
-def test_no_part_of_an_interrupted_folder_is_read(
-    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_part_of_an_interrupted_folder_is_read(run: Run, source: str, tmp_path: Path) -> None:
     killed_export(tmp_path / "out")
     path = f"{tmp_path}/out/{source}"
     with pytest.raises(InterruptedWriteError, match="write to the folder again"):
         find_shards(path)
     for command in (["check"], ["describe"], ["reshard", f"{tmp_path}/b"],
                     ["repair", f"{tmp_path}/c"]):  # fmt: skip
-        assert main([command[0], path, *command[1:]]) == 2
-        output, err = capsys.readouterr()
-        assert not output and err.count("\n") == 1
-        assert "a program was killed while the files that it wrote to this folder" in err
+        refused = run(command[0], path, *command[1:])
+        assert not refused.out
+        assert "a program was killed while the files that it wrote to this f" in refused.refused()
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 
@@ -249,9 +230,7 @@ def test_writing_to_a_folder_within_puts_the_whole_back(tmp_path: Path) -> None:
     assert len(files_in(tmp_path)) == 2
 
 
-def test_files_that_are_newer_than_the_interrupted_ones_stay(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_newer_than_the_interrupted_ones_stay(run: Run, tmp_path: Path) -> None:
     """Another program has written to the folder after the one that was killed."""
     out = tmp_path / "out"
     killed_export(out)
@@ -260,11 +239,11 @@ def test_files_that_are_newer_than_the_interrupted_ones_stay(
     before = files_in(out)
     arguments = ["reshard", f"{tmp_path}/sound", f"{out}/train", "--overwrite"]
     write_records(tmp_path / "sound", "s", [b"x"])
-    assert main(arguments) == 2
-    assert f"{out}/val/s.tfrecord was written after a program was killed" in capsys.readouterr().err
+    refused = run(*arguments).refused()
+    assert f"{out}/val/s.tfrecord was written after a program was killed" in refused
     assert files_in(out) == before
     (out / JOURNAL).unlink()
-    assert main(arguments) == 0
+    assert run(*arguments).code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -9,6 +9,7 @@ import math
 import re
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.check.find import find
-from tfod.cli.main import main
 from tfod.detection import keys
 from tfod.detection.images.masks import encode_mask_png
 from tfod.shards.sheet import Choice, Tile, chosen_tiles, render_page
 from tfod.shards.sheet.tile import class_colour, spelled
 from tfod.tfrecord.writer import write_records
 
+from tests.commands import Run
 from tests.image_kinds import gradient, plain_image
 from tests.mutants.sound import (
     LABEL_MAP,
@@ -260,9 +261,10 @@ def test_choices(tmp_path: Path) -> None:
 # The command
 
 
-def show(*arguments: object) -> int:
-    """Run the command; return its exit status."""
-    return main(["show", *map(str, arguments)])
+@pytest.fixture
+def show(run: Run) -> Run:
+    """Run ``tfod show …``."""
+    return partial(run, "show")
 
 
 @pytest.fixture
@@ -276,17 +278,14 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("ending", ["html", "HTML"])
-def test_what_it_writes_and_says(
-    ending: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path: Path) -> None:
     sheet = tmp_path / f"sheet.{ending}"
-    assert show(source, "-o", sheet) == 0
-    printed = capsys.readouterr()
+    printed = show(source, "-o", sheet)
+    assert printed.succeeded() == "tfod: 1 damaged record skipped; tfod check lists them\n"
     assert printed.out == f"{sheet}: 2 records, 4 boxes\n"
-    assert printed.err == "tfod: 1 damaged record skipped; tfod check lists them\n"
     data = sheet.read_bytes()
     assert data.startswith(b"<!DOCTYPE html>")
-    assert show(source, "-o", sheet) == 0
+    assert show(source, "-o", sheet).code == 0
     assert sheet.read_bytes() == data
 
 
@@ -305,68 +304,50 @@ def test_what_it_writes_and_says(
 def test_what_cannot_be_shown_is_one_line(
     arguments: list[str],
     output: str,
+    show: Run,
     source: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert show(source, *arguments) == 2
-    assert output in (err := capsys.readouterr().err) and err.count("\n") == 1
+    assert output in show(source, *arguments).refused()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["in"]
 
 
-def test_records_are_numbers_within_one_shard(
-    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_are_numbers_within_one_shard(show: Run, source: Path, tmp_path: Path) -> None:
     (source.parent / "b.tfrecord").write_bytes(shard(other()))
-    assert show(source.parent, "-o", tmp_path / "x.html", "--records", "0") == 2
-    assert "name one shard" in capsys.readouterr().err
-    assert show(source, "-o", tmp_path / "x.html", "--records", "0,2-2") == 0
+    several = show(source.parent, "-o", tmp_path / "x.html", "--records", "0")
+    assert "name one shard" in several.refused()
+    assert show(source, "-o", tmp_path / "x.html", "--records", "0,2-2").code == 0
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.writestr("a.tfrecord", shard(record()))
         archive.writestr("b.tfrecord", shard(other(), record()))
-    assert show(tmp_path / "two.zip", "-o", tmp_path / "y.html", "--records", "1") == 2
-    assert "the zip holds several" in capsys.readouterr().err
-    assert show(tmp_path / "two.zip", "-o", tmp_path / "y.html") == 0
-    assert capsys.readouterr().out.endswith("y.html: 3 records, 6 boxes\n")
+    several = show(tmp_path / "two.zip", "-o", tmp_path / "y.html", "--records", "1")
+    assert "the zip holds several" in several.refused()
+    done = show(tmp_path / "two.zip", "-o", tmp_path / "y.html")
+    assert done.out.endswith("y.html: 3 records, 6 boxes\n")
 
 
-def test_a_table_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_records(tmp_path, "a", [encode({"age": 29, "name": "Allen"})])
-    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html") == 2
-    assert "there are no images or boxes to show, its features are age, name" in (
-        capsys.readouterr().err
-    )
+def test_a_table_has_nothing_to_show(show: Run, corpus: Path, tmp_path: Path) -> None:
+    refused = show(corpus / "titanic-table", "-o", tmp_path / "x.html").refused()
+    assert "there are no images or boxes to show, its features are gender, tick" in refused
 
 
-def test_a_profile_says_which_keys_mean_what(tmp_path: Path) -> None:
+def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:
     own = {key.replace("image/", "my/"): value for key, value in features().items()}
     write_records(tmp_path, "a", [encode(own)])
-    field_mapping = {
-        "encoded": "my/encoded",
-        "filename": "my/filename",
-        "class_text": "my/object/class/text",
-        "box": [key.replace("image/", "my/") for key in keys.BOX],
-    }
-    kinds = {"bytes": "string", "float": "float32"}
-    listed = {
-        key: {"kind": "VarLenFeature", "dtype": kinds["float" if "bbox" in key else "bytes"]}
-        for key in [
-            *field_mapping["box"],
-            *(one for one in field_mapping.values() if isinstance(one, str)),
-        ]
-    }
+    box = [key.replace("image/", "my/") for key in keys.BOX]
+    texts = {"encoded": "encoded", "filename": "filename", "class_text": "object/class/text"}
+    texts = {role: f"my/{key}" for role, key in texts.items()}
+    text, number = ({"kind": "VarLenFeature", "dtype": one} for one in ("string", "float32"))
     profile = {
-        "name": "my",
-        "title": "my own keys",
-        "features": listed,
-        "field_mapping": field_mapping,
+        "features": dict.fromkeys(texts.values(), text) | dict.fromkeys(box, number),
+        "field_mapping": {**texts, "box": box},
     }
     (tmp_path / "my.json").write_text(json.dumps(profile))
-    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html") == 2
+    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html").code == 2
     how = ("--profile", tmp_path / "my.json")
-    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html", *how) == 0
+    assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html", *how).code == 0
     page = (tmp_path / "x.html").read_text()
     assert spelled(class_colour("cat", None)) in page and PLACEHOLDER not in page
 
@@ -374,9 +355,9 @@ def test_a_profile_says_which_keys_mean_what(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["blood-cells", "datumaro-roboflow", "datumaro-tf-detection-api", "hyphal-tips"]
 )
-def test_real_shards(name: str, corpus: Path, tmp_path: Path) -> None:
-    assert show(corpus / name, "-o", tmp_path / "x.html", "--first", "4") == 0
-    assert show(corpus / name, "-o", tmp_path / "y.html", "--random", "3") == 0
+def test_real_shards(name: str, show: Run, corpus: Path, tmp_path: Path) -> None:
+    assert show(corpus / name, "-o", tmp_path / "x.html", "--first", "4").code == 0
+    assert show(corpus / name, "-o", tmp_path / "y.html", "--random", "3").code == 0
 
 
 def test_other_kinds_of_shards(tmp_path: Path) -> None:

@@ -217,16 +217,3 @@ def test_shard_damage_names_the_entry(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "a.zip", {"train/a.tfrecord": bytes(data)})
     with pytest.raises(ShardError, match=r"a\.zip.train.a\.tfrecord, record 1"):
         list(tfod.read_detections(path))
-
-
-def test_describe_loads_no_zip_code_for_files(make_shard) -> None:
-    """What most shards never need is not loaded for them."""
-    path = make_shard("train", image())
-    code = (
-        "import sys, tfod; list(tfod.read_detections(sys.argv[1]));"
-        "print('tfod.tfrecord.storage.zip_files' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "docker/validator/Dockerfile").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-SCALED = {"nginx", "web", "worker", "postgres"}
 OURS = {"validator", "web", "worker"}
 
 
@@ -49,15 +48,6 @@ def test_all_stages_are_of_one_pinned_base() -> None:
     assert re.fullmatch(r"3\.1[0-3]-slim-\w+", tag_of(base))
 
 
-def test_image_serves_and_says_whether_it_does() -> None:
-    assert instructions("ENTRYPOINT") == ['["tfod"]']
-    assert instructions("CMD") == ['["serve", "--host", "0.0.0.0", "--data", "/data"]']
-    (health,) = instructions("HEALTHCHECK")
-    assert "CMD [" in health and "http://127.0.0.1:8080/healthz" in health
-    assert instructions("EXPOSE") == ["8080"]
-    assert instructions("VOLUME") == ["/data"]
-
-
 def test_context_is_what_the_wheel_is_built_from() -> None:
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
@@ -68,17 +58,6 @@ def test_context_is_what_the_wheel_is_built_from() -> None:
     named = {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
     named |= {"plugin", "validator", "label_maps"}
     assert sent == named | examples
-
-
-def test_profile_scale_adds_servers_and_workers_to_the_service_alone() -> None:
-    assert {name for name, one in SERVICES.items() if not one.get("profiles")} == {"validator"}
-    assert {name for name, one in SERVICES.items() if one.get("profiles") == ["scale"]} == SCALED
-    assert SERVICES["worker"]["deploy"]["replicas"] == 2
-    for name in ("web", "worker"):
-        waits_for = SERVICES[name]["depends_on"]
-        assert set(waits_for) == {"postgres"}
-        assert all(one == {"condition": "service_healthy"} for one in waits_for.values())
-        assert "TFOD_DATABASE_URL" in SERVICES[name]["environment"]
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -105,13 +84,6 @@ def test_ports_are_open_to_this_machine_only(name: str) -> None:
     assert not ports or name in ("validator", "nginx")
 
 
-def test_single_container_and_profile_can_run_side_by_side() -> None:
-    ports = [default_of(one) for name in SERVICES for one in SERVICES[name].get("ports", [])]
-    assert sorted(ports) == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080"]
-    assert SERVICES["validator"]["volumes"] != SERVICES["web"]["volumes"]
-    assert SERVICES["web"]["volumes"] == SERVICES["worker"]["volumes"]
-
-
 @pytest.mark.parametrize("name", SERVICES)
 def test_health_is_checked_wherever_something_listens(name: str) -> None:
     check = SERVICES[name]["healthcheck"]
@@ -119,21 +91,6 @@ def test_health_is_checked_wherever_something_listens(name: str) -> None:
     if name in ("validator", "web"):
         (of_image,) = instructions("HEALTHCHECK")
         assert check["test"][-1] in of_image
-
-
-def test_what_services_name_is_declared() -> None:
-    def named(key: str) -> set[str]:
-        return {
-            one.partition(":")[0]
-            for service in SERVICES.values()
-            for one in service.get(key, [])
-            if not one.startswith("./")
-        }
-
-    assert named("volumes") == set(COMPOSE["volumes"])
-    assert named("secrets") == set(COMPOSE["secrets"])
-    assert named("networks") - {"default"} == set(COMPOSE["networks"])
-    assert COMPOSE["networks"]["servers"] == {"internal": True}
 
 
 @pytest.mark.parametrize("name", ["validator", "web", "worker"])

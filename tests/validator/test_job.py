@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import pickle
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +14,7 @@ from tfod.tfrecord.writer import write_records
 from tfod_validator.jobs import sandbox
 from tfod_validator.jobs.check_upload import run_check
 from tfod_validator.jobs.request import BODY, REPORTS, Request, Result, UploadedFile
-from tfod_validator.jobs.sandbox import RetryError, StoppedError, run_in_sandbox
+from tfod_validator.jobs.sandbox import run_in_sandbox
 from tfod_validator.settings import Limits
 
 from tests.image_kinds import plain_image
@@ -176,12 +173,6 @@ def test_what_every_check_needs_is_loaded_before_they_are_forked(tmp_path: Path)
     assert (done.stdout.decode(), done.stderr.decode()) == ("None True set()\n", "")
 
 
-def test_nobody_wants_it(tmp_path: Path) -> None:
-    request = request_of(tmp_path, {"a.record": shard_of(tmp_path)})
-    with pytest.raises(StoppedError):
-        run_in_sandbox(tmp_path, request, Limits(), lambda *_: False)
-
-
 def slow_shard(folder: Path) -> bytes:
     """A shard that takes a second or more."""
     one = encode(image("a.jpg"))
@@ -209,17 +200,3 @@ def test_memory(tmp_path: Path) -> None:
         failure = run_in_sandbox(tmp_path, request, limits, lambda *_: True).failure
         assert failure is not None  # and no finding: nothing is wrong with the image
         assert (failure["status"], failure["limit"]) == (422, "max_check_bytes")
-
-
-def test_killed(tmp_path: Path) -> None:
-    request = request_of(tmp_path, {f"{n}.record": slow_shard(tmp_path) for n in range(6)})
-
-    def kill(read: int, _: int) -> bool:
-        if read:
-            for child in multiprocessing.active_children():
-                os.kill(child.pid or 0, signal.SIGKILL)
-        return True
-
-    with pytest.raises(RetryError, match=r"killed the check's process \(SIGKILL\)") as caught:
-        run_in_sandbox(tmp_path, request, Limits(), kill)
-    assert caught.value.most_attempts == 2

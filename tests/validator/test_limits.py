@@ -37,7 +37,6 @@ _SMALL = {
     "max_archive_bytes": 10 * _MIB,
     "max_records": 1000,
     "max_record_bytes": _MIB,
-    "max_check_bytes": 300 * _MIB,
     "max_findings": 5,
     "max_images": 2,
     "max_wait_seconds": 2,
@@ -313,12 +312,6 @@ class TestChecks:
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
 
-    def test_memory(self, strict: Service) -> None:
-        large = records_of(strict, frame(huge_image()), decode="all")
-        assert (large["failure"]["status"], large["failure"]["limit"]) == (422, "max_check_bytes")
-        assert records_of(strict, record_of())["state"] == "finished"
-        wait_for(lambda: not list((strict.data / "uploads").iterdir()), strict)
-
 
 def broken_image() -> bytes:
     """A record whose box is inverted."""
@@ -326,13 +319,6 @@ def broken_image() -> bytes:
     corners = {"xmin": 0.9, "xmax": 0.1, "ymin": 0.9, "ymax": 0.1}
     boxed = {f"image/object/bbox/{name}": [value] for name, value in corners.items()}
     return encode(image("a.jpg", 10, 20) | encoded | boxed)
-
-
-def huge_image() -> bytes:
-    """A record with a PNG of a few kilobytes that has 178 million pixels."""
-    one = plain_image((13_350, 13_350), 0, "PNG", "L")
-    encoded = {"image/encoded": one, "image/format": "png"}
-    return encode(image("a.png", 13_350, 13_350) | encoded)
 
 
 def test_reports_expire(start_app: Start) -> None:
@@ -352,7 +338,7 @@ def test_reports_expire(start_app: Start) -> None:
 
 def test_no_limit_is_forgotten() -> None:
     elsewhere = {"max_attempts", "min_free_bytes"}  # in test_steady.py
-    elsewhere |= {"max_report_bytes"}  # in test_job.py
+    elsewhere |= {"max_report_bytes", "max_check_bytes"}  # in test_job.py
     elsewhere |= {"max_sign_ins_per_minute"}  # in test_security.py
     reached = {*_SMALL, "max_queued_per_client", "max_queued", "max_running_per_client"}
     reached |= {"max_uploads_per_minute", "max_upload_seconds"}

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,9 +23,10 @@ from tfod.cli.arguments import build_parser
 from tfod.errors import TfodError
 from tfod_validator.serve import monitoring
 from tfod_validator.serve.command import settings_from
-from tfod_validator.serve.processes import listen, locked
+from tfod_validator.serve.processes import locked
 from tfod_validator.settings import Limits, Settings
 
+from tests.commands import run_python
 from tests.validator.conftest import REMOTE_TIMEOUT, Service
 from tests.validator.heavy import wait_for
 from tests.validator.sockets import answer_on
@@ -57,21 +57,6 @@ class TestRunning:
             assert (running.data / name).stat().st_mode & 0o777 == 0o700
         assert len(list((running.data / "metrics").iterdir())) == 1
 
-    def test_several_web_processes_share_the_port(self, start_service: Start) -> None:
-        running = start_service("--web", "2", "--workers", "0")
-        wait_for(lambda: len(running.web()) == 2, running)
-        children = running.web()
-        # A process that is stopped answers nothing: so each of them has to.
-        for pid in children:
-            others = [one for one in children if one != pid]
-            for one in others:
-                os.kill(one, signal.SIGSTOP)
-            try:
-                assert running.get("/healthz").status_code == 200
-            finally:
-                for one in others:
-                    os.kill(one, signal.SIGCONT)
-
     def test_ipv6(self, start_service: Start) -> None:
         if not socket.has_dualstack_ipv6():
             pytest.skip("no IPv6 here")
@@ -82,14 +67,8 @@ class TestRunning:
 
 
 class TestEnds:
-    @pytest.mark.parametrize(
-        "number",
-        [
-            signal.SIGINT,
-            pytest.param(signal.SIGTERM, marks=pytest.mark.slow),  # test_sigterm_drains has it
-        ],
-    )
-    def test_signal_lets_requests_finish(self, start_service: Start, number: int) -> None:
+    def test_ctrl_c_lets_requests_finish(self, start_service: Start) -> None:
+        """As does SIGTERM, in test_sigterm_drains."""
         running = start_service("--workers", "0")
         url = f"{running.url}/api/v1/validations?filename=a"
         port = int(running.url.rpartition(":")[2])
@@ -97,7 +76,7 @@ class TestEnds:
             head = "POST /api/v1/validations?filename=a HTTP/1.1\r\nHost: localhost\r\n"
             one.sendall(f"{head}Content-Length: 6\r\n\r\nabc".encode())
             wait_for(lambda: list((running.data / "incoming").iterdir()), running)
-            running.process.send_signal(number)
+            running.process.send_signal(signal.SIGINT)
             with pytest.raises(requests.RequestException):
                 while True:
                     requests.get(url, timeout=1)
@@ -135,20 +114,11 @@ class TestEnds:
 
 
 class TestCannotBegin:
-    def serve(self, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tfod.cli.main", "serve", *options],
-            capture_output=True,
-            text=True,
-            timeout=REMOTE_TIMEOUT,
-            env={**os.environ, **environment},
-        )
-
-    def one_line(self, done: subprocess.CompletedProcess[str]) -> str:
-        assert done.returncode == 2
-        assert done.stdout == ""
-        (line,) = done.stderr.splitlines()
-        return line
+    def line_of_serve(self, *options: object) -> str:
+        """The one line of a service that does not begin."""
+        done = run_python("-m", "tfod.cli.main", "serve", *options)
+        assert done.out == ""
+        return done.refused().rstrip("\n")
 
     def refused(self, capsys: pytest.CaptureFixture[str], *options: str) -> str:
         """The one line of a service that is refused before it has changed anything."""
@@ -161,8 +131,8 @@ class TestCannotBegin:
     def test_port_is_taken(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = str(other.getsockname()[1])
-            done = self.serve("--port", port, "--data", str(tmp_path / "data"))
-        assert self.one_line(done) == (
+            line = self.line_of_serve("--port", port, "--data", tmp_path / "data")
+        assert line == (
             f"tfod: port {port} of 127.0.0.1 is taken; stop what listens there, or choose another "
             "with --port"
         )
@@ -184,14 +154,14 @@ class TestCannotBegin:
 
     def test_database_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "reports.sqlite3").write_text("this is not a database" * 100)
-        line = self.one_line(self.serve("--port", "0", "--data", str(tmp_path)))
+        line = self.line_of_serve("--port", 0, "--data", tmp_path)
         assert line == "tfod: the database cannot be used: file is not a database"
 
     def test_folder_is_used_by_another(self, tmp_path: Path) -> None:
         settings = Settings(tmp_path)
         with locked(settings) as is_ours:
             assert is_ours
-            line = self.one_line(self.serve("--port", "0", "--data", str(tmp_path)))
+            line = self.line_of_serve("--port", 0, "--data", tmp_path)
         assert line.startswith(f"tfod: {tmp_path}: another tfod serve uses this folder; ")
         shared = Settings(tmp_path, database_url="postgresql://a")
         with locked(shared) as is_ours, locked(shared):
@@ -309,11 +279,6 @@ class TestSettings:
         )
 
 
-def test_port_of_the_greeting_is_the_real_one() -> None:
-    with listen("localhost", 0) as listener:
-        assert listener.getsockname()[1] > 0
-
-
 class TestLogs:
     def test_each_record_is_one_line_of_json(self, log_lines) -> None:
         fields = {
@@ -351,12 +316,12 @@ class TestLogs:
             "one = threading.Thread(target=lambda: 1 / 0); one.start(); one.join()\n"
             "[][1]\n"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        first, second, third = map(json.loads, done.stderr.splitlines())
+        done = run_python("-c", code)
+        first, second, third = map(json.loads, done.err.splitlines())
         assert "old" in first["message"]
         assert "ZeroDivisionError" in second["exception"]
         assert "IndexError" in third["exception"]
-        assert done.returncode == 1
+        assert done.code == 1
 
 
 @pytest.fixture
@@ -388,7 +353,6 @@ def test_lines_are_whole_and_all_there() -> None:
         "[one.start() for one in threads]\n"
         "[one.join() for one in threads]\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    lines = [json.loads(line) for line in run_python("-c", code).err.splitlines()]
     for name in range(8):
         assert [one["at"] for one in lines if one["of"] == name] == list(range(500))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tfod.cli.main import main
@@ -13,6 +13,7 @@ from tfod.cvat.client import requests, server
 from tfod.detection.detection import Detection
 from tfod.detection.stream import read_detections
 
+from tests.commands import Result, Run
 from tests.cvat.client.stub_server import PASSWORD, USER, StubServer
 from tests.cvat.client.stub_state import StubTask
 from tests.image_kinds import plain_image
@@ -29,17 +30,6 @@ CAR = {
 }
 CAT = {"id": 12, "name": "cat", "parent_id": None, "attributes": []}
 PART = {"id": 13, "name": "1", "parent_id": 12, "attributes": []}
-
-
-class Ran(NamedTuple):
-    """What a command has come to."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 
 def jpeg(width: int, height: int, shade: int) -> bytes:
@@ -130,12 +120,10 @@ def run(
     monkeypatch.setattr(server, "_BACKOFF", 0.001)
     monkeypatch.setattr(requests, "_FIRST_WAIT", 0.001)
 
-    def running(*arguments: object, at: StubServer = stub, password: str = PASSWORD) -> Ran:
+    def running(*arguments: object, at: StubServer = stub, password: str = PASSWORD) -> Result:
         for name, value in (("CVAT_HOST", at.url), ("CVAT_USER", USER), ("PASS", password)):
             monkeypatch.setenv(name, value)
-        code = main([str(one) for one in arguments])
-        captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err)
+        return Result(main([str(one) for one in arguments]), *capsys.readouterr())
 
     return running
 

@@ -17,7 +17,8 @@ import pytest
 from tfod.cvat.client import server
 from tfod.detection.images.masks import decode_mask_png
 
-from tests.cvat.client.conftest import Run, add_objects, detections, shape
+from tests.commands import Run, run_python
+from tests.cvat.client.conftest import add_objects, detections, shape
 from tests.cvat.client.stub_server import LOGIN, TOKEN, USER, Fault, StubServer
 
 pytest.importorskip("cvat_sdk")
@@ -350,63 +351,10 @@ class TestLogin:
     def test_address(
         self, run: Run, stub: StubServer, tmp_path: Path, host: str, says: str
     ) -> None:
-        options = ["--server", host.format(port=stub.port)]
-        command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
-        ran = subprocess.run(
-            [sys.executable, "-m", "tfod.cli.main", *command, *options],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "NO_PROXY": "127.0.0.1", "CVAT_USER": "a", "PASS": "b"},
-        )
-        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-        assert says in ran.stderr
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
-def test_bars_on_a_terminal(stub: StubServer, tmp_path: Path) -> None:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    pytest.importorskip("tqdm")
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
-    options = ["--server", stub.url]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfod.cli.main", *command, *options],
-        stdout=subprocess.DEVNULL,
-        stderr=slave,
-        env={**os.environ, "NO_PROXY": "127.0.0.1", **LOGIN},
-    )
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:  # how Linux says that nobody has the other end
-            part = b""
-        if not part:
-            break
-        shown += part
-    os.close(master)
-    assert process.wait() == 0
-    for word in (b"exports", b"Downloading", b"converting"):
-        assert word in shown
-
-
-FULL = (
-    "import resource, signal, sys\n"
-    "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-    "limit = int(sys.argv.pop(1))\n"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
-    "from tfod.cli.main import main\n"
-    "code = main(sys.argv[1:])\n"
-    # Who measures coverage writes a file at the end.
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
-    "sys.exit(code)"
-)
+        command = ("cvat", "export", "task", 1, tmp_path / "a.zip")
+        options = ("--server", host.format(port=stub.port))
+        ran = run_python("-m", "tfod.cli.main", *command, *options, NO_PROXY="127.0.0.1", **LOGIN)
+        assert says in ran.refused()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE")
@@ -420,16 +368,10 @@ def test_full_disk(stub: StubServer, tmp_path: Path, where: str) -> None:
         limit, option = 130_000, "--save-masks"  # the XML is less, the masks are more
     out = tmp_path / "anno.zip"
     out.write_bytes(b"before")
-    command = ["cvat", "export", "task", "1", str(out), option, "--overwrite"]
-    options = ["--server", stub.url]
-    ran = subprocess.run(
-        [sys.executable, "-c", FULL, str(limit), *command, *options],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "NO_PROXY": "127.0.0.1", **LOGIN, "TMPDIR": str(tmp_path)},
-    )
-    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "cannot be written" in ran.stderr
-    assert ("default" in ran.stderr) == (where == "shards")
+    command = ("cvat", "export", "task", 1, out, option, "--overwrite", "--server", stub.url)
+    environment = {"NO_PROXY": "127.0.0.1", "TMPDIR": str(tmp_path), **LOGIN}
+    ran = run_python("-m", "tfod.cli.main", *command, largest_file=limit, **environment)
+    assert "cannot be written" in ran.refused()
+    assert ("default" in ran.err) == (where == "shards")
     assert out.read_bytes() == b"before"
     assert os.listdir(tmp_path) == ["anno.zip"]

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT
-from tests.cvat.client.conftest import Ran, Run, jpeg, shape
+from tests.commands import TIMEOUT, Run, run_python
+from tests.cvat.client.conftest import jpeg, shape
 from tests.cvat.client.stub_server import LOGIN, Fault, StubServer
 from tests.records import encode, image, objects
 
@@ -535,9 +535,7 @@ def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
         "from tfod.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    command = ["cvat", "import", "task", "1", str(make_zip(car())), "--server", stub.url]
-    ran = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
-    assert ran.stderr == (
+    command = ("cvat", "import", "task", 1, make_zip(car()), "--server", stub.url)
+    assert run_python("-c", script, *command).refused() == (
         "tfod: talking to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
     )
-    assert Ran(ran.returncode, ran.stdout, "") == (2, "", "")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tfod
 
-from tests.cvat.client.conftest import Run
+from tests.commands import Run
 from tests.cvat.client.stub_server import StubServer
 from tests.cvat.client.stub_state import StubTask
 from tests.mutants.make import all_mutants

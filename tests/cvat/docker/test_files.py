@@ -31,26 +31,6 @@ CHART_KEYS = {
 }
 
 
-def stages() -> dict[str, str]:
-    """Base by name of the stage, in order; the last one has no name."""
-    found = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", DOCKERFILE, re.MULTILINE)
-    return {name: base for base, name in found}
-
-
-def test_bases_are_pinned_and_are_the_pythons_of_cvat() -> None:
-    tags = dict(re.findall(r"^ARG (\w+)=\S+:(\S+)$", DOCKERFILE, re.MULTILINE))
-    assert set(tags) == {"BASE", "OLDER_BASE", "CVAT"}
-    assert tags["BASE"].startswith("3.12-slim-") and tags["OLDER_BASE"].startswith("3.10-slim-")
-    assert re.fullmatch(r"v\d+\.\d+\.\d+", tags["CVAT"])
-    assert list(stages().items()) == [
-        ("wheel", "${BASE}"),
-        ("builder", "${BASE}"),
-        ("compiled", "${OLDER_BASE}"),
-        ("server", "${CVAT}"),
-        ("", "${BASE}"),
-    ]
-
-
 def test_what_the_dockerfile_copies_is_sent_to_the_builder() -> None:
     rules = (FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     common = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()

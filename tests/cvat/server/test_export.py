@@ -205,37 +205,7 @@ def test_nonsense_in_the_option_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert "\n" not in str(caught.value)
 
 
-def test_rotated_boxes_become_the_boxes_around_them(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A box of 20 by 10 around (30, 20), turned by a quarter, is one of 10 by 20."""
-    found = export(make_task(box(0, "cat", 20, 15, 40, 25, rotation=90.0), box(1, "cat")), tmp_path)
-    assert found.boxes()["a.jpg"] == [("cat", 25.0, 10.0, 35.0, 30.0)]
-    assert found.boxes()["b.jpg"] == [FULL]
-    (line,) = losses(caplog)
-    assert line.endswith("enclosing box: 1 rotated box"), line
-
-
 POLYGON = (10, 10, 30, 10, 30, 26, 10, 26)
-MASK = (0, 2, 1, 4, 5, 1, 11, 20, 14, 22)  # 13 run lengths' worth of 5 by 3 pixels
-
-
-def some_shapes() -> list[dict[str, object]]:
-    return [
-        shape("polygon", 0, "cat", POLYGON),
-        shape("mask", 1, "bird", (0, 2, 1, 3, 2, 1, 3, 3, 11, 20, 15, 22)),
-        shape("ellipse", 2, "cat", (30, 20, 40, 12)),
-    ]
-
-
-def test_outlines_are_boxes_in_the_plain_format(tmp_path: Path) -> None:
-    exported = export(make_task(*some_shapes()), tmp_path)
-    found = exported.boxes()
-    assert found["a.jpg"] == [("cat", 10.0, 10.0, 30.0, 26.0)]
-    assert found["b.jpg"] == [("bird", 11.0, 20.0, 16.0, 23.0)]
-    ((_, *ellipse),) = found["c.jpg"]
-    assert np.allclose(ellipse, (20, 12, 40, 28), atol=1.01)
-    assert [one.masks for one in exported.records] == [None, None, None]
 
 
 def masks_of(found: Exported) -> dict[str | None, list[np.ndarray]]:
@@ -247,29 +217,6 @@ def masks_of(found: Exported) -> dict[str | None, list[np.ndarray]]:
         ]
         for one in found.records
     }
-
-
-def test_outlines_are_masks_in_the_other_format(tmp_path: Path) -> None:
-    found = export(make_task(*some_shapes(), box(0, "bird", 2, 3, 6, 8)), tmp_path, MASKS)
-    masks = masks_of(found)
-    polygon, rectangle = masks["a.jpg"]
-    assert polygon.shape == (HEIGHT, WIDTH)
-    inside = np.zeros((HEIGHT, WIDTH), bool)
-    inside[10:26, 10:30] = True
-    assert np.array_equal(polygon, inside)
-    inside = np.zeros((HEIGHT, WIDTH), bool)
-    inside[3:8, 2:6] = True
-    assert np.array_equal(rectangle, inside)
-    (mask,) = masks["b.jpg"]
-    wanted = np.zeros((HEIGHT, WIDTH), bool)
-    wanted[20:23, 11:16] = np.array([1, 1, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1], bool).reshape(
-        3, 5
-    )
-    assert (mask == wanted).all()
-    (ellipse,) = masks["c.jpg"]
-    assert ellipse[20, 30]
-    assert abs(ellipse.sum() - np.pi * 10 * 8) < 4
-    assert len(found.records[0].boxes) == 2
 
 
 def test_grouped_shapes_are_objects_of_their_own(tmp_path: Path) -> None:
@@ -391,23 +338,6 @@ def test_a_image_that_cannot_be_read_names_itself(tmp_path: Path) -> None:
 def test_rectangles_drawn_from_the_wrong_corner_are_exported(tmp_path: Path) -> None:
     found = export(make_task(box(0, "cat", 30, 40, 10, 8)), tmp_path)
     assert found.boxes()["a.jpg"] == [("cat", 10.0, 8.0, 30.0, 40.0)]
-
-
-def test_shapes_outside_of_the_image_are_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    task = make_task(
-        box(0, "cat", 100, 100, 120, 120),
-        shape("polygon", 0, "cat", (-30, -30, -10, -30, -10, -10)),
-        box(0, "cat", 1, 2, 3, 4),
-        box(0, "cat", -4, -2, 70, 20),
-    )
-    found = export(task, tmp_path)
-    assert found.boxes()["a.jpg"] == [("cat", 1.0, 2.0, 3.0, 4.0), ("cat", 0.0, 0.0, 64.0, 20.0)]
-    assert losses(caplog) == [
-        "TFRecord: not written, wholly outside their frame: 2 shapes; "
-        "clipped to their frame: 1 shape"
-    ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")

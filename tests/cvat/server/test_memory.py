@@ -7,15 +7,12 @@ export: images that add up to 50 MB may not add a third of that.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.commands import TIMEOUT
-from tests.cvat.server.test_registration import SERVERS, python_path
+from tests.commands import run_python
+from tests.cvat.server.test_registration import SERVERS, settings_of
 
 FRAMES, SIZE = 1000, 50_000
 CODE = """
@@ -56,20 +53,8 @@ print(json.dumps(export(frames)))
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak")
 @pytest.mark.parametrize("double", SERVERS)
 def test_an_export_holds_one_image_at_a_time(tmp_path: Path, double: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, str(tmp_path), str(FRAMES), str(SIZE)],
-        env={
-            **os.environ,
-            "CVAT_DOUBLE": double,
-            "DJANGO_SETTINGS_MODULE": "tfod.cvat.settings",
-            "PYTHONPATH": python_path(),
-        },
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    written, growth = json.loads(done.stdout)
+    done = run_python("-c", CODE, tmp_path, FRAMES, SIZE, **settings_of(double))
+    assert done.code == 0, done.err
+    written, growth = json.loads(done.out)
     assert written > FRAMES * SIZE
     assert growth < FRAMES * SIZE / 3

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import TIMEOUT
+from tests.commands import TIMEOUT, run_python
 from tests.cvat.server.conftest import DOUBLE
 
 SERVERS = ["2.15"] if metadata.version("datumaro").startswith("0.") else ["2.15", "2.73"]
@@ -54,16 +54,9 @@ def settings_of(double: str, *path: Path, **environment: str) -> dict[str, str]:
 
 def run_code(code: str, double: str, **environment: str) -> tuple[Any, str]:
     """What a process of the server prints, as JSON, and its log."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **settings_of(double, **environment)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr
+    done = run_python("-c", code, **settings_of(double, **environment))
+    assert done.code == 0, done.err
+    return json.loads(done.out), done.err
 
 
 LOADED = f"""
@@ -250,18 +243,7 @@ def test_a_format_that_is_imported_first_imports_the_registry(
 
 
 def test_nonsense_as_base_settings_is_named() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import django; django.setup()"],
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tfod.cvat.settings",
-            "PYTHONPATH": python_path(),
-            "TFOD_CVAT_BASE_SETTINGS": "no.such.settings",
-        },
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert "No module named 'no'" in done.stderr
+    settings = settings_of(SERVERS[0], TFOD_CVAT_BASE_SETTINGS="no.such.settings")
+    done = run_python("-c", "import django; django.setup()", **settings)
+    assert done.code != 0
+    assert "No module named 'no'" in done.err

@@ -189,13 +189,6 @@ MASK = (0, 2, 1, 3, 2, 1, 3, 3, 11, 20, 15, 22)
 POLYGON = (10, 10, 30, 10, 30, 26, 20, 18, 10, 26)
 
 
-def test_masks_come_back_as_masks(tmp_path: Path) -> None:
-    task = make_task(shape("mask", 1, "bird", MASK), box(1, "cat"))
-    found = again(task, tmp_path, MASKS, conv_mask_to_poly=False)
-    masks = [row for row in found if row[2] == "bird"]
-    assert [(row[1], row[3]) for row in masks] == [("mask", MASK)]
-
-
 def test_masks_come_back_as_polygons(tmp_path: Path) -> None:
     task = make_task(shape("polygon", 1, "bird", POLYGON))
     ((_, kind, label, corners, *_),) = again(task, tmp_path, MASKS, conv_mask_to_poly=True)

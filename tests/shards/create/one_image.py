@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tfod.detection.detection import PngMask
 
 Box = Sequence[Any]
 """xmin, ymin, xmax, ymax in pixels; numbers, or texts where the format has texts."""
@@ -69,6 +75,22 @@ def csv(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> lis
         *("csv", "--csv-input", folder / "a.csv", "--image-dir", folder),
         *("--output-path", folder / "out" / "x.record"),
     ]
+
+
+def assert_turned(mask: PngMask | None) -> None:
+    """See that a mask of `coco`'s only box is where orientation 6 stores it, of 200 x 100 pixels.
+
+    The triangle's right angle is up and to the right as it is shown.
+    """
+    assert mask is not None
+    with Image.open(io.BytesIO(mask.data)) as image:
+        pixels = np.asarray(image)
+    assert pixels.shape == (100, 200)
+    rows, columns = np.nonzero(pixels)
+    box = [columns.min() / 200, rows.min() / 100, (columns.max() + 1) / 200, (rows.max() + 1) / 100]
+    assert box == pytest.approx([0.1, 0.6, 0.6, 0.9], abs=0.011)
+    assert pixels[rows.min() + 1, columns.min() + 1]
+    assert not pixels[rows.max() - 1, columns.max() - 9]
 
 
 FORMATS: dict[str, Callable[[Path, tuple[int, int] | None, Sequence[Box]], list[object]]] = {

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.check import check_sources
 from tfod.convert.coco_keypoints import PERSON_KEYPOINTS
 from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import read_label_map
@@ -484,9 +483,3 @@ def test_files_that_are_none(run: Run, tmp_path: Path, text: str, says: str) -> 
     assert says in refused(run, tmp_path / "out", file=tmp_path / "x.json")
     (tmp_path / "x.json").unlink()
     assert "x.json cannot be read" in refused(run, tmp_path / "out", file=tmp_path / "x.json")
-
-
-def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:
-    created(run, tmp_path, "--include-masks")
-    report = check_sources([str(tmp_path)])
-    assert report.valid and not report.flatten("code")

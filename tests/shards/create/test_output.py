@@ -6,10 +6,6 @@ import itertools
 import os
 import pydoc
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +13,7 @@ import pytest
 from tfod.shards.create.coco.create import create_coco
 from tfod.shards.create.pascal import create_pascal
 
-from tests.commands import TIMEOUT, Run
+from tests.commands import Run
 from tests.files import files_in
 from tests.renames import at_rename, fail
 from tests.shards.create.conftest import VOC, by_filename
@@ -83,59 +79,6 @@ def test_a_label_map_is_part_of_it(run: Run, tmp_path: Path) -> None:
     assert number == 4  # the journal, the label map, the shard
 
 
-FULL = (
-    "import resource, signal, sys\n"
-    "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))\n"
-    "from tfod.cli.main import main\n"
-    "code = main(sys.argv[1:])\n"
-    # Who measures coverage writes a file at the end.
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
-    "sys.exit(code)"
-)
-
-
-def test_a_full_disk(tmp_path: Path) -> None:
-    out = tmp_path / "out" / "p.record"
-    ran = subprocess.run(
-        [sys.executable, "-c", FULL, "create", *map(str, PASCAL), "--output-path", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert ran.returncode == 2 and ran.stderr.count("\n") == 1
-    assert "cannot be written (File too large)" in ran.stderr
-    assert not out.parent.exists()
-
-
-def restore_interrupt() -> None:
-    """Background jobs of a shell, which tests may be, ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def test_interrupted(voc: Path, tmp_path: Path) -> None:
-    """Ctrl-C while an annotation is waited for: the last one is a pipe."""
-    last = voc / "Annotations" / "shapes_08.xml"
-    last.unlink()
-    os.mkfifo(last)
-    command = [sys.executable, "-m", "tfod.cli.main", "create", "pascal"]
-    out = tmp_path / "out"
-    process = subprocess.Popen(
-        [*command, "--data-dir", str(voc), "--output-path", str(out / "p.record"),
-         "--label-map-path", str(shapes_map(tmp_path))],
-        preexec_fn=restore_interrupt,
-        stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    while not out.exists():
-        time.sleep(0.01)
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, output = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 130 and output == "tfod: interrupted\n"
-    assert not out.exists()
-
-
 def shapes_map(folder: Path) -> Path:
     path = folder / "shapes.pbtxt"
     names = ("circle", "square", "triangle", "étoile")
@@ -176,13 +119,3 @@ def test_a_label_map_that_is_replaced_is_told(run: Run, tmp_path: Path) -> None:
 def test_numbers_of_shards(run: Run, tmp_path: Path, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run(*PASCAL, "--output-path", tmp_path / "p.record", "--num-shards", value)
-
-
-def test_one_that_is_missing_needs_no_more_than_the_core() -> None:
-    """Neither XML, images nor outlines are loaded before they are needed."""
-    code = (
-        "import sys, tfod.shards.create.pascal, tfod.shards.create.coco.create\n"
-        "heavy = {'lxml', 'PIL', 'pycocotools', 'datumaro', 'tensorflow', 'tfod.check'}\n"
-        "assert not heavy & sys.modules.keys(), sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT)

@@ -9,7 +9,6 @@ import hashlib
 import re
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -19,15 +18,13 @@ from tfod.detection.stream import read_detections
 from tfod.shards.diff.diff import Options, diff
 
 from tests.commands import Run
-from tests.shards.create.conftest import IMAGES, VOC, by_filename, float32
+from tests.shards.create.conftest import IMAGES, VOC, by_filename
 
 FIRST_BOXES = [
     [0.6128125190734863, 0.2642083466053009, 0.9042812585830688, 0.6619583368301392],
     [0.5655937790870667, 0.6928750276565552, 0.6629999876022339, 0.8227499723434448],
     [0.43168750405311584, 0.7070416808128357, 0.6364062428474426, 0.9800000190734863],
 ]
-
-SIDES = {"xmin": "width", "ymin": "height", "xmax": "width", "ymax": "height"}
 
 
 def created(run: Run, data_dir: Path, out: Path, *options: object) -> str:
@@ -74,21 +71,6 @@ class TestRecords:
         assert one.encoded == data and one.sha256 == hashlib.sha256(data).hexdigest()
         png = found["shapes_03.png"]
         assert png.format == "png" and png.encoded == (IMAGES / "shapes_03.png").read_bytes()
-
-    def test_every_box_is_the_xml_divided_by_its_size(self, run: Run, tmp_path: Path) -> None:
-        created(run, VOC, tmp_path / "p.record", "--set=val")
-        found = by_filename(tmp_path / "p.record")
-        assert len(found) == 4
-        for filename, one in found.items():
-            root = ElementTree.parse(VOC / "Annotations" / f"{Path(filename or '').stem}.xml")
-            size = {side: float(root.findtext(f"size/{side}") or 0) for side in SIDES.values()}
-            expected = [
-                [float(box.findtext(corner) or 0) / size[side] for corner, side in SIDES.items()]
-                for box in root.iterfind("object/bndbox")
-            ]
-            assert one.boxes.tolist() == float32(expected)
-            poses = [pose.text for pose in root.iterfind("object/pose")]
-            assert one.attributes["view"] == poses
 
     def test_difficult_objects_can_be_left_out(self, run: Run, tmp_path: Path) -> None:
         output = created(run, VOC, tmp_path / "p.record", "--ignore-difficult-instances")
@@ -272,12 +254,6 @@ class TestPlaces:
         assert "shapes_01.xml)" in output
         found = [one.filename for one in read_detections(voc / "p.record")]
         assert found == ["shapes_01.jpg", "shapes_02.jpg"]
-
-    def test_shards(self, run: Run, tmp_path: Path) -> None:
-        created(run, VOC, tmp_path / "p.record", "--num-shards", "3")
-        names = sorted(path.name for path in tmp_path.iterdir())
-        assert names == ["label_map.pbtxt", *(f"p.record-0000{n}-of-00003" for n in range(3))]
-        assert len(by_filename(tmp_path)) == 8
 
 
 class TestLabelMap:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import resource
 import shutil
-import signal
-import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.shards.repair import repair
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT, Run
+from tests.commands import Run, run_python
 from tests.files import files_in, write_files
 from tests.mutants.sound import (
     LABEL_MAP,
@@ -28,7 +23,6 @@ from tests.mutants.sound import (
     frame,
     jpeg,
     other,
-    png,
     record,
     shard,
     with_boxes,
@@ -309,39 +303,6 @@ def test_standard_input_is_refused(
 # Stopped in the middle
 
 
-def large(path: Path) -> Path:
-    """Two shards of some megabytes each, all of whose records are to be fixed."""
-    noise = os.urandom(200_000)
-    for part in (0, 1):
-        records = (
-            record(f"{part}-{n}.png", encoded=png() + noise, format="gif") for n in range(40)
-        )
-        write_records(path, f"part{part}", records)
-    return write_files(path, {"label_map.pbtxt": LABEL_MAP})
-
-
-def start(arguments: Sequence[str], **how: Any) -> subprocess.Popen[str]:
-    """The command as a process of its own."""
-    command = [sys.executable, "-m", "tfod.cli.main", "repair", *arguments]
-    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, **pipes, **how)
-
-
-def test_on_a_full_disk_nothing_is_left(tmp_path: Path) -> None:
-    source = large(tmp_path / "in")
-    before = files_in(source)
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
-
-    process = start([str(source), str(tmp_path / "out" / "deep")], preexec_fn=limit)
-    _, output = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 2 and "cannot be written (File too large)" in output
-    assert output.count("\n") == 1
-    assert files_in(source) == before and os.listdir(tmp_path) == ["in"]
-
-
 def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_path: Path) -> None:
     """The disk is full when its last bytes are written."""
     boxes = [(n / 4000, 0.5, 0.75, 1.01) for n in range(2000)]
@@ -355,34 +316,9 @@ def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_p
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "report.json").unlink()
 
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    process = start(arguments, preexec_fn=limit)
-    output, err = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, output, err.count("\n")) == (2, "", 1)
-    assert "report.json: cannot be written (File too large)" in err
+    done = run_python("-m", "tfod.cli.main", "repair", *arguments, largest_file=most)
+    assert "report.json: cannot be written (File too large)" in done.refused() and not done.out
     assert os.listdir(tmp_path) == ["in"]
-
-
-def test_at_ctrl_c_nothing_is_left(tmp_path: Path) -> None:
-    source = large(tmp_path / "in")
-    before, reported = files_in(source), []
-
-    def interrupt(change: str) -> None:
-        reported.append(change)
-        if len(reported) == 50:  # in the middle of the second shard
-            assert len(list((tmp_path / "out").iterdir())) == 2
-            signal.raise_signal(signal.SIGINT)
-
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            repair(str(source), str(tmp_path / "out"), write=interrupt)
-    finally:
-        signal.signal(signal.SIGINT, usual)
-    assert files_in(source) == before and os.listdir(tmp_path) == ["in"]
 
 
 def test_a_report_takes_the_place_of_nothing(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tfod.check.find import find
 from tfod.check.profiles.choice import profile_of
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import TIMEOUT, Result, Run
+from tests.commands import Run, run_python
 from tests.files import files_in
 from tests.records import encode, frame, image, objects
 from tests.tfrecord.remote.conftest import Bucket
@@ -61,19 +60,7 @@ def run(bucket: Bucket, run: Run) -> Run:
 @pytest.fixture
 def apart(bucket: Bucket) -> Run:
     """Run ``tfod`` in a process of its own."""
-
-    def typed(*arguments: object) -> Result:
-        done = subprocess.run(
-            [sys.executable, "-m", "tfod.cli.main", *map(str, arguments)],
-            env=bucket.environment(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    return typed
+    return partial(run_python, "-m", "tfod.cli.main", **bucket.environment())
 
 
 def store(bucket: Bucket, folder: Path) -> str:
@@ -185,17 +172,6 @@ def test_a_shard_on_the_web_is_opened_once(web: tuple[Web, str], run: Run) -> No
     assert [method for method, _, _ in server.requests] == ["HEAD", "GET"]
 
 
-@pytest.mark.parametrize("status", [None, 403, 500])
-def test_a_file_of_the_web_that_cannot_be_had_is_one_line(
-    web: tuple[Web, str], run: Run, status: int | None
-) -> None:
-    server, url = web
-    server.status = status
-    done = run("check", f"{url}/a.tfrecord")
-    assert done.code == 2 and done.out == ""
-    assert done.err.startswith(f"tfod: {url}/a.tfrecord: ") and done.err.count("\n") == 1
-
-
 def test_numbered_shards_that_are_named_one_by_one_are_a_set(
     web: tuple[Web, str], run: Run
 ) -> None:
@@ -259,23 +235,6 @@ def test_a_server_that_is_silent_in_the_middle_is_a_finding(
     assert "no byte came for 5 s: " in reported[large]["message"]
     assert report["counts"]["records"] > 10
     assert all(one["sha256"] is None for one in report["sources"])
-
-
-def test_a_server_that_is_silent_from_the_start_is_one_line(
-    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "1")
-    url = bucket.put("a.tfrecord", frame(b"1"))
-    bucket.server.freeze()
-    try:
-        done = run("check", url)
-    finally:
-        bucket.server.thaw()
-    assert done.code == 2
-    assert done.err == (
-        f"tfod: {url}: cannot be reached: no answer came for 1 s; try again when the server is "
-        "well\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -352,16 +311,3 @@ def test_what_cannot_be_done_is_one_line(
     done = run(*(one.replace("URL", url).replace("OUT", str(tmp_path)) for one in arguments))
     assert done.code == 2 and done.out == ""
     assert words in done.err and done.err.count("\n") == 1
-
-
-def test_a_web_server_is_checked(web: tuple[Web, str], folder: Path, run: Run) -> None:
-    server, url = web
-    server.files = {f"/data/{one.name}": one.read_bytes() for one in folder.iterdir()}
-    remote, local = (run("check", one, "--format", "json") for one in (f"{url}/data/", folder))
-    assert remote.err == ""
-    found = report_of(remote.out, f"{url}/data")
-    expected = report_of(local.out, str(folder))
-    assert found["findings"] == expected["findings"] and found["counts"] == expected["counts"]
-    assert [one["sha256"] for one in found["sources"]] == [
-        one["sha256"] for one in expected["sources"]
-    ]

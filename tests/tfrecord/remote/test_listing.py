@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from tfod.detection.labels.label_map import load_label_map
-from tfod.detection.labels.labels_file import load_classes
 from tfod.detection.labels.search import find_label_map, find_labels
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list_remote
-from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
-from tests.commands import require
+from tests.commands import require, run_python
 from tests.tfrecord.remote.conftest import Bucket
 from tests.tfrecord.remote.servers import NAMES_OF_A_PAGE, Web
-from tests.tfrecord.remote.test_s3 import Ended
 
 
 @pytest.mark.parametrize(
@@ -184,14 +178,7 @@ def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) ->
 def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "s3fs.py").write_text("raise ImportError('no such package')")
     code = "from tfod.tfrecord.shard_sets.search import find_shards\nfind_shards('s3://b/a*')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    output = done.stderr.splitlines()[-1]
+    output = run_python("-c", code, PYTHONPATH=str(tmp_path)).err.splitlines()[-1]
     assert "s3://b/a*: needs a package (" in output and "pip install '.[remote]'" in output
 
 
@@ -229,16 +216,6 @@ def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -
     assert find_labels(folder_of(f"{url}/d/a.record")) is None
 
 
-def test_labels_of_classes_beside_shards_and_above_are_found(bucket: Bucket) -> None:
-    shard = bucket.put("train/a.tfrecord", b"")
-    assert find_labels(folder_of(shard)) is None
-    above = bucket.put("labels.txt", b"0:cat\n")
-    assert find_labels(folder_of(shard)) == above
-    beside = bucket.put("train/labels.txt", b"0:dog\n")
-    assert find_labels(folder_of(shard)) == beside
-    assert load_classes(beside)[0].find_id(0) is not None
-
-
 def test_records_of_a_url_cannot_be_had_by_number() -> None:
     with pytest.raises(ShardError, match=r"^s3://b/a: is remote.*copy it here first"):
         RecordIndex("s3://b/a")
@@ -252,23 +229,3 @@ def test_datumaro_says_that_it_reads_no_urls() -> None:
     assert TfDetectionApiImporter.find_sources(url) == []
     with pytest.raises(Exception, match=f"^{url}: Datumaro reads files .* copy it here first"):
         TfDetectionApiImporter()(url)
-
-
-def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None:
-    bucket.line.hold_after = 0
-    set_remote_timeout(1)
-    for url in (bucket.url("d"), bucket.url("d/*")):
-        with pytest.raises(RemoteError, match=r"no answer came for 1 s; try again"):
-            list_remote(url)
-    bucket.line.hold_after = None
-    threads_end()
-
-
-def test_nothing_remote_is_loaded_for_local_files() -> None:
-    code = (
-        "import sys, tfod, tfod.tfrecord.shard_sets.search, tfod.tfrecord.reader\n"
-        "import tfod.check.find\n"
-        "print([one for one in ('fsspec', 's3fs', 'aiohttp', 'asyncio') if one in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -78,20 +78,6 @@ def test_a_look_at_the_start_costs_one_small_piece(bucket: Bucket) -> None:
     assert bucket.line.sent < 2000
 
 
-def test_what_is_read_ahead_is_bounded(bucket: Bucket) -> None:
-    data = noise(44 * MIB)
-    with RemoteStream(bucket.put("a.tfrecord", data)) as stream:
-        found = stream.read(9 * MIB)
-        while len(found) < 9 * MIB:
-            found += stream.read(9 * MIB - len(found))
-        before, now = -1, bucket.line.sent
-        while before != now:
-            time.sleep(0.3)
-            before, now = now, bucket.line.sent
-        assert now < 36 * MIB
-        assert found + read_all(stream) == data
-
-
 def test_a_stream_goes_on_at_any_byte(bucket: Bucket) -> None:
     shard = noise(20 * MIB)
     url = bucket.put("a.tfrecord", shard)
@@ -122,21 +108,6 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(bucket: Bucket) -> None
         threading.Timer(0.5, lambda: setattr(line, "is_closed", False)).start()
         assert found + read_all(stream) == data
     assert line.refused
-
-
-def test_a_server_that_stops_in_the_middle_is_given_up(bucket: Bucket, threads_end: Ended) -> None:
-    data = noise(12 * MIB)
-    url = bucket.put("a.tfrecord", data)
-    bucket.line.hold_after = 6 * MIB
-    with RemoteStream(url, hashed=True) as stream:
-        set_remote_timeout(1)
-        with pytest.raises(RemoteReadError) as caught:
-            stream.digest()
-    assert str(caught.value).startswith(f"{url}: no byte came for 1 s: ")
-    assert f" of {12 * MIB} bytes came" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    bucket.line.hold_after = None
-    threads_end()
 
 
 def test_a_frozen_server_is_given_up_and_its_threads_end_when_it_wakes(
@@ -312,12 +283,7 @@ def test_ctrl_c_is_heard_while_a_server_is_silent(bucket: Bucket, stuck: Any) ->
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
-def test_a_check_by_several_ends_while_a_server_is_silent(
-    bucket: Bucket, number: signal.Signals
-) -> None:
+def test_a_check_by_several_ends_while_a_server_is_silent(bucket: Bucket) -> None:
     # So large in all that several processes share the work.
     record = encode(image("a.jpg") | {"image/encoded": bytes(100_000)})
     urls = [bucket.put(f"{one}.tfrecord", frame(*[record] * 350)) for one in range(2)]
@@ -338,9 +304,9 @@ def test_a_check_by_several_ends_while_a_server_is_silent(
             assert time.monotonic() < end
             time.sleep(0.05)
         time.sleep(1.5)  # until all that came is examined
-        process.send_signal(number)
+        process.terminate()
         process.communicate(timeout=TIMEOUT)
-        assert process.returncode == 128 + number
+        assert process.returncode == 128 + signal.SIGTERM
     finally:
         process.kill()
         bucket.proxy.renew()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import random
 import shutil
-import subprocess
-import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.writer import write_records
 
+from tests.commands import run_python
 from tests.image_kinds import image_of_pixels
 from tests.records import encode, objects
 
@@ -151,11 +150,10 @@ def one(source: Any, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("folder", ["anki-overdrive-cars", "blood-cells"])
-def test_real_shards(corpus: Path, folder: str, note_shard: Callable[[str], None]) -> None:
+def test_real_shards(corpus: Path, folder: str) -> None:
     wanted, map_path = {}, ""
     for shard_set in find_shards(corpus / folder):
         for path in shard_set.paths:
-            note_shard(path)
             map_path = find_label_map(path)[0] or ""
             for number, one in enumerate(read_records(path)):
                 if number < 20:
@@ -593,8 +591,7 @@ class TestShards:
 
 def test_without_tensorflow() -> None:
     code = "import sys; sys.modules['tensorflow'] = None; import tfod.tensorflow"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    last = done.stderr.splitlines()[-1]
+    last = run_python("-c", code).err.splitlines()[-1]
     assert last.endswith(f"tfod.tensorflow needs TensorFlow; {how_to_install('tensorflow')}")
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,8 @@ from tfod.shards.create.csv import create_from_csv
 pytest.importorskip("datumaro")
 
 from datumaro.components.dataset import Dataset
+
+from tests.commands import run_python
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 OURS_ALONE = {"image/key/sha256"}
@@ -90,13 +89,7 @@ def test_datumaros_own_importer_reads_our_roboflow_layout(tmp_path: Path) -> Non
     source.export(str(tmp_path), "tf_detection_api", save_media=True, layout="roboflow")
     output = {}
     for switch in ("0", "1"):
-        done = subprocess.run(
-            [sys.executable, "-c", THEIRS, str(tmp_path)],
-            env={**os.environ, "TFOD_ACTIVATE": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        output[switch] = done.stdout.splitlines()
+        done = run_python("-c", THEIRS, tmp_path, TFOD_ACTIVATE=switch)
+        output[switch] = done.out.splitlines()
     assert output["0"][0] == output["1"][0] and output["0"][0].count("shapes_") == 12
     assert (output["0"][-1], output["1"][-1]) == ("True", "False")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +24,7 @@ from tfod.errors import (
 from tfod.torch import Detections, DetectionsByIndex, collate
 from torch.utils.data import DataLoader
 
+from tests.commands import run_python
 from tests.image_kinds import file_of, image_of_pixels
 from tests.records import encode, objects
 
@@ -220,9 +219,8 @@ class TestErrors:
         self, tmp_path: Path, absent: str, code: str, what: str
     ) -> None:
         code = f"import sys; sys.modules[{absent!r}] = None; {code}"
-        command = [sys.executable, "-c", code, str(write_shards(tmp_path, record()))]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.stderr.splitlines()[-1].endswith(f"{what}; {how_to_install('torch')}")
+        done = run_python("-c", code, write_shards(tmp_path, record()))
+        assert done.err.splitlines()[-1].endswith(f"{what}; {how_to_install('torch')}")
 
 
 def ids(elements: Any) -> list[int]:
@@ -267,9 +265,8 @@ class TestSharing:
         assert len({target["image_id"] for target in found}) == 23
 
     @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-    @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 5])
-    def test_spawned_workers(self, shards: Callable[..., Path], count: int) -> None:
-        detections = Detections(shards(count), shuffle=4)
+    def test_spawned_workers(self, shards: Callable[..., Path]) -> None:
+        detections = Detections(shards(5), shuffle=4)
         loader = DataLoader(
             detections,
             batch_size=None,

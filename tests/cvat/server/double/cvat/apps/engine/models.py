@@ -34,16 +34,6 @@ class DimensionType(_Text):
     DIM_2D = "2d"
 
 
-class LabelType(_Text):
-    ANY = "any"
-    ELLIPSE = "ellipse"
-    MASK = "mask"
-    POLYGON = "polygon"
-    RECTANGLE = "rectangle"
-    SKELETON = "skeleton"
-    TAG = "tag"
-
-
 class ShapeType(_Text):
     RECTANGLE = "rectangle"  # x0, y0, x1, y1
     POLYGON = "polygon"  # x0, y0, ..., xn, yn
