@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tfod.check.profiles.choice import KeyCounts, choose_profile
-from tfod.detection.keys import BOX, OBJECT_ATTRIBUTES
+from tfod.detection.keys import OBJECT_ATTRIBUTES
 from tfod.detection.stream import read_batches
 from tfod.example.example import Example
 from tfod.example.wire import Kind
