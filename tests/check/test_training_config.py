@@ -143,8 +143,7 @@ REFUSED = [
     ("model { ssd { num_classes: 3 num_classes: 4 } }", ":1:43: not protobuf's text format: Mess"),
     ("model: 3", ":1:8: not protobuf's text format: Expected"),
     ("model { a: 'b }", ": not protobuf's text format: "),
-    ("\xef\xbb\xbfmodel { }", ":1:1: not protobuf's text format: it begins with a byte order mark; "
-     "save it as UTF-8 without one"),
+    ("\xef\xbb\xbfmodel { }", ":1:1: not protobuf's text format: "),
     ('train_input_reader {\n label_map_path: "C:\\Users\\me" }', ":2:18: not protobuf's text for"),
     ("", " is not a pipeline.config, which has model"),
     ("item { id: 1 }", " is not a pipeline.config, which has model"),
@@ -167,8 +166,6 @@ def test_refused_in_one_line(
     printed = capsys.readouterr()
     assert printed.err.startswith(f"tfod: a.config{reason}") and printed.err.count("\n") == 1
     assert not printed.out and time.monotonic() - began < 10
-    if "Users" in text:
-        assert printed.err.endswith("write / in place of a backslash in paths\n")
 
 
 def test_there_is_no_such_file() -> None:
