@@ -245,14 +245,9 @@ class TestWrongInput:
         with pytest.raises(TfodError, match="expected a table of keys"):
             load(tmp_path, text.encode(), "pyproject.toml")
 
-    def test_not_a_file(self, check: Run, data: Path) -> None:
-        (data / "tfod.toml").mkdir()
-        assert check("data").refused().startswith("tfod: tfod.toml: is not a file; ")
-        assert check("data", "--config", os.devnull).code == 1
-
     def test_a_project_that_is_not_toml(self, check: Run, data: Path) -> None:
         """Others' files are not ours to judge."""
-        write_file(data / "pyproject.toml", "[tool.ruff")
+        write_file(data / "pyproject.toml", "[tool.ruff")  # not TOML
         assert report_of(check)["configuration"] is None
         write_file(data / "pyproject.toml", "[tool.tfod]\nfor = ")
         assert check("data").refused().startswith("tfod: pyproject.toml: is not valid TOML: ")

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.profiles.choice import Sample, choose_profile, samples_of
-from tfod.check.profiles.profile import READY
-from tfod.detection.keys import BOX, OBJECT_ATTRIBUTES
+from tfod.check.profiles.choice import KeyCounts, choose_profile
+from tfod.detection.keys import OBJECT_ATTRIBUTES
 from tfod.detection.stream import read_batches
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
-from tests.records import encode, image, objects
+from tests.records import encode, image, objects, write_shard
 
 ENCODED = {"image/encoded": b"\xff\xd8\xff", "image/format": "jpeg"}
 BOXES = objects([[0, 0, 1, 1]], ["cat"], [1])
@@ -36,10 +35,20 @@ KERAS = {
 }
 
 
-def sample(*parts: dict[str, Any], without: tuple[str, ...] = ()) -> Sample:
-    """The sample of a record made of these features."""
-    features = {key: value for part in parts for key, value in part.items() if key not in without}
-    return samples_of(Example.from_bytes(encode(features)).batch)[0]
+def sample(*parts: dict[str, Any], without: tuple[str, ...] = ()) -> bytes:
+    """A record of these features."""
+    return encode(
+        {key: value for part in parts for key, value in part.items() if key not in without}
+    )
+
+
+def choose(*records: bytes) -> tuple[str, str]:
+    """The name of the profile that is chosen for records, and why; empty texts for none."""
+    found = KeyCounts()
+    for record in records:
+        found.add(Example.from_bytes(record).batch)
+    profile, why = choose_profile(found) or (None, "")
+    return profile.name if profile else "", why
 
 
 SIZE = {"image/height": 1, "image/width": 1}
@@ -129,61 +138,30 @@ NO_SIZE = ("image/height", "image/width", "image/format")
         ),
     ],
 )
-def test_writers(writer: str, record: Sample, profile: str) -> None:
-    chosen = choose_profile([record])
-    assert chosen is not None, writer
-    assert chosen[0] is READY[profile] and chosen[1].startswith("best fit: ")
+def test_writers(writer: str, record: bytes, profile: str) -> None:
+    name, why = choose(record)
+    assert name == profile, writer
+    assert why.startswith("best fit: ") and "without" not in why
 
 
 @pytest.mark.parametrize(
-    ("samples", "reason"),
+    ("record", "reason"),
     [
+        (sample(NAMED, ENCODED, BOXES), "12 of its 18 features are there"),
+        (sample(NAMED, BOXES), "10 of its 10 features are there"),
         (
-            [sample(NAMED, ENCODED, BOXES)],
-            "best fit: image/encoded is there, with 12 of its "
-            f"{len(READY['tf_detection_api'].features)} features",
-        ),
-        (
-            [sample(NAMED, BOXES)],
-            "best fit: no images, and all 4 required features are there, with 10 of its 10 "
-            "features",
-        ),
-        (
-            [sample(NAMED, BOXES), sample(NAMED, BOXES), sample(NAMED, ENCODED, BOXES)],
-            "best fit: few images, and all 4 required features are there, with 10 of its 10 "
-            "features",
-        ),
-        (
-            [sample(image(), ENCODED, BOXES)],
-            "best fit: all 5 required features are there, with 11 of its 11 features",
-        ),
-        (
-            [sample(NAMED, ENCODED, without=("image/format",))],
-            "best fit: image/encoded is there, with 5 of its "
-            f"{len(READY['tf_detection_api'].features)} features",
-        ),
-        (
-            [sample(BOXES)],
-            "nearest: image/filename, image/source_id, image/height and image/width are missing",
-        ),
-        (
-            # Each has the half of what CVAT's layout has.
-            [
-                sample(NAMED, without=("image/filename", "image/height")),
-                sample(NAMED, without=("image/source_id", "image/width")),
-            ],
-            "nearest: few records have all of image/filename, image/source_id, image/height and "
-            "image/width",
+            sample(BOXES),
+            "6 of its 10 features are there, without image/filename, image/source_id, "
+            "image/height, image/width",
         ),
     ],
 )
-def test_reasons(samples: list[Sample], reason: str) -> None:
-    chosen = choose_profile(samples)
-    assert chosen is not None and chosen[1] == reason
+def test_reasons(record: bytes, reason: str) -> None:
+    assert choose(record)[1] == f"best fit: {reason}"
 
 
 @pytest.mark.parametrize(
-    "samples",
+    "records",
     [
         [],
         [sample({})],
@@ -197,46 +175,54 @@ def test_reasons(samples: list[Sample], reason: str) -> None:
         [sample(KERAS, {"area": 3})],  # an int64 where a float is required
         [sample(DEEPLAB)],
         [sample(NAMED, {"image/lidar": [0.5]})],
-        [{key: (None, False) for key in READY["tf_detection_api"].features if key not in BOX}],
     ],
 )
-def test_nothing_is_near(samples: list[Sample]) -> None:
-    assert choose_profile(samples) is None
+def test_none_fits(records: list[bytes]) -> None:
+    assert choose(*records) == ("", "")
 
 
 def test_half_of_the_records_decide() -> None:
     whole, part = sample(NAMED, ENCODED), sample(NAMED, BOXES)
-    assert (choose_profile([whole, part]) or "")[0] is READY["tf_detection_api"]
-    assert (choose_profile([whole, part, part]) or "")[0] is READY["cvat"]
+    assert choose(whole, part)[0] == "tf_detection_api"
+    assert choose(whole, part, part)[0] == "cvat"
 
 
 @pytest.mark.parametrize(
     ("detection", "table", "profile"),
-    [(2, 2, "tf_detection_api"), (2, 3, None), (32, 33, None), (33, 32, "tf_detection_api")],
+    [(2, 2, "tf_detection_api"), (2, 3, ""), (32, 33, ""), (33, 32, "tf_detection_api")],
 )
 def test_a_table_beside_is_not_of_the_detection_that_few_records_are(
-    detection: int, table: int, profile: str | None
+    detection: int, table: int, profile: str
 ) -> None:
     other = sample({"fare": 1.5, "cabin": "C85"})
-    chosen = choose_profile([*[sample(NAMED, ENCODED, BOXES)] * detection, *[other] * table])
-    assert (chosen and chosen[0].name) == profile
+    records = [*[sample(NAMED, ENCODED, BOXES)] * detection, *[other] * table]
+    assert choose(*records)[0] == profile
 
 
 def test_few_of_many_images_have_objects() -> None:
     """Writers that leave the lists out where there are no objects, with a key of their own."""
     score = {"my/score": 0.5}
     some, most = sample(NAMED, BOXES, score), sample(NAMED, score)
-    assert (choose_profile([some, *[most] * 9]) or "")[0] is READY["cvat"]
+    assert choose(some, *[most] * 9)[0] == "cvat"
 
 
-def test_what_a_sample_says() -> None:
-    output = sample({"a": b"", "b": ["", "x"], "c": [], "d": [0.0]})
-    assert output == {
-        "a": (Kind.BYTES, False),
-        "b": (Kind.BYTES, True),
-        "c": (Kind.INT64, False),
-        "d": (Kind.FLOAT, True),
-    }
+def test_what_is_counted() -> None:
+    found = KeyCounts()
+    for image_bytes in (b"", b"x"):
+        found.add(Example.from_bytes(sample(NAMED, {"image/encoded": image_bytes})).batch)
+    found.add(Example.from_bytes(sample({})).batch)  # says nothing
+    assert (found.records, found.images) == (2, 1)
+    assert found.of["image/filename", Kind.BYTES] == 2
+    assert found.of["image/encoded", Kind.BYTES] == 2
+
+
+def test_of_many_records_the_first_are_counted(tmp_path: Path) -> None:
+    payloads = [sample({}), *[sample({"a": 1})] * 2, *[sample({"b": b"x"})] * 3]
+    (batch,) = read_batches(write_shard(tmp_path, "x", *payloads))
+    found = KeyCounts()
+    found.add(batch, 3)
+    assert found.records == 3
+    assert found.of == {("a", Kind.INT64): 2, ("b", Kind.BYTES): 1}
 
 
 @pytest.mark.parametrize(
@@ -248,14 +234,16 @@ def test_what_a_sample_says() -> None:
         ("drawn-rectangles", "tf_detection_api"),
         ("datumaro-tf-detection-api", "tf_detection_api"),
         ("datumaro-roboflow", "roboflow"),
-        ("titanic-table", None),
-        ("viewer-sample", None),
+        ("titanic-table", ""),
+        ("viewer-sample", ""),
     ],
 )
-def test_real_shards(corpus: Path, folder: str, profile: str | None) -> None:
+def test_real_shards(corpus: Path, folder: str, profile: str) -> None:
     shards = sorted({*corpus.joinpath(folder).rglob("*.*record")})
     assert shards
     for shard in shards:
-        chosen = choose_profile([one for batch in read_batches(shard) for one in samples_of(batch)])
-        assert (chosen and chosen[0].name) == profile, shard
-        assert chosen is None or chosen[1].startswith("best fit: ")
+        found = KeyCounts()
+        for batch in read_batches(shard):
+            found.add(batch)
+        chosen = choose_profile(found)
+        assert (chosen[0].name if chosen else "") == profile, shard

@@ -128,8 +128,7 @@ REFUSED = [
     ("model { ssd { num_classes: 3 num_classes: 4 } }", ":1:43: not protobuf's text format: Mess"),
     ("model: 3", ":1:8: not protobuf's text format: Expected"),
     ("model { a: 'b }", ": not protobuf's text format: "),
-    ("\xef\xbb\xbfmodel { }", ":1:1: not protobuf's text format: it begins with a byte order mark; "
-     "save it as UTF-8 without one"),
+    ("\xef\xbb\xbfmodel { }", ":1:1: not protobuf's text format: "),
     ('train_input_reader {\n label_map_path: "C:\\Users\\me" }', ":2:18: not protobuf's text for"),
     ("", " is not a pipeline.config, which has model"),
     ("item { id: 1 }", " is not a pipeline.config, which has model"),
@@ -147,8 +146,6 @@ def test_refused_in_one_line(started: Any, run: Run, text: str, reason: str) -> 
     started({"a.config": text.encode("latin-1")})
     done = run("check", "--pipeline-config", "a.config")
     assert done.refused().startswith(f"tfod: a.config{reason}") and not done.out
-    if "Users" in text:
-        assert done.err.endswith("write / in place of a backslash in paths\n")
 
 
 def test_there_is_no_such_file() -> None:

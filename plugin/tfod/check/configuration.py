@@ -7,7 +7,7 @@ import fnmatch
 import importlib
 import os
 import posixpath
-import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +21,9 @@ from tfod.detection.labels.label_map import packaged_label_maps
 from tfod.errors import TfodError, how_to_install
 from tfod.tfrecord.storage.urls import is_url
 
-FILES = ("tfod.toml", "pyproject.toml")
-"""Names of the files, in each folder the first that is there."""
 LEVELS = ("error", "warning", "info", "off")
 """Severities in words."""
 _LARGEST_FILE = 256 << 10
-_MENTION = re.compile(rb"tool\W+tfod")
 
 
 @dataclass(frozen=True)
@@ -51,17 +48,18 @@ class Configuration:
     exclude: Sequence[str] = ()
 
     def excludes(self, path: str) -> bool:
-        """Whether a file, or a folder that it is in, is not to be checked.
+        """Whether a file, or a folder that it is in, is not to be checked; ``*`` matches slashes.
 
-        ``*`` matches slashes, too, and a file outside of the configuration's folder is checked.
+        A file outside of the configuration's folder is checked.
         """
-        folder = os.path.join(os.path.abspath(os.path.dirname(self.file or "")), "")
-        if is_url(path) or not os.path.abspath(path).startswith(folder):
+        if is_url(path) or not self.exclude:
             return False
-        inside = os.path.abspath(path)[len(folder) :].replace(os.sep, "/")
+        inside = os.path.relpath(path, os.path.dirname(self.file or "") or os.curdir)
         patterns = map(posixpath.normpath, self.exclude)
         forms = (form for one in patterns for form in (one, f"{one}/*"))
-        return any(fnmatch.fnmatchcase(inside, one) for one in forms)
+        return not inside.startswith(os.pardir) and any(
+            fnmatch.fnmatchcase(inside.replace(os.sep, "/"), one) for one in forms
+        )
 
     @contextlib.contextmanager
     def naming(self, key: str) -> Iterator[None]:
@@ -104,15 +102,9 @@ def find_configuration() -> Configuration:
     Raises:
         TfodError: it is not what it should be.
     """
-    try:
-        folders = [Path.cwd(), *Path.cwd().parents]
-    except OSError:  # it was deleted
-        return Configuration()
-    for above in range(len(folders)):
-        for name in FILES:
+    for above in range(len(Path(os.getcwd()).parts)):
+        for name in ("tfod.toml", "pyproject.toml"):
             path = os.path.join(*[os.pardir] * above, name)
-            if name == FILES[0] and os.path.lexists(path) and not os.path.isfile(path):
-                raise TfodError(f"{path}: is not a file; rename it, or name another: --config FILE")
             if os.path.isfile(path) and (found := _load(path, path)) is not None:
                 return found
     return Configuration()
@@ -135,32 +127,32 @@ def load_configuration(path: str, name: str | None = None) -> Configuration:
     return found
 
 
+def severities_in(words: Mapping[str, str]) -> Severities:
+    """Severities by their words; ``off`` is one."""
+    return {name: OFF if word == "off" else Severity(word) for name, word in words.items()}
+
+
 def _load(path: str, name: str) -> Configuration | None:
     """What a file says; None of a pyproject.toml that says nothing of tfod."""
     with open(path, "rb") as file:
         data = file.read(_LARGEST_FILE + 1)
     is_project = os.path.basename(name) == "pyproject.toml"
-    if is_project and not _MENTION.search(data):
+    if is_project and b"tfod" not in data:  # others' files are not ours to judge
         return None
     if len(data) > _LARGEST_FILE:
         raise TfodError(f"{name}: is larger than {_LARGEST_FILE >> 10} KiB")
-    try:
-        values: Any = _toml(name).loads(data.decode("utf-8-sig"))
+    try:  # the module is Python's own from 3.11 on
+        toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+        values = toml.loads(data.decode("utf-8-sig"))
+    except ImportError:
+        install = how_to_install("validator")
+        raise TfodError(f"{name}: Python 3.10 needs tomli to read it: {install}") from None
     except (ValueError, RecursionError) as error:  # of dates, and of bytes that are not UTF-8, too
         raise TfodError(f"{name}: is not valid TOML: {error}") from None
     if is_project:
         tools = values.get("tool")
         values = tools.get("tfod") if isinstance(tools, dict) else None
     return None if values is None else _read(values, name)
-
-
-def _toml(file: str) -> Any:
-    for name in ("tomllib", "tomli"):  # the first is Python's own from 3.11 on
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            pass
-    raise TfodError(f"{file}: Python 3.10 needs tomli to read it: {how_to_install('validator')}")
 
 
 def _read(values: Any, file: str) -> Configuration:
@@ -181,8 +173,3 @@ def _read(values: Any, file: str) -> Configuration:
         if value is not None and value not in names and not is_url(value):
             given[key] = os.path.join(os.path.dirname(file), value)
     return Configuration(file, **given)
-
-
-def severities_in(words: Mapping[str, str]) -> Severities:
-    """Severities by their words; ``off`` is one."""
-    return {name: OFF if word == "off" else Severity(word) for name, word in words.items()}

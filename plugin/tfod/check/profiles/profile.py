@@ -33,8 +33,6 @@ class Profile:
         features: each feature's kind, shape, default and meaning.
         field_mapping: which of them is the image, its name, its boxes, …
         severities: of rules that are of another severity than their own.
-        speaks_against: keys whose presence says that a shard is of another kind.
-        images: whether records hold images (None: some do, or it does not matter).
     """
 
     name: str
@@ -42,8 +40,6 @@ class Profile:
     features: FeatureDescription
     field_mapping: FieldMapping = field(default_factory=FieldMapping)
     severities: Severities = field(default_factory=dict)
-    speaks_against: tuple[str, ...] = ()
-    images: bool | None = None
 
 
 _NO_NAMES: Severities = {
@@ -53,7 +49,7 @@ _NO_NAMES: Severities = {
 
 
 def _ready(name: str, title: str, **more: Any) -> Profile:
-    return Profile(name, title, PROFILES[name], **{"images": True, **more})
+    return Profile(name, title, PROFILES[name], **more)
 
 
 _ONCE_FOR_EACH_ANNOTATION = ("IMG010", "NAM002", "TSK006", "BOX010")
@@ -66,7 +62,6 @@ READY = {
             "cvat",
             "annotations as CVAT's TFRecord 1.0 has them, ready to upload",
             severities=dict.fromkeys(("IMG001", "NAM010", "NAM011"), OFF),  # no trainer reads them
-            images=None,
         ),
         _ready("tf_detection_api", "ready to train with the TF Object Detection API"),
         _ready("tf_vision", "ready to train with TF-Vision or MediaPipe Model Maker"),
@@ -74,17 +69,8 @@ READY = {
             "roboflow",
             "Roboflow's TFRecord export",
             severities={"NAM007": OFF, "NAM012": OFF},
-            # What Roboflow never writes. image/key/sha256 is not such a sign: Datumaro adds it.
-            speaks_against=(
-                *(keys.SOURCE_ID, keys.MASK, keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL),
-                *(attribute.key for attribute in keys.OBJECT_ATTRIBUTES),
-            ),
         ),
-        _ready(
-            "open_images",
-            "Open Images as create_oid_tf_record.py writes it",
-            speaks_against=(keys.FORMAT, keys.HEIGHT, keys.WIDTH),
-        ),
+        _ready("open_images", "Open Images as create_oid_tf_record.py writes it"),
         _ready(
             "keras_coco",
             "COCO as in the Keras guide: one record an annotation, boxes in pixels",
@@ -98,7 +84,6 @@ READY = {
             "images with one label, as TF-Slim writes them",
             field_mapping=field_mapping.SLIM_CLASSIFICATION,
             severities=_NO_NAMES,
-            speaks_against=(*keys.BOX, keys.SOURCE_ID),
         ),
         _ready(
             "image_classification",
@@ -154,18 +139,13 @@ def profile_of_features(name: str, title: str, features: FeatureDescription) -> 
     """
     nearest = max(READY.values(), key=lambda ready: _likeness(ready, features))
     found = field_mapping_among(features, nearest.field_mapping)
-    encoded = features.get(found.encoded or "")
     return Profile(
-        name,
-        title,
-        features,
-        found,
-        nearest.severities if found.all_keys else _NO_NAMES,
-        images=True if encoded and encoded.required else None,
+        name, title, features, found, nearest.severities if found.all_keys else _NO_NAMES
     )
 
 
 def _likeness(ready: Profile, features: FeatureDescription) -> tuple[int, bool]:
     """How many keys they share, and whether both hold images."""
-    shared = len(ready.field_mapping.all_keys & features.keys())
-    return shared, bool(ready.images) == (ready.field_mapping.encoded in features)
+    mapping = ready.field_mapping
+    shared = len(mapping.all_keys & features.keys())
+    return shared, (mapping.encoded in ready.features) == (mapping.encoded in features)

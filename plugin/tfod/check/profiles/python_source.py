@@ -26,9 +26,7 @@ _CALLS = {
 _DTYPES = {"string": "string", "int64": "int64", "float32": "float32", "float": "float32",
            "str_": "string", "bytes_": "string", "object_": "string"}  # fmt: skip
 """What ``tf.as_dtype`` takes, of what an Example holds."""
-
-
-_MOST_TAKEN = 1 << 20
+_LONGEST_CONSTANT = 200  # characters; a small file could stand for a huge description
 
 
 class PythonSource:
@@ -47,32 +45,32 @@ class PythonSource:
         self.names: dict[ast.AST, str] = {}  # of what is assigned; "" of what is given to a call
         self.changes: dict[str, ast.AST] = {}
         for node in nodes:
-            if isinstance(node, ast.arg):
-                self.bound[node.arg] += 1
-            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                self.bound[node.id] += 1
-            elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
-                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-                self.names[node.value] = _target_of(target)
-            elif isinstance(node, (ast.Call, ast.keyword, ast.Return)):
-                self.names.update(dict.fromkeys(ast.iter_child_nodes(node), ""))
-            elif isinstance(node, ast.AugAssign):
-                self.bound[_target_of(node.target)] -= 1
-                self.changes[_target_of(node.target)] = node
-            elif isinstance(node, (ast.Subscript, ast.Attribute)) and (
-                not isinstance(node.ctx, ast.Load) or getattr(node, "attr", "") == "update"
-            ):
-                self.changes[_target_of(node.value)] = node
-        self.changes.pop("", None)
+            self._look_at(node)
         self.constants: dict[str, Any] = {}
-        self.lengths: dict[str, int] = {}
-        self.taken = 0  # characters that stand in place of names
-        for node, name in self.names.items():
+        for value, name in self.names.items():
             if self.bound[name] == 1 and name not in self.changes:
                 with contextlib.suppress(ValueError, TypeError):
-                    value = ast.literal_eval(node)
-                    self.lengths[name] = len(repr(value))
-                    self.constants[name] = list(value) if isinstance(value, tuple) else value
+                    constant = ast.literal_eval(value)
+                    if len(repr(constant)) <= _LONGEST_CONSTANT:
+                        self.constants[name] = constant
+
+    def _look_at(self, node: ast.AST) -> None:
+        if isinstance(node, ast.arg):
+            self.bound[node.arg] += 1
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            self.bound[node.id] += 1
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            self.names[node.value] = _target_of(target)
+        elif isinstance(node, (ast.Call, ast.keyword, ast.Return)):
+            self.names.update(dict.fromkeys(ast.iter_child_nodes(node), ""))
+        elif isinstance(node, ast.AugAssign):
+            self.bound[_target_of(node.target)] -= 1
+            self.changes[_target_of(node.target)] = node
+        elif isinstance(node, (ast.Subscript, ast.Attribute)) and (
+            not isinstance(node.ctx, ast.Load) or getattr(node, "attr", "") == "update"
+        ):
+            self.changes[_target_of(node.value)] = node
 
     def read(self) -> tuple[str, dict[str, dict[str, Any]]]:
         """The name of the only feature description, and its features as in a profile's file.
@@ -92,7 +90,7 @@ class PythonSource:
         return tables[0][0], found[0]
 
     def _features(self, name: str, table: ast.Dict) -> dict[str, dict[str, Any]]:
-        if name in self.changes and self.bound[name] < 2:  # else it may be of something else
+        if name and name in self.changes and self.bound[name] < 2:  # else it may be of another
             self._fail(self.changes[name], f"{name} is changed here; write it as one dict")
         found = {}
         for key_node, call in zip(table.keys, table.values, strict=True):
@@ -136,15 +134,12 @@ class PythonSource:
         """The value of a literal, a name, or a list of both; tuples become lists."""
         if isinstance(node, (ast.List, ast.Tuple)):
             return [self._value(one) for one in node.elts]
-        if isinstance(node, ast.Name) and node.id in self.constants:
-            self.taken += self.lengths[node.id]
-            if self.taken > _MOST_TAKEN:  # a small file could stand for a huge description
-                self._fail(node, f"constants stand for more than {_MOST_TAKEN >> 20} MiB; use few")
-            return self.constants[node.id]
         try:
-            return ast.literal_eval(node)
+            value = self.constants.get(getattr(node, "id", ""))
+            value = ast.literal_eval(node) if value is None else value
         except (ValueError, TypeError):
             self._fail(node, f"{ast.unparse(node):.60} is no literal; write its value instead")
+        return list(value) if isinstance(value, tuple) else value
 
     def _fail(self, node: ast.AST, what: str) -> NoReturn:
         raise TfodError(f"{self.path}:{getattr(node, 'lineno', 1)}: {what}")

@@ -48,7 +48,6 @@ enum_type {
 }
 """
 """One message stands for all of the file's."""
-PNG_MASKS, NUMERICAL_MASKS = "PNG_MASKS", "NUMERICAL_MASKS"
 _LARGEST_FILE = 64 << 10
 _LONGEST_RUN = b"\\" * 200  # protobuf takes quadratic time for backslashes in a row
 _UNSET = ("", "TODO")  # as templates have it in place of a path, besides PATH_TO_BE_CONFIGURED
@@ -63,7 +62,7 @@ class Setting:
 
     def __str__(self) -> str:
         """```train_input_reader.num_keypoints: 3```."""
-        is_name = self.value in ("DEFAULT", NUMERICAL_MASKS, PNG_MASKS)
+        is_name = self.value in ("DEFAULT", "NUMERICAL_MASKS", "PNG_MASKS")
         shown = self.value if is_name else json.dumps(self.value, ensure_ascii=False)
         return f"`{self.path}: {shown}`"
 
@@ -78,6 +77,7 @@ class Reader:
 
     name: str
     message: Any
+    is_for_evaluation: bool = False
 
     def get(self, field: str) -> Setting:
         """What a field is set to, or its default."""
@@ -91,11 +91,6 @@ class Reader:
         """Paths and patterns of the shards."""
         path = f"{self.name}.tf_record_input_reader.input_path"
         return [Setting(path, one) for one in self.message.tf_record_input_reader.input_path]
-
-    @property
-    def is_for_evaluation(self) -> bool:
-        """Whether it is one of the readers for an evaluation."""
-        return self.name.startswith("eval")
 
     @functools.cached_property
     def files(self) -> Mapping[str, str]:
@@ -114,7 +109,7 @@ class TrainingConfig:
         self.file = file
         whole = _parse(file)
         self.readers = [Reader("train_input_reader", one) for one in whole.train_input_reader]
-        self.readers += [Reader("eval_input_reader", one) for one in whole.eval_input_reader]
+        self.readers += [Reader("eval_input_reader", one, True) for one in whole.eval_input_reader]
         self.num_classes = [
             Setting(f"model.{kind}.num_classes", getattr(whole.model, kind).num_classes)
             for kind in ("ssd", "faster_rcnn", "center_net")
@@ -172,10 +167,6 @@ def _parse(file: str) -> Any:
     except text_format.ParseError as error:
         line, column = error.GetLine(), error.GetColumn()
         reason = str(error).rpartition("': ")[2].removeprefix(f"{line}:{column} : ")[:100]
-        if text.startswith("\ufeff"):
-            reason = "it begins with a byte order mark; save it as UTF-8 without one"
-        elif "\\" in reason or "escape" in reason:
-            reason += "; write / in place of a backslash in paths"
         where = f"{file}:{line}:{column}" if line else file
         raise TfodError(f"{where}: not protobuf's text format: {reason}") from None
     if not message.ListFields():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import Finding, JsonValue, Severity, first_of, plural
@@ -16,7 +16,6 @@ from tfod.example.wire import Kind
 if TYPE_CHECKING:
     from tfod.check.references.pipeline import Reader
 
-_PNG, _NUMERICAL = "PNG_MASKS", "NUMERICAL_MASKS"
 _DECODER = "research/object_detection/data_decoders/tf_example_decoder.py"
 
 
@@ -32,25 +31,26 @@ def _said(
     return Finding(message=message, shard=file, value=value, fix=fix, of_case=of_case)
 
 
-def _members(result: DatasetResult, reader: Reader) -> Iterator[ShardResult]:
-    """The shards that a reader reads, among those that were checked."""
+def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResult]]]:
+    """The readers of the configuration, each with those of its shards that were checked."""
     config = result.training_config
-    for shard in result.shards if config else ():
-        if config and config.reads(reader, shard.name, shard.subset):
-            yield shard
+    for reader in config.readers if config else ():
+        yield (
+            reader,
+            [one for one in result.shards if config and config.reads(reader, one.name, one.subset)],
+        )
 
 
-def _objects(result: DatasetResult, reader: Reader) -> ObjectFigures:
-    members = _members(result, reader)
-    return sum((one.objects for one in members if one.objects), ObjectFigures())
+def _objects(shards: Sequence[ShardResult]) -> ObjectFigures:
+    return sum((one.objects for one in shards if one.objects), ObjectFigures())
 
 
 def _classes(result: DatasetResult) -> tuple[dict[int, str], dict[int, str]]:
     """Name by id of the classes that are trained, and of those that are evaluated."""
     trained: dict[int, str] = {}
     evaluated: dict[int, str] = {}
-    for reader in result.training_config.readers if result.training_config else ():
-        for shard in _members(result, reader):
+    for reader, shards in _readers(result):
+        for shard in shards:
             label_map = result.label_map_of(shard.label_map)
             (evaluated if reader.is_for_evaluation else trained).update(_named(shard, label_map))
     return trained, evaluated
@@ -96,15 +96,13 @@ def other_classes(result: DatasetResult) -> Iterator[Finding]:
     """The largest id of the label map and the objects is beyond num_classes; a warning where it is
     below.
     """
-    config = result.training_config
-    if config is None:
-        return
     trained, evaluated = _classes(result)
     known = evaluated | trained
     for one in result.dataset.label_maps.values():
         known |= {item.id: item.class_name for item in one.label_map.items} if one.label_map else {}
     largest = max(known, default=0)
-    for setting in config.num_classes if largest > 0 else ():
+    config = result.training_config
+    for setting in config.num_classes if config and largest > 0 else ():
         if setting.value != largest:
             message = f"{setting}, but the ids go to {largest} ({known[largest]!r})"
             severity = Severity.WARNING if int(setting.value) > largest else None
@@ -121,12 +119,9 @@ def other_classes(result: DatasetResult) -> Iterator[Finding]:
 )
 def masks_missing(result: DatasetResult) -> Iterator[Finding]:
     """Images with objects have no masks, or masks are encoded otherwise than is said."""
-    config = result.training_config
-    if config is None:
-        return
-    for reader in config.readers:
+    for reader, shards in _readers(result):
         asked, chosen = reader.get("load_instance_masks"), reader.get("mask_type")
-        objects = _objects(result, reader)
+        objects = _objects(shards)
         if not asked.value or not objects.images:
             continue
         if objects.without_masks:
@@ -134,10 +129,12 @@ def masks_missing(result: DatasetResult) -> Iterator[Finding]:
             message = f"{asked}, but {some} have no {keys.MASK}, or an empty one"
             is_none = objects.without_masks == objects.images
             yield _said(result, message, fix=asked.set_to(False) if is_none else "")
-        is_png = chosen.value == _PNG
+        is_png = chosen.value == "PNG_MASKS"
         if (Kind.FLOAT if is_png else Kind.BYTES) in objects.mask_dtypes:
             message = f"{chosen}, but masks are written as {'numbers' if is_png else 'PNG'}"
-            yield _said(result, message, fix=chosen.set_to(_NUMERICAL if is_png else _PNG))
+            yield _said(
+                result, message, fix=chosen.set_to("NUMERICAL_MASKS" if is_png else "PNG_MASKS")
+            )
 
 
 @dataset_rule(
@@ -148,11 +145,8 @@ def masks_missing(result: DatasetResult) -> Iterator[Finding]:
 )
 def other_keypoints(result: DatasetResult) -> Iterator[Finding]:
     """Objects have more keypoints or fewer, or none."""
-    config = result.training_config
-    if config is None:
-        return
-    for reader in config.readers:
-        asked, found = reader.get("num_keypoints"), _objects(result, reader).keypoints
+    for reader, shards in _readers(result):
+        asked, found = reader.get("num_keypoints"), _objects(shards).keypoints
         # Keypoints that are put in order by their names need not all be there.
         if reader.message.use_keypoint_label_map or not asked.value or found is None:
             continue

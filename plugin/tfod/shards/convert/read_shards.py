@@ -70,9 +70,11 @@ def _field_mapping(examples: ExampleBatch) -> FieldMapping:
     """
     if not keys.KNOWN_KEYS.isdisjoint(examples.columns):
         return OD_API
-    from tfod.check.profiles.choice import choose_profile, samples_of  # few shards have others
+    from tfod.check.profiles.choice import KeyCounts, choose_profile  # few shards have others
 
-    chosen = choose_profile([one for one in samples_of(examples) if one])
+    found = KeyCounts()
+    found.add(examples)
+    chosen = choose_profile(found)
     mapping = chosen[0].field_mapping if chosen else None
     if mapping is None or mapping == KERAS_COCO or not (mapping.box or mapping.encoded):
         raise TfodError(
