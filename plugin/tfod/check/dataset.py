@@ -19,9 +19,9 @@ from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.urls import is_url
+from tfod.tfrecord.storage.zip_directory import ZipContent
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.storage.zip_directory import ZipContent
     from tfod.tfrecord.storage.zip_entry import ZipEntry
 
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import HEADER_BYTES
 
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
+
+Use: TypeAlias = "tuple[str | None, int | None]"
+"""Class text and id of an object."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +325,7 @@ class Batch:
         return found.class_text_values[texts[0] : texts[1]] or labels
 
     @cached_property
-    def uses(self) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
+    def uses(self) -> tuple[np.ndarray, list[Use]]:
         """What names the classes of the boxes; as :meth:`DetectionColumns.class_uses`."""
         return self.detections.class_uses(self.box_counts)
 
@@ -332,9 +336,17 @@ class Batch:
 
     def rows_of_class(self, use: ClassUse) -> list[int]:
         """The record of each box whose class is named so."""
-        code = self.uses[1].index((use.text, use.label))
-        rows: list[int] = self.boxes.rows[self.uses[0] == code].tolist()
-        return rows
+        return self._rows_of_class[use.text, use.label]
+
+    @cached_property
+    def _rows_of_class(self) -> dict[Use, list[int]]:
+        codes, uses = self.uses
+        rows = self.boxes.rows[np.argsort(codes, kind="stable")]
+        ends = np.cumsum(np.bincount(codes, minlength=len(uses))).tolist()
+        parts = zip([0, *ends], ends, strict=False)
+        return {
+            use: rows[part[0] : part[1]].tolist() for use, part in zip(uses, parts, strict=True)
+        }
 
     def _count_boxes(self) -> None:
         found, keys_of_boxes = self.detections, self.mapping.box

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfod.check.findings.finding import Finding, Place, Severity
 from tfod.check.findings.findings import Findings
+from tfod.check.records.batch import Use
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import Duplicates, Pairs, RecordIndex, Repeat
 from tfod.check.records.expectation import renamed_keys
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from tfod.check.references.pipeline import TrainingConfig
 
 T = TypeVar("T")
-Use: TypeAlias = "tuple[str | None, int | None]"
-"""Class text and id of an object."""
 MOST_KINDS = 1 << 16
 """Of more different classes or image sizes than this the first ones are counted."""
 
