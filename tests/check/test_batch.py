@@ -57,9 +57,13 @@ def test_each_box_has_its_text_and_its_id(
     lengths = np.array([len(one) for one in payloads], np.int64)
     buffer = bytearray(b"".join(payloads))
     batch = RecordBatch("s", 0, 12, buffer, np.cumsum(lengths) - lengths, lengths)
-    codes, uses = of(batch).uses
+    found = of(batch)
+    codes, uses = found.uses
     assert [uses[code] for code in codes.tolist()] == expected
     assert len(set(uses)) == len(uses) == len(set(codes.tolist()))
+    for use in found.class_uses:
+        boxes = [box for box, pair in enumerate(expected) if pair == (use.text, use.label)]
+        assert found.rows_of_class(use) == found.boxes.rows[boxes].tolist()
 
 
 def test_odd_sizes_are_unknown_ones() -> None:

@@ -186,6 +186,16 @@ def test_entries_that_lie(tmp_path: Path, item: Item, cause: str) -> None:
                     pass
 
 
+def test_all_bytes_are_given_before_a_wrong_checksum_is_told(tmp_path: Path) -> None:
+    """The sound records behind a damaged one are checked, repaired and shown as those before it."""
+    path, data = tmp_path / "a.zip", frame(*TRAIN)
+    path.write_bytes(forge(Item("a.tfrecord", data, crc=1)))
+    with open_shard(find_shards(path)[0].paths[0]) as (stream, _):
+        assert stream.read(2 * len(data)) == data
+        with pytest.raises(ShardError, match="CRC-32"):
+            stream.read(1)
+
+
 def test_overlapping_entries_are_refused(tmp_path: Path) -> None:
     data = frame(*TRAIN)
     path = tmp_path / "a.zip"
