@@ -7,9 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tfod.check.findings.finding import Finding, Severity
-from tfod.check.findings.report import ChosenProfile, Counts, DatasetReport, Report, SourceFile
-from tfod.check.findings.rule import Rule
-from tfod.check.findings.statistics import Statistics
+from tfod.check.findings.report import (
+    ChosenProfile,
+    Counts,
+    DatasetReport,
+    Report,
+    SourceFile,
+    Statistics,
+)
+from tfod.check.rules.registry import Rule
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 

@@ -20,9 +20,9 @@ from tfod.check.findings.report import (
     ChosenProfile,
     Report,
     SourceFile,
+    Statistics,
     make_report,
 )
-from tfod.check.findings.statistics import Statistics
 from tfod.check.profiles.choice import SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities

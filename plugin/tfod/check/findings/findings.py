@@ -6,9 +6,12 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import Finding, Severity
-from tfod.check.findings.rule import Rule
+
+if TYPE_CHECKING:
+    from tfod.check.rules.registry import Rule
 
 _LONGEST_TEXT = 400
 _MOST_SAID_ONCE = 1 << 14

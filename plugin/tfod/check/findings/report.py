@@ -11,20 +11,56 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.findings.findings import Findings, choose
-from tfod.check.findings.statistics import Statistics
 from tfod.check.profiles.policy import Policy
 from tfod.check.receivers import ReceiverVerdict, worst_of
-from tfod.check.records.result import ShardResult
+from tfod.check.records.result import ShardResult, add_bounded
 from tfod.version import __version__
 
 if TYPE_CHECKING:
     from tfod.check.findings.baseline import Comparison
 
+T = TypeVar("T")
 REPORT_VERSION = 2
+_LISTED_SIZES = 50
+
+
+@dataclass
+class Statistics:
+    """What is in the data.
+
+    Attributes:
+        classes: boxes of each class, by its text, or by ``#id`` where there is no text.
+        image_sizes: images of each ``(height, width)``, pixels.
+    """
+
+    classes: Counter[str] = field(default_factory=Counter)
+    image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def merge(self, other: Statistics) -> None:
+        """Add the figures of another dataset."""
+        add_bounded(self.classes, other.classes)
+        add_bounded(self.image_sizes, other.image_sizes)
+
+    def to_json(self) -> JsonValue:
+        """As the report has it."""
+        sizes = most_first(self.image_sizes)
+        return {
+            "classes": dict(most_first(self.classes)),
+            "image_sizes": [
+                {"height": height, "width": width, "images": count}
+                for (height, width), count in sizes[:_LISTED_SIZES]
+            ],
+            "different_image_sizes": len(sizes),
+        }
+
+
+def most_first(counts: Mapping[T, int]) -> list[tuple[T, int]]:
+    """Kinds and counts, the most frequent kinds first, those of one count in order."""
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 @dataclass(frozen=True)

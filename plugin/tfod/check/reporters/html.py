@@ -14,8 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.finding import Finding, Severity, plural, size
-from tfod.check.findings.report import REPORT_VERSION, Report
-from tfod.check.findings.statistics import most_first
+from tfod.check.findings.report import REPORT_VERSION, Report, most_first
 from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.samples import Sample
