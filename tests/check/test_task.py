@@ -468,7 +468,7 @@ class TestMatching:
         found = checked(self.TASK, [row_of("images/Day-A.jpg"), row_of("day/zzz.jpg"), row_of("x")])
         assert [message for code, message in found if code == "TSK002"] == [
             "image 'images/Day-A.jpg' matches no frame of the task",
-            "image 'day/zzz.jpg' matches no frame of the task; the nearest is 'day/b.jpg'",
+            "image 'day/zzz.jpg' matches no frame of the task",
             "image 'x' matches no frame of the task",
         ]
         assert codes_of(self.TASK, "") == ["TSK002"]
@@ -488,8 +488,6 @@ class TestMatching:
             "TSK003",
             "image '000001.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'",
         )
-        on_disk = task_of("a.jpg", "b.jpg", numbers_guessed=True)
-        assert checked(on_disk, [row_of("1.jpg")])[0][1].endswith("in the order of their names")
 
     def test_tsk003_near_misses(self) -> None:
         assert codes_of(task_of("000001.jpg", "000000.jpg"), "000000.jpg", "000001.jpg") == []
@@ -506,10 +504,7 @@ class TestMatching:
             task, [row_of("frame_000001.jpg"), row_of("camera2.jpg"), row_of("frame_000003")]
         )
         assert found[:2] == [
-            (
-                "TSK002",
-                "image 'frame_000003' matches no frame of the task; the nearest is 'frame_000000'",
-            ),
+            ("TSK002", "image 'frame_000003' matches no frame of the task"),
             (
                 "TSK003",
                 "image 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
@@ -547,7 +542,7 @@ class TestMatching:
             )
         ]
         many = task_of(*(f"{number}.jpg" for number in range(100)))
-        assert checked(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, …)")
+        assert checked(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg and 95 more)")
 
     def test_tsk005_near_miss(self) -> None:
         assert checked(task_of("a.jpg"), [row_of("a.jpg")]) == []

@@ -18,7 +18,7 @@ from tfod.check.profiles.policy import severities_of
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.images import read_most_decoded
-from tfod.check.references.cvat_task import attachments as attachments  # before the fork
+from tfod.check.references.cvat_task import frames as frames  # before the fork
 from tfod.check.references.cvat_task.task import load_task
 from tfod.check.reporters.drawing import LARGE, draw
 from tfod.check.reporters.html import load_template, render_html

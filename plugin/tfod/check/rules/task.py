@@ -6,8 +6,6 @@ How CVAT finds the frame of an image: ``match_dm_item`` and ``find_dataset_root`
 
 from __future__ import annotations
 
-import functools
-import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -19,30 +17,36 @@ from tfod.detection import keys
 from tfod.detection.labels.near_names import names_near_labels
 
 if TYPE_CHECKING:
-    from tfod.check.references.cvat_task.attachments import Attachment, Attachments
+    from tfod.check.references.cvat_task.frames import Attachment
+    from tfod.check.references.cvat_task.task import Frame
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"
 _NAMES_SHOWN = 5
 _ALL = "all shards"
 
 
-def _attachments(result: DatasetResult) -> Attachments | None:
-    """Of all records, once for all rules; None where there are no frames."""
-    task = result.task
-    if task is None or task.frames is None:
-        return None
-    if "attachments" not in result.memo:
-        from tfod.check.references.cvat_task.attachments import Attachments  # few checks need it
+def _frames(result: DatasetResult) -> Sequence[Frame]:
+    return (result.task.frames if result.task else None) or ()
 
-        rows = (row for shard in result.shards for row in shard.rows)
-        result.memo["attachments"] = Attachments(task, rows)
-    found: Attachments = result.memo["attachments"]
+
+def _attachments(result: DatasetResult) -> Sequence[Attachment]:
+    """Of all records, once for all rules; none where there are no frames."""
+    if result.task is None or result.task.frames is None:
+        return ()
+    if "attachments" not in result.memo:
+        from tfod.check.references.cvat_task.frames import attach  # few checks need it
+
+        rows = [row for shard in result.shards for row in shard.rows]
+        result.memo["attachments"] = attach(result.task, rows)
+    found: Sequence[Attachment] = result.memo["attachments"]
     return found
 
 
-def _of_records(result: DatasetResult) -> Sequence[Attachment]:
-    found = _attachments(result)
-    return found.of_records if found else ()
+def _attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
+    """The records that go to a frame, and the frame."""
+    for one in _attachments(result):
+        if one.place is not None:
+            yield one, _frames(result)[one.place]
 
 
 @dataset_rule(
@@ -57,10 +61,11 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
     if labels is None:
         return
     classes = _as_labelled(result, labels)
+    some = first_of([*map(repr, sorted(labels))], _NAMES_SHOWN)
     for text in sorted(classes.keys() - labels):
         near = names_near_labels(labels).nearest(text)
         message = f"class {text!r} of {plural(classes[text], 'box')} is not a label of the "
-        message += f"task, which has {_listed(labels)}"
+        message += f"task, which has {some}"
         message += f"; did you mean {near!r}?" if near else ""
         fix = f"Rename the class to {near!r}, or add {text!r} to the task." if near else ""
         key = result.own(keys.CLASS_TEXT)
@@ -78,13 +83,6 @@ def _as_labelled(result: DatasetResult, labels: frozenset[str]) -> Counter[str]:
     return found
 
 
-@functools.lru_cache(4)
-def _listed(labels: frozenset[str]) -> str:
-    """The first labels of the task; there may be as many unknown classes as labels."""
-    first = heapq.nsmallest(_NAMES_SHOWN, labels)
-    return first_of([*map(repr, first)], _NAMES_SHOWN, len(labels))
-
-
 @dataset_rule(
     "TSK002 error: image matches no frame of the task",
     why="CVAT stops the whole import at the first image that it cannot match with a frame.",
@@ -93,12 +91,12 @@ def _listed(labels: frozenset[str]) -> str:
 )
 def no_frame(result: DatasetResult) -> Iterator[Finding]:
     """Folders count, extensions do not."""
-    for one in _of_records(result):
-        if one.frame is None and one.row.filename:
+    for one in _attachments(result):
+        if one.place is None and one.row.filename:
             near = f"; the nearest is {one.nearest!r}" if one.nearest else ""
             message = f"image {one.row.filename!r} matches no frame of the task{near}"
             yield _of_name(result, one, message)
-        elif one.frame is None:
+        elif one.place is None:
             message = "record has no file name, so that it matches no frame"
             yield Finding.at(one.row.place, message, result.own(keys.FILENAME))
 
@@ -116,13 +114,11 @@ def _of_name(result: DatasetResult, one: Attachment, message: str) -> Finding:
 )
 def read_as_number(result: DatasetResult) -> Iterator[Finding]:
     """A name that is a number, or in a video has digits from its seventh letter on."""
-    is_guessed = result.task is not None and result.task.numbers_guessed
-    order = " if the task's images are in the order of their names" * is_guessed
-    for one in _of_records(result):
-        if one.frame is not None and one.by.value != "name":
+    for one, frame in _attached(result):
+        if one.by.value != "name":
             how = " for the digits after its sixth letter" * (one.by.value == "digits")
             message = f"image {one.row.filename!r} is the name of no frame and goes to frame "
-            message += f"{one.frame.number}, {one.frame.name!r}{how}{order}"
+            message += f"{frame.number}, {frame.name!r}{how}"
             yield _of_name(result, one, message)
 
 
@@ -135,13 +131,11 @@ def read_as_number(result: DatasetResult) -> Iterator[Finding]:
 )
 def other_size(result: DatasetResult) -> Iterator[Finding]:
     """Width and height as the record says, not as the encoded image has them."""
-    for one in _of_records(result):
-        size = one.row.height, one.row.width
-        its = (one.frame.height, one.frame.width) if one.frame else (None, None)
+    for one, frame in _attached(result):
+        size, its = (one.row.height, one.row.width), (frame.height, frame.width)
         if None in (*size, *its) or size == its:
             continue
-        name = one.frame.name if one.frame else ""
-        message = f"image is {size[1]}x{size[0]}, frame {name!r} is {its[1]}x{its[0]}"
+        message = f"image is {size[1]}x{size[0]}, frame {frame.name!r} is {its[1]}x{its[0]}"
         if size == its[::-1]:
             message += ": one of them is turned, as EXIF orientation does"
         key, value = (keys.HEIGHT, size[0]) if size[1] == its[1] else (keys.WIDTH, size[1])
@@ -156,21 +150,18 @@ def other_size(result: DatasetResult) -> Iterator[Finding]:
 )
 def bare_frames(result: DatasetResult) -> Iterator[Finding]:
     """Said once for the task, of its number of frames and the names of the bare ones."""
-    found = _attachments(result)
-    if found is None or result.task is None:
-        return
-    bare = len(found.without_record) + len(found.without_boxes)
-    parts = [
-        f"{len(names)} {what} ({', '.join(names[:_NAMES_SHOWN])}"
-        f"{', …' * (len(names) > _NAMES_SHOWN)})"
-        for what, names in (
-            ("without a record", found.without_record),
-            ("with a record without boxes", found.without_boxes),
-        )
-        if names
-    ]
+    frames = _frames(result)
+    boxes = {one.place: 0 for one in _attachments(result)}
+    for one in _attachments(result):
+        boxes[one.place] += one.row.boxes
+    parts, bare = [], 0
+    for what, count in (("without a record", None), ("with a record without boxes", 0)):
+        names = [frame.name for place, frame in enumerate(frames) if boxes.get(place) == count]
+        bare += len(names)
+        if names:
+            parts.append(f"{len(names)} {what} ({first_of(names, _NAMES_SHOWN)})")
     if bare:
-        some = f"{bare} of the task's {len(result.task.frames or ())} frames get no annotation"
+        some = f"{bare} of the task's {len(frames)} frames get no annotation"
         yield Finding(message=f"{some}: {', '.join(parts)}", value=bare)
 
 
@@ -182,11 +173,11 @@ def bare_frames(result: DatasetResult) -> Iterator[Finding]:
 )
 def shared_frame(result: DatasetResult) -> Iterator[Finding]:
     """Extensions do not count where no frame has the whole name."""
-    for one in _of_records(result):
-        if one.frame is not None and one.earlier is not None:
+    for one, frame in _attached(result):
+        if one.earlier is not None:
             record = "" if one.earlier.record is None else f"record {one.earlier.record}"
             where = ", ".join(filter(None, (one.earlier.shard, record)))
-            message = f"image {one.row.filename!r} goes to frame {one.frame.name!r}, as does "
+            message = f"image {one.row.filename!r} goes to frame {frame.name!r}, as does "
             message += f"{one.earlier.item!r}" + (f" ({where})" if where else "")
             yield _of_name(result, one, message)
 

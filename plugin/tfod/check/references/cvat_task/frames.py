@@ -10,16 +10,18 @@ one of several folders, of which CVAT takes any.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import enum
-import itertools
 import os.path
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
+from tfod.check.findings.finding import Place
+from tfod.check.records.result import ImageRow
 from tfod.check.references.cvat_task.task import Task
-from tfod.detection.labels.near_names import plain_letters
+from tfod.detection.labels.near_names import NearNames, plain_letters
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
@@ -40,120 +42,126 @@ def root_of(filename: str) -> str:
     return split_extension(safe_relative_path(filename))[0]
 
 
-class FrameIndex:
-    """Looks up frames; answers are places in ``task.frames``."""
-
-    def __init__(self, task: Task) -> None:
-        self._frames = task.frames or ()
-        self._video = task.video
-        self._by_name: dict[str, int] = {}
-        self._by_root: dict[str, int] = {}
-        self._by_number: dict[int, int] = {}
-        for place, frame in enumerate(self._frames):
-            self._by_name[frame.name] = place
-            # Of a.jpg and a.png the latter wins for a.gif, as in CVAT.
-            self._by_root[os.path.splitext(frame.name)[0]] = place
-            if frame.number is not None:
-                self._by_number[frame.number] = place
-        self._plain: dict[str, int] | None = None
-        self._sorted: list[str] = []
-
-    def by_name(self, filename: str) -> int | None:
-        """The frame of this name, or else of its relative path without its extension."""
-        path = safe_relative_path(filename)
-        found = self._by_name.get(path)
-        if found is None:
-            found = self._by_root.get(split_extension(path)[0])
-        # Dots in a name without extension are no extension: the second lookup of CVAT.
-        return self._by_root.get(path) if found is None else found
-
-    def by_root(self, place: int) -> int:
-        """The frame that CVAT takes for this one's name: the last that has it, but for the end."""
-        return self._by_root[os.path.splitext(self._frames[place].name)[0]]
-
-    def by_other_means(self, filename: str, hint: str) -> tuple[int | None, MatchedBy]:
-        """The frame behind the folder ``hint``, of this number, or of these digits."""
-        root = root_of(filename)
-        if hint:
-            found = self._by_root.get(posixpath.join(hint, root))
-            if found is not None:
-                return found, MatchedBy.NAME
-        number = _to_int(root)
-        if number is not None or not self._video:
-            return self._frame_numbered(number), MatchedBy.NUMBER
-        # CVAT cuts six letters off, whether or not they are "frame_".
-        digits = _to_int(posixpath.basename(root)[len(_VIDEO_NAME) :])
-        return self._frame_numbered(digits), MatchedBy.DIGITS
-
-    def _frame_numbered(self, number: int | None) -> int | None:
-        return None if number is None else self._by_number.get(number)
-
-    def root_hint(self, deepest: str, strangers: Iterable[str]) -> str:
-        """The folder that the shard's names lack, by the one name that has the most parts.
-
-        Of several folders it is the one that has all strangers; none where several have them.
-        """
-        ending = "/" + deepest
-        behind = (root for root in self._by_root if deepest and ("/" + root).endswith(ending))
-        folders = {root[: -len(deepest)].removesuffix("/") for root in behind}
-        if "" in folders:
-            return ""
-        for root in map(root_of, strangers):
-            if len(folders) < 2:
-                break
-            folders = {one for one in folders if posixpath.join(one, root) in self._by_root}
-        return folders.pop() if len(folders) == 1 else ""
-
-    def nearest(self, filename: str) -> str | None:
-        """Name of the frame that may have been meant.
-
-        The same but for case, spaces, punctuation and folders; or the neighbour in the alphabet
-        that starts alike. Quick, for there may be as many strangers as records.
-        """
-        if self._plain is None:
-            self._plain = {_plain(root): place for root, place in reversed(self._by_root.items())}
-            self._sorted = sorted(self._by_root)
-        root = root_of(filename)
-        same = self._plain.get(_plain(root))
-        if same is not None:
-            return self._frames[same].name
-        place = bisect.bisect(self._sorted, root)
-        around = self._sorted[max(0, place - 1) : place + 1]
-        alike = max(around, key=lambda one: _common(one, root), default="")
-        if 2 * _common(alike, root) < len(root) or not root:
-            return None
-        return self._frames[self._by_root[alike]].name
-
-
 class Matcher:
-    """Finds frames by the names of records, of which the deepest tells what folder they lack."""
+    """Finds frames by the names of records; answers are places in ``task.frames``."""
 
     def __init__(self, task: Task, filenames: Iterable[str]) -> None:
-        self._index = index = FrameIndex(task)
-        names = list(filenames)
-        deepest = max(map(root_of, names), key=lambda one: one.count("/"), default="")
-        strangers = (name for name in names if index.by_name(name) is None)
-        self._hint = index.root_hint(deepest, strangers)
+        self._frames = task.frames or ()
+        self._video = task.video
+        # Of equal names, and of a.jpg and a.png for a.gif, the last wins, as in CVAT.
+        self._by_name = {one.name: place for place, one in enumerate(self._frames)}
+        self._by_root = {_root(one.name): place for place, one in enumerate(self._frames)}
+        self._by_number = {one.number: place for place, one in enumerate(self._frames)}
+        self._hint = self._root_hint(list(filenames))
+
+    def find(self, filename: str) -> tuple[int | None, MatchedBy]:
+        """The frame of this name, behind the folder that all lack, or of the number in it."""
+        found, root = self._named(filename), root_of(filename)
+        if found is None and self._hint:
+            found = self._by_root.get(posixpath.join(self._hint, root))
+        if found is not None:
+            return found, MatchedBy.NAME
+        number = _to_int(root)
+        if number is not None or not self._video:
+            return self._numbered(number), MatchedBy.NUMBER
+        # CVAT cuts six letters off, whether or not they are "frame_".
+        digits = _to_int(posixpath.basename(root)[len(_VIDEO_NAME) :])
+        return self._numbered(digits), MatchedBy.DIGITS
 
     def place(self, filename: str, where: str) -> int:
-        """The place in the task's frames.
+        """The frame for an import.
 
         Raises:
             TfodError: there is none.
         """
-        found = self._index.by_name(filename)
-        if found is not None:
-            return found
-        found, by = self._index.by_other_means(filename, self._hint)
+        found, by = self.find(filename)
         name = posixpath.basename(root_of(filename))
-        # CVAT cuts six letters off, and takes kitten3.jpg for frame 3.
+        # CVAT takes kitten3.jpg for frame 3.
         if found is None or (by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
             raise TfodError(f"{where}: image {filename!r} matches no frame of the task")
         return found
 
     def is_reached_by_cvat(self, place: int) -> bool:
         """Whether CVAT's own lookup finds this frame by its name."""
-        return self._index.by_root(place) == place
+        return self._by_root[_root(self._frames[place].name)] == place
+
+    def nearest(self, filename: str) -> str | None:
+        """The frame's name that is the same but for case, spaces, punctuation and folders."""
+        return self._near_names.same(filename)
+
+    @cached_property
+    def _near_names(self) -> NearNames:
+        return NearNames((one.name for one in self._frames), _plain)
+
+    def _named(self, filename: str) -> int | None:
+        """The frame of this name, or else of its relative path without its extension."""
+        path = safe_relative_path(filename)
+        # Dots in a name without extension are no extension: the second lookup of CVAT.
+        found = (self._by_name.get(path), self._by_root.get(split_extension(path)[0]))
+        return next((one for one in found if one is not None), self._by_root.get(path))
+
+    def _numbered(self, number: int | None) -> int | None:
+        return None if number is None else self._by_number.get(number)
+
+    def _root_hint(self, filenames: Sequence[str]) -> str:
+        """The folder that the names lack, by the one that has the most parts.
+
+        Of several folders it is the one that has all strangers; none where several have them.
+        """
+        deepest = max(map(root_of, filenames), key=lambda one: one.count("/"), default="")
+        ending = "/" + deepest
+        behind = (root for root in self._by_root if deepest and ("/" + root).endswith(ending))
+        folders = {root[: -len(deepest)].removesuffix("/") for root in behind}
+        if "" in folders:
+            return ""
+        for filename in filenames:
+            if len(folders) < 2:
+                break
+            if self._named(filename) is None:
+                root = root_of(filename)
+                folders = {one for one in folders if posixpath.join(one, root) in self._by_root}
+        return folders.pop() if len(folders) == 1 else ""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A record, and the frame that CVAT would attach its image to.
+
+    Attributes:
+        row: the record.
+        place: of the frame in ``task.frames``; None where CVAT finds none.
+        by: how it was found.
+        nearest: name of the frame that may have been meant, where there is no frame.
+        earlier: the first record that went to the same frame.
+    """
+
+    row: ImageRow
+    place: int | None
+    by: MatchedBy
+    nearest: str | None
+    earlier: Place | None
+
+
+def attach(task: Task, rows: Sequence[ImageRow]) -> list[Attachment]:
+    """The frame of each record, in their order; linear in records and frames."""
+    matcher = Matcher(task, (row.filename for row in rows))
+    frames = task.frames or ()
+    twins: dict[str, list[int]] = {}  # in a project, a name may come once for each task
+    for number, frame in enumerate(frames if task.project else ()):
+        twins.setdefault(frame.name, []).append(number)
+    first: dict[int, Place] = {}
+    found = []
+    for row in rows:
+        place, by = matcher.find(row.filename)
+        near = matcher.nearest(row.filename) if place is None else None
+        earlier = None
+        if place is not None:
+            left = twins.get(frames[place].name)
+            place = left.pop() if left else place
+            earlier = first.get(place)
+            first.setdefault(place, row.place)
+        found.append(Attachment(row, place, by, near, earlier))
+    return found
 
 
 def of_other_jobs(job: object, images: int) -> str:
@@ -170,11 +178,10 @@ def _to_int(text: str) -> int | None:
     return None
 
 
-def _plain(root: str) -> str:
-    name = posixpath.basename(root)
+def _root(frame: str) -> str:
+    return os.path.splitext(frame)[0]
+
+
+def _plain(filename: str) -> str:
+    name = posixpath.basename(root_of(filename))
     return plain_letters(name) or name
-
-
-def _common(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

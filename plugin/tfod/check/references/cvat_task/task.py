@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,6 @@ class Task:
         video: frames are called ``frame_000000``, and CVAT looks for digits in names.
         project: the frames are those of several tasks, where a name may come again.
         new_tasks: it is a project, in which the images of the shards become new tasks.
-        numbers_guessed: frames are numbered in the order of their names, which is CVAT's default.
         without_frames: the file that should have named the frames, but does not.
     """
 
@@ -48,7 +47,6 @@ class Task:
     video: bool = False
     project: bool = False
     new_tasks: bool = False
-    numbers_guessed: bool = False
     without_frames: str | None = None
 
 
@@ -70,17 +68,9 @@ def load_task(
     """
     task = _task_from_xml(cvat_xml) if cvat_xml is not None else Task()
     labels = task.labels if cvat_labels is None else _read_labels(cvat_labels)
-    frames, guessed = task.frames, False
-    if images is not None and frames is None:
-        frames, guessed = tuple(_frames_on_disk(images)), True
-    return Task(
-        labels=labels,
-        frames=frames,
-        video=task.video and not guessed,
-        project=task.project,
-        numbers_guessed=guessed,
-        without_frames=task.without_frames if frames is None else None,
-    )
+    if images is not None and task.frames is None:
+        return Task(labels, tuple(_frames_on_disk(images)))
+    return replace(task, labels=labels)
 
 
 def _task_from_xml(path: str) -> Task:
