@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tfod.check.findings.finding import Finding, Severity
+from tfod.check.findings.finding import Finding, Rule, Severity
+from tfod.check.findings.findings import Findings
 from tfod.check.findings.report import (
     ChosenProfile,
-    Counts,
     DatasetReport,
     Report,
     SourceFile,
     Statistics,
 )
-from tfod.check.rules.registry import Rule
+from tfod.check.records.result import ShardResult
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -73,36 +75,32 @@ def make_report(
     **profile: str,
 ) -> Report:
     """A report of these findings, of which the first ``most`` are listed; counts are true."""
-    every = list(findings)
-    counted: dict[str, Counter[str]] = {}
-    for one in every:
-        counted.setdefault(one.shard, Counter())[one.code] += 1
-    counts = Counts(
-        shards=len(sources),
-        records=1204,
-        images=1200,
-        decoded=1000,
-        boxes=1,
-        by_code=Counter(one.code for one in every),
-        by_severity={level: sum(one.severity is level for one in every) for level in Severity},
-        by_shard=counted,
-    )
-    valid = not any(one.severity.rank >= fail_on.rank for one in every)
+    every = Findings(sys.maxsize)
+    every.keep(findings)
+    names = [*sources]
+    shards = [ShardResult(one, "", "label_map.pbtxt") for one in names]
+    if shards:
+        read = {"records": 1204, "images": 1200, "decoded": 1000, "boxes": 1}
+        shards[0] = replace(shards[0], **read)
     chosen = ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile})
-    return Report(
-        valid=valid,
-        fail_on=fail_on,
-        receiver=receiver,
+    files = [SourceFile(name, 1_234_567, "ab" * 32) for name in names]
+    dataset = DatasetReport(
+        name="data",
         profile=chosen,
-        datasets=[DatasetReport("data", valid, chosen, ("label_map.pbtxt",), sources, counts)],
-        sources=[SourceFile(name, 1_234_567, "ab" * 32) for name in sources],
-        counts=counts,
-        findings=every[:most],
+        findings=every,
+        fail_on=fail_on,
+        shards=shards,
         statistics=statistics or Statistics(),
+        undecoded="an even sample",
+        files=files,
+    )
+    return Report(
+        datasets=[dataset],
+        receiver=receiver,
+        fail_on=fail_on,
+        most=most,
         version="1.2.3",
         duration=1.5,
-        undecoded="an even sample",
-        severities={one.code: one.severity for one in every},
     )
 
 

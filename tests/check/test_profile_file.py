@@ -14,10 +14,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from tfod.check.findings.finding import Severity
+from tfod.check.findings.finding import FAMILIES, Severity
 from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
-from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.check.rules.registry import all_rules
 from tfod.cli import main as cli
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureSpec, to_source

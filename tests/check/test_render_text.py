@@ -86,9 +86,11 @@ SET901 error: a shard of the set is missing
   Fix: Find the missing shard.
 
 LAB906 warning: class differs from the map by case or spaces (4 in 1 shard)
-  a.record, record 0 (the first), byte 0:
+  a.record, record 0 (the first), byte 0
+  a.record, record 1, byte 512
+  a.record, record 2, byte 1024:
     'Person ' is 'person' in the map
-  and 3 more in 1 shard
+  and 1 more in 1 shard
   Fix: Write the class as the label map has it.
 
 ZIP917 info: stray files

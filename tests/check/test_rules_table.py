@@ -7,9 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tfod.check.findings.finding import FAMILIES
 from tfod.check.profiles.profile import READY
 from tfod.check.reporters.rules_pages import full_text, markdown_pages, profile_changes, table
-from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.check.rules.registry import all_rules
 from tfod.cli import main as cli
 
 ROOT = Path(__file__).parents[2]

@@ -113,7 +113,7 @@ def locked() -> Iterator[Mutant]:
 def damaged_entry() -> Iterator[Mutant]:
     yield fail("checksum", packed(crc=1), at=NAME, **HOW)
     data = sound()
-    yield fail("one-byte-more", packed(size=len(data) - 1), at=NAME, **HOW)
+    yield fail("one-byte-more", packed(size=len(data) - 1), "TFR005", at=NAME, **HOW)
     yield fail("one-byte-less", packed(size=len(data) + 1), at=NAME, **HOW)
     image = Item("a.jpg", jpeg(), crc=1)
     yield fail("of-a-image", packed(image), at="a.jpg", **HOW)

@@ -11,10 +11,10 @@ from typing import Any
 import flask_openapi3 as openapi
 from flask import Response, request, stream_with_context, url_for
 from prometheus_client import CONTENT_TYPE_LATEST
-from tfod.check.findings.finding import Severity
+from tfod.check.findings.finding import FAMILIES, Rule, Severity
 from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
-from tfod.check.rules.registry import FAMILIES, Rule, all_rules
+from tfod.check.rules.registry import all_rules
 
 from tfod_validator import schemas, security, uploads
 from tfod_validator.errors import ProblemError

@@ -25,13 +25,13 @@ from flask import (
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup, escape
 from pydantic import ValidationError
-from tfod.check.findings.finding import plural, size
+from tfod.check.findings.finding import FAMILIES, plural, size
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.html import AFTER_HEAD, report_css
 from tfod.check.reporters.rules_pages import by_family, profile_changes, receiver_changes
-from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.check.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 

@@ -16,12 +16,11 @@ from tfod.check.find import find
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.findings.report import (
-    CheckedDataset,
     ChosenProfile,
+    DatasetReport,
     Report,
     SourceFile,
     Statistics,
-    make_report,
 )
 from tfod.check.profiles.choice import SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
@@ -143,21 +142,21 @@ def check(
 
         every = [one.findings for one in (*checked, rest)]
         comparison = without_known(every, options.baseline)
-    return make_report(
-        checked,
-        rest,
+    return Report(
+        datasets=checked,
+        rest=rest,
         receiver=receiver.name,
         fail_on=options.fail_on,
-        configuration=options.configuration,
-        began=began,
         most=options.max_findings,
+        duration=time.monotonic() - began,
+        configuration=options.configuration,
         baseline=comparison,
     )
 
 
 def _check_dataset(
     dataset: Dataset, options: Options, receiver: Receiver, progress: Progress, is_alone: bool
-) -> CheckedDataset:
+) -> DatasetReport:
     implied = READY[receiver.profile] if receiver.profile else None
     profile, chosen, misfit = profile_of(
         options.profile, dataset.shards, options.max_record_bytes, implied
@@ -193,15 +192,15 @@ def _check_dataset(
     for shard in _examined(dataset.shards, instructions, options, progress):
         result.add(shard)
     run_rules(result, policy.codes, result.findings, of_dataset=True)
-    return CheckedDataset(
+    return DatasetReport(
         name=dataset.name,
         profile=chosen,
-        policy=policy,
-        findings=result.findings,
+        findings=policy.judge(result.findings),
+        fail_on=options.fail_on,
         shards=[one.slimmed() for one in result.shards],
         statistics=Statistics(result.classes, result.image_sizes),
         undecoded=why_not_all_decoded(options.decode, policy.codes),
-        sources=[SourceFile(one.name, one.size, None) for one in dataset.files],
+        files=[SourceFile(one.name, one.size, None) for one in dataset.files],
         verdicts=verdicts(profile, options.severities, result.findings) if receiver is ANY else (),
     )
 
@@ -221,25 +220,26 @@ def _examined(
     return (examine(one, instructions, progress) for one in shards)
 
 
-def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> CheckedDataset:
+def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetReport:
     """What is to be said of sources that are in no data set."""
     policy = Policy({}, receiver.severities(options.task), options.severities)
     findings = Findings(_most_listed(options))
     result = DatasetResult(rest, FieldMapping(), policy.codes, findings)
     run_rules(result, policy.codes, findings, of_dataset=True)
     found = verdicts(None, options.severities, findings) if receiver is ANY else ()
-    return CheckedDataset("", ChosenProfile("", ""), policy, findings, verdicts=found)
+    none, judged = ChosenProfile("", ""), policy.judge(findings)
+    return DatasetReport("", none, judged, options.fail_on, verdicts=found)
 
 
 def _with_digests(
-    dataset: CheckedDataset, digests: Mapping[str, str], options: Options
-) -> CheckedDataset:
+    dataset: DatasetReport, digests: Mapping[str, str], options: Options
+) -> DatasetReport:
     """The same with the SHA-256 of its files; the size of one that could not be read is unknown."""
     known = {one.name: one.digest for one in dataset.shards if one.digest} | dict(digests)
-    sources = [replace(one, sha256=known.get(one.name)) for one in dataset.sources]
+    files = [replace(one, sha256=known.get(one.name)) for one in dataset.files]
     if options.hash_sources:
-        sources = [one if one.sha256 else replace(one, bytes=None) for one in sources]
-    return replace(dataset, sources=sources)
+        files = [one if one.sha256 else replace(one, bytes=None) for one in files]
+    return replace(dataset, files=files)
 
 
 def _most_listed(options: Options) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from tfod.check.findings.finding import Rule
 from tfod.check.reporters.rules_pages import full_text, markdown_pages, table
-from tfod.check.rules.registry import Rule, all_rules, no_such_rule
+from tfod.check.rules.registry import all_rules, no_such_rule
 from tfod.cli.arguments import Arguments, Parser, to_write
 from tfod.cli.output import print_text
 from tfod.errors import TfodError

@@ -1,17 +1,30 @@
-"""What a rule says, what the report lists, and how both write numbers of things."""
+"""A rule, what it finds, which the report lists, and how both write numbers of things."""
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
+FAMILIES = {
+    "TFR": "framing: the file as a sequence of records",
+    "EXA": "the record as a tf.train.Example",
+    "BOX": "boxes",
+    "LAB": "classes and the label map",
+    "IMG": "the encoded image",
+    "NAM": "names of images",
+    "ZIP": "the archive around the shards",
+    "SET": "shards as a set",
+    "TSK": "the CVAT task it is meant for",
+    "CFG": "the trainer's configuration",
+}
+"""The first three letters of a code, and what the rules of that family look at."""
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
 
@@ -143,6 +156,33 @@ def _finite(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     return value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule and all that is said about it.
+
+    Attributes:
+        once: whether it speaks once for each shard and feature key, however many records it finds.
+        of_dataset: whether it looks at a data set, and not at each batch of records.
+        check: finds what is wrong with a :class:`~tfod.check.records.batch.Batch`, or with a
+            :class:`~tfod.check.records.result.DatasetResult`.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    why: str
+    fix: str
+    source: str
+    check: Callable[[Any], Iterable[Finding]]
+    once: bool = False
+    of_dataset: bool = False
+
+    @property
+    def family(self) -> str:
+        """The family's three letters."""
+        return self.code[:3]
 
 
 def plural(count: int, noun: str) -> str:

@@ -6,12 +6,8 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from tfod.check.findings.finding import Finding, Severity
-
-if TYPE_CHECKING:
-    from tfod.check.rules.registry import Rule
+from tfod.check.findings.finding import Finding, Rule, Severity
 
 _LONGEST_TEXT = 400
 _MOST_SAID_ONCE = 1 << 14
@@ -92,6 +88,14 @@ class Findings:
     def have_defects(self) -> bool:
         """Whether there are any but infos."""
         return any(one is not Severity.INFO for one in self.worst.values())
+
+    def by_severity(self) -> dict[Severity, int]:
+        """True number of findings of each severity; of a rule all are as severe as the worst."""
+        totals = dict.fromkeys(Severity, 0)
+        for code, counts in self.counts.items():
+            if counts:
+                totals[self.worst[code]] += counts.total()
+        return totals
 
     def by_code(self) -> dict[str, int]:
         """True number of findings of each code."""

@@ -5,17 +5,15 @@ Its JSON form is versioned and described by ``docs/report.schema.json``.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.findings.findings import Findings, choose
-from tfod.check.profiles.policy import Policy
 from tfod.check.receivers import ReceiverVerdict, worst_of
 from tfod.check.records.result import ShardResult, add_bounded
 from tfod.version import __version__
@@ -106,70 +104,194 @@ class Counts:
     by_severity: Mapping[Severity, int]
     by_shard: Mapping[str, Mapping[str, int]]
 
+    @classmethod
+    def of(
+        cls,
+        shards: Sequence[ShardResult],
+        findings: Findings,
+        by_severity: Mapping[Severity, int],
+    ) -> Counts:
+        """Those of some shards and of what was found in them."""
+        return cls(
+            shards=len(shards),
+            records=sum(one.records for one in shards),
+            images=sum(one.images for one in shards),
+            decoded=sum(one.decoded for one in shards),
+            boxes=sum(one.boxes for one in shards),
+            by_code=findings.by_code(),
+            by_severity=by_severity,
+            by_shard=findings.by_shard(),
+        )
+
+    def are_valid(self, fail_on: Severity) -> bool:
+        """Whether nothing was found at or above the level that fails."""
+        return not any(n for level, n in self.by_severity.items() if level.rank >= fail_on.rank)
+
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """What is said of one dataset: the shards of a folder with its splits, or a zip.
+    """What a check has found in one data set: the shards of a folder with its splits, or a zip.
 
     Attributes:
         name: as the user has named it.
-        valid: nothing was found in it at or above the level that fails.
-        label_maps: names of those that its shards are checked by.
-        sources: names of its files.
+        profile: which one was expected.
+        findings: all of them, as severe as the policy says, without those of a baseline.
+        fail_on: the least severity that makes the verdict.
+        shards: in order.
+        statistics: of all records.
+        undecoded: why not all images were decoded, if they were not.
+        files: that were checked.
+        verdicts: of each receiver, where it was checked for any; on all findings, also known ones.
     """
 
     name: str
-    valid: bool
     profile: ChosenProfile
-    label_maps: Sequence[str]
-    sources: Sequence[str]
-    counts: Counts
+    findings: Findings
+    fail_on: Severity
+    shards: Sequence[ShardResult] = ()
+    statistics: Statistics = field(default_factory=Statistics)
+    undecoded: str = ""
+    files: Sequence[SourceFile] = ()
+    verdicts: Sequence[ReceiverVerdict] = ()
+
+    @cached_property
+    def counts(self) -> Counts:
+        """True totals."""
+        return Counts.of(self.shards, self.findings, self.findings.by_severity())
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing was found in it at or above the level that fails."""
+        return self.counts.are_valid(self.fail_on)
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """Names of its files."""
+        return [one.name for one in self.files]
+
+    @property
+    def label_maps(self) -> Sequence[str]:
+        """Names of those that its shards are checked by."""
+        return list(dict.fromkeys(one.label_map for one in self.shards if one.label_map))
+
+    def to_json(self) -> JsonValue:
+        """As the report has it."""
+        counts = self.counts
+        return {
+            "name": self.name,
+            "valid": self.valid,
+            "profile": asdict(self.profile),
+            "label_maps": list(self.label_maps),
+            "sources": list(self.sources),
+            "counts": {
+                "shards": counts.shards,
+                **_figures(counts),
+                "by_severity": {one.value: counts.by_severity[one] for one in Severity},
+            },
+        }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """All that a check has to say.
 
     Attributes:
-        valid: nothing was found at or above the level that fails.
-        fail_on: that level.
-        receiver: name of the one for whom it is valid or not.
-        findings: in the order of sources, shards, records and codes; at most as many as asked for.
-        statistics: figures of the data.
-        version: of tfod.
-        duration: seconds.
-        severities: of each rule that fired, as it was applied.
-        undecoded: why not all images were decoded; empty where they were.
-        profile: of all datasets, with all their names where they differ.
         datasets: each for itself, in order.
-        verdicts: of each receiver, where the check is for any; on all findings, also known ones.
-        baseline: with what is known, which is not among the findings.
-        shards: what was read of each.
+        rest: what was found that is about none of them.
+        receiver: name of the one for whom it is valid or not.
+        fail_on: the least severity that makes the verdict.
+        most: how many findings are listed.
+        duration: seconds.
         configuration: the file that options were read from, if any.
+        baseline: with what is known, which is not among the findings.
+        version: of tfod.
     """
 
-    valid: bool
-    fail_on: Severity
+    datasets: Sequence[DatasetReport]
+    rest: DatasetReport | None = None
     receiver: str
-    profile: ChosenProfile
-    sources: Sequence[SourceFile]
-    counts: Counts
-    findings: Sequence[Finding]
-    statistics: Statistics
-    version: str
+    fail_on: Severity
+    most: int
     duration: float
-    severities: Mapping[str, Severity] = field(default_factory=dict)
-    undecoded: str = ""
-    datasets: Sequence[DatasetReport] = ()
-    verdicts: Sequence[ReceiverVerdict] = ()
-    baseline: Comparison | None = None
-    shards: Sequence[ShardResult] = ()
     configuration: str | None = None
+    baseline: Comparison | None = None
+    version: str = __version__
+
+    @property
+    def _parts(self) -> Sequence[DatasetReport]:
+        return [*self.datasets, *([self.rest] if self.rest else [])]
+
+    @cached_property
+    def _all_findings(self) -> Findings:
+        found = Findings(self.most)
+        for one in self._parts:
+            found.merge(one.findings)
+        return found
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing was found at or above the level that fails."""
+        return self.counts.are_valid(self.fail_on)
+
+    @cached_property
+    def findings(self) -> Sequence[Finding]:
+        """In the order of sources, shards, records and codes; at most as many as asked for."""
+        return choose(self._all_findings, [one.name for one in self.shards])
+
+    @property
+    def severities(self) -> Mapping[str, Severity]:
+        """Of each rule that fired, as it was applied."""
+        return self._all_findings.worst
+
+    @cached_property
+    def counts(self) -> Counts:
+        """True totals."""
+        levels = [one.counts.by_severity for one in self._parts]
+        by_severity = {level: sum(one[level] for one in levels) for level in Severity}
+        return Counts.of(self.shards, self._all_findings, by_severity)
 
     @property
     def total(self) -> int:
         """How many findings there are, listed or not."""
-        return sum(self.counts.by_code.values())
+        return self._all_findings.total
+
+    @property
+    def profile(self) -> ChosenProfile:
+        """Of all data sets, with all their names where they differ."""
+        profiles = list(dict.fromkeys(one.profile for one in self.datasets))
+        if len(profiles) == 1:
+            return profiles[0]
+        names = dict.fromkeys(one.name for one in profiles)
+        return ChosenProfile(", ".join(names), "for each dataset what fits it best")
+
+    @property
+    def sources(self) -> Sequence[SourceFile]:
+        """The files that were checked."""
+        return [source for dataset in self.datasets for source in dataset.files]
+
+    @property
+    def shards(self) -> Sequence[ShardResult]:
+        """What was read of each."""
+        return [shard for dataset in self.datasets for shard in dataset.shards]
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Figures of the data."""
+        found = Statistics()
+        for one in self.datasets:
+            found.merge(one.statistics)
+        return found
+
+    @property
+    def undecoded(self) -> str:
+        """Why not all images were decoded; empty where they were."""
+        lacking = [one for one in self.datasets if one.counts.decoded < one.counts.images]
+        return "; ".join(dict.fromkeys(one.undecoded for one in lacking))
+
+    @cached_property
+    def verdicts(self) -> Sequence[ReceiverVerdict]:
+        """Of each receiver, where the check is for any; on all findings, also known ones."""
+        return worst_of(verdict for one in self._parts for verdict in one.verdicts)
 
     def dataset_of(self, name: str) -> DatasetReport | None:
         """The dataset that a shard, an entry of a zip or a label map belongs to, by its name."""
@@ -221,7 +343,7 @@ class Report:
             ],
             "configuration": self.configuration,
             "profile": asdict(self.profile),
-            "datasets": [_dataset_to_json(one) for one in self.datasets],
+            "datasets": [one.to_json() for one in self.datasets],
             "sources": [asdict(one) for one in self.sources],
             "shards": [{"name": one.name, **_figures(one)} for one in self.shards],
             "counts": {
@@ -248,170 +370,3 @@ class Report:
 
 def _figures(one: Counts | ShardResult) -> dict[str, JsonValue]:
     return {name: getattr(one, name) for name in ("records", "images", "decoded", "boxes")}
-
-
-def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
-    counts = dataset.counts
-    return {
-        "name": dataset.name,
-        "valid": dataset.valid,
-        "profile": asdict(dataset.profile),
-        "label_maps": list(dataset.label_maps),
-        "sources": list(dataset.sources),
-        "counts": {
-            "shards": counts.shards,
-            **_figures(counts),
-            "by_severity": {one.value: counts.by_severity[one] for one in Severity},
-        },
-    }
-
-
-@dataclass(frozen=True)
-class CheckedDataset:
-    """What a check has found in one dataset.
-
-    Attributes:
-        name: as the user has named it.
-        profile: which one was expected.
-        policy: how severe its findings are.
-        findings: all of them.
-        shards: in order.
-        statistics: of all records.
-        undecoded: why not all images were decoded, if they were not.
-        sources: the files that were checked.
-        verdicts: of each receiver, where it was checked for any.
-    """
-
-    name: str
-    profile: ChosenProfile
-    policy: Policy
-    findings: Findings
-    shards: Sequence[ShardResult] = ()
-    statistics: Statistics = field(default_factory=Statistics)
-    undecoded: str = ""
-    sources: Sequence[SourceFile] = ()
-    verdicts: Sequence[ReceiverVerdict] = ()
-
-
-def make_report(
-    datasets: Sequence[CheckedDataset],
-    others: CheckedDataset,
-    *,
-    receiver: str,
-    fail_on: Severity,
-    began: float,
-    most: int,
-    configuration: str | None = None,
-    baseline: Comparison | None = None,
-) -> Report:
-    """The report.
-
-    Args:
-        datasets: in order.
-        others: what was found that is about none of them.
-        receiver: name of the one whose verdict it is.
-        fail_on: the least severity that makes the verdict.
-        began: when the check did, by :func:`time.monotonic`.
-        most: how many findings are listed.
-        configuration: the file that options were read from, if any.
-        baseline: after what is known has been removed.
-    """
-    findings = Findings(most)
-    statistics = Statistics()
-    by_severity: Counter[Severity] = Counter()
-    reports = []
-    for one in (*datasets, others):
-        judged = _judged(one.findings, one.policy)
-        findings.merge(judged)
-        by_severity.update(_by_severity(judged))
-        statistics.merge(one.statistics)
-        reports.append(_report_of(one, judged, fail_on))
-    reports.pop()
-    shards = [shard for dataset in datasets for shard in dataset.shards]
-    counts = _counts(findings, shards, {level: by_severity[level] for level in Severity})
-    undecoded = dict.fromkeys(one.undecoded for one in datasets if _decoded_less(one.shards))
-    return Report(
-        valid=not _failures(counts.by_severity, fail_on),
-        fail_on=fail_on,
-        receiver=receiver,
-        configuration=configuration,
-        profile=_common_profile(reports),
-        datasets=reports,
-        verdicts=worst_of(one for each in (*datasets, others) for one in each.verdicts),
-        sources=[source for dataset in datasets for source in dataset.sources],
-        counts=counts,
-        undecoded="; ".join(undecoded),
-        severities=findings.worst,
-        findings=choose(findings, [one.name for one in shards]),
-        statistics=statistics,
-        version=__version__,
-        duration=time.monotonic() - began,
-        baseline=baseline,
-        shards=shards,
-    )
-
-
-def _judged(findings: Findings, policy: Policy) -> Findings:
-    """Findings as severe as the policy says."""
-    found = Findings(findings.most, counts=findings.counts)
-    for code, worst in findings.worst.items():
-        found.worst[code] = policy.severity(code, worst) or worst
-    for code, listed in findings.listed.items():
-        levels = {one: policy.severity(code, one) or one for one in Severity}
-        is_kept = all(one is level for one, level in levels.items())
-        judged = listed if is_kept else [replace(x, severity=levels[x.severity]) for x in listed]
-        found.listed[code] = judged
-    return found
-
-
-def _by_severity(findings: Findings) -> dict[Severity, int]:
-    """True number of findings of each severity; of a rule all are as severe as the worst."""
-    totals = dict.fromkeys(Severity, 0)
-    for code, counts in findings.counts.items():
-        if counts:
-            totals[findings.worst[code]] += counts.total()
-    return totals
-
-
-def _report_of(dataset: CheckedDataset, findings: Findings, fail_on: Severity) -> DatasetReport:
-    counts = _counts(findings, dataset.shards, _by_severity(findings))
-    label_maps = dict.fromkeys(one.label_map for one in dataset.shards if one.label_map)
-    return DatasetReport(
-        name=dataset.name,
-        valid=not _failures(counts.by_severity, fail_on),
-        profile=dataset.profile,
-        label_maps=tuple(label_maps),
-        sources=tuple(one.name for one in dataset.sources),
-        counts=counts,
-    )
-
-
-def _counts(
-    findings: Findings, shards: Sequence[ShardResult], by_severity: Mapping[Severity, int]
-) -> Counts:
-    return Counts(
-        shards=len(shards),
-        records=sum(one.records for one in shards),
-        images=sum(one.images for one in shards),
-        decoded=sum(one.decoded for one in shards),
-        boxes=sum(one.boxes for one in shards),
-        by_code=findings.by_code(),
-        by_severity=by_severity,
-        by_shard=findings.by_shard(),
-    )
-
-
-def _failures(by_severity: Mapping[Severity, int], fail_on: Severity) -> int:
-    return sum(count for level, count in by_severity.items() if level.rank >= fail_on.rank)
-
-
-def _decoded_less(shards: Sequence[ShardResult]) -> bool:
-    return any(one.decoded < one.images for one in shards)
-
-
-def _common_profile(datasets: Sequence[DatasetReport]) -> ChosenProfile:
-    profiles = list(dict.fromkeys(one.profile for one in datasets))
-    if len(profiles) == 1:
-        return profiles[0]
-    names = dict.fromkeys(one.name for one in profiles)
-    return ChosenProfile(", ".join(names), "for each dataset what fits it best")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfod.check.findings.finding import Severity
+from tfod.check.findings.findings import Findings
 from tfod.check.profiles.profile import OFF, Severities
 from tfod.check.rules.registry import all_rules
 
@@ -34,6 +35,21 @@ class Policy:
     def codes(self) -> frozenset[str]:
         """The rules that are on."""
         return frozenset(code for code in all_rules() if self.severity(code) is not None)
+
+    def judge(self, findings: Findings) -> Findings:
+        """Findings as severe as this says."""
+        found = Findings(findings.most, counts=findings.counts)
+        for code, worst in findings.worst.items():
+            found.worst[code] = self.severity(code, worst) or worst
+        for code, listed in findings.listed.items():
+            levels = {one: self.severity(code, one) or one for one in Severity}
+            found.listed[code] = [
+                one
+                if levels[one.severity] is one.severity
+                else replace(one, severity=levels[one.severity])
+                for one in listed
+            ]
+        return found
 
 
 def severities_of(

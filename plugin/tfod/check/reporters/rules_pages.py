@@ -9,11 +9,11 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
+from tfod.check.findings.finding import FAMILIES, Rule
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import WIDTH
-from tfod.check.rules.registry import FAMILIES, Rule
 from tfod.check.rules.repairs import REPAIRS
 
 _REPAIR = "tfod repair:"

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tfod.check.findings.finding import Finding, Severity, plural
+from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, RECEIVERS
 from tfod.check.reporters.escaping import visible
-from tfod.check.rules.registry import FAMILIES, Rule, all_rules
+from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import REPAIRS
 
 _LONGEST_HEADLINE = 80
