@@ -273,6 +273,8 @@ def _spec(document: Mapping[str, Any], where: str) -> FeatureSpec:
     values = default if isinstance(default, list) else [default]
     if len(values) != length:
         raise TfodError(f"{where}: the shape has {length} values and the default {len(values)}")
+    if kind is Kind.INT64 and any(isinstance(one, float) for one in values):
+        raise TfodError(f"{where}: the default of an int64 has no decimal point")
     try:
         found = tuple(_VALUES[kind](one) for one in values)
     except (ValueError, OverflowError):
