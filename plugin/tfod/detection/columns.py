@@ -318,7 +318,7 @@ class DetectionColumns:
 
 def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
     """The rows that have one value, and those values."""
-    counts = np.diff(column.splits)
+    counts = column.lengths
     if len(column.values) == len(column.rows) and (counts == 1).all():
         return column.rows, column.values
     single = counts == 1

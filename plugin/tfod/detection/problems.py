@@ -127,7 +127,7 @@ def _kinds(found: DetectionColumns) -> Iterator[DetectionProblem]:
         for column in columns:
             if column.kind is None or column.kind in kinds:
                 continue
-            for row in column.rows[np.diff(column.splits) > 0].tolist():
+            for row in column.rows[column.lengths > 0].tolist():
                 cause = f"is {column.kind.value}, expected {kinds[0].value}"
                 yield DetectionProblem(row, Wrong.KIND, column.key, cause, _TYPES)
 

@@ -81,7 +81,7 @@ def missing_feature(batch: Batch) -> Iterator[Finding]:
             message = f"required feature {key} is missing ({spec.kind.value})"
             yield batch.finding(row, message, key)
         for column in columns if spec.demanded else ():
-            for row in column.rows[np.diff(column.splits) == 0].tolist():
+            for row in column.rows[column.lengths == 0].tolist():
                 yield batch.finding(row, f"required feature {key} has no value", key)
 
 
@@ -112,7 +112,7 @@ def wrong_shape(batch: Batch) -> Iterator[Finding]:
     for column, spec in _described(batch):
         if spec.length is None or column.kind is None or not spec.takes(column.kind):
             continue
-        counts = np.diff(column.splits)
+        counts = column.lengths
         wrong = counts != spec.length
         shape = "exactly one" if spec.shape == () else f"{spec.length}, of shape {spec.shape}"
         for row, count in zip(column.rows[wrong].tolist(), counts[wrong].tolist(), strict=True):
