@@ -56,8 +56,9 @@ def _next(report: Report, groups: Sequence[Group]) -> Iterator[str]:
     steps = list(next_steps(report, groups)) if not report.valid else []
     steps = steps if len(groups) > 1 else steps[1:]
     yield from [""] if steps else ()
-    for sentence, command in steps:
-        yield from _wrap(["Next:", *visible(sentence).split(" ")], 0, 2)
+    for number, (sentence, command) in enumerate(steps):
+        word = "Then:" if number else "Next:"
+        yield from _wrap([word, *visible(sentence).split(" ")], 0, 2)
         if command:
             yield f"  {command}"
 
