@@ -92,7 +92,7 @@ def check_rows(data: Data) -> Iterator[Section | Row]:
     for what, shard, hashed, theirs, target in (
         (_annotations(data), bare, 0, _batches_of(1024), 1.5),
         (f"{_annotations(data)}, hashed", bare, 1, _batches_of(1024), None),
-        ("100 kB images", images, 0, _batches_of(64), 2),
+        ("100 kB images", images, 0, _batches_of(64), 1.4),
         ("100 kB images, hashed", images, 1, _batches_of(64), None),
         ("100 kB images", images, 0, _ONE_BY_ONE, 3),
     ):
