@@ -128,7 +128,7 @@ def check(
     label_map = options.label_map or (config.label_map if config else None)
     if label_map is not None and found.label_map is None:
         found = found.with_label_map(LabelMapFile.named(label_map))
-    if len(found.datasets) > 1 and (options.task or config):  # which are of all that there is
+    if len(found.datasets) > 1 and (options.task or config):  # each is about all shards together
         found = found.joined()
     datasets = found.datasets or [Dataset("")]
     with _digests(found.files if options.hash_sources else ()) as digests:
@@ -161,6 +161,7 @@ def _check_dataset(
     profile, chosen, misfit = profile_of(
         options.profile, dataset.shards, options.max_record_bytes, implied
     )
+    # Beside other data sets it is a finding, as any misfit is.
     if is_alone and misfit is not None and not SEGMENTATION.isdisjoint(misfit.keys):
         raise TfodError(
             f"{misfit.shard}: holds masks of whole images and no boxes, as DeepLab's segmentation "
@@ -179,7 +180,7 @@ def _check_dataset(
         training_config=options.training_config,
     )
     instructions = Instructions(
-        expectation=Expectation(profile, _says_names(policy)),
+        expectation=Expectation(profile, _exa003_says_names(policy)),
         codes=policy.codes,
         label_maps=label_maps,
         max_findings=_most_listed(options),
@@ -189,9 +190,12 @@ def _check_dataset(
         keeps_rows=options.task is not None,
         counts_objects=options.training_config is not None,
     )
+    # The rules of records run while a shard is examined; with the last one those of the data set.
     for shard in _examined(dataset.shards, instructions, options, progress):
         result.add(shard)
     run_rules(result, policy.codes, result.findings, of_dataset=True)
+    # Each receiver judges what was found by severities of its own.
+    by_receiver = verdicts(profile, options.severities, result.findings) if receiver is ANY else ()
     return DatasetReport(
         name=dataset.name,
         profile=chosen,
@@ -201,7 +205,7 @@ def _check_dataset(
         statistics=Statistics(result.classes, result.image_sizes),
         undecoded=why_not_all_decoded(options.decode, policy.codes),
         files=[SourceFile(one.name, one.size, None) for one in dataset.files],
-        verdicts=verdicts(profile, options.severities, result.findings) if receiver is ANY else (),
+        verdicts=by_receiver,
     )
 
 
@@ -221,14 +225,14 @@ def _examined(
 
 
 def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetReport:
-    """What is to be said of sources that are in no data set."""
+    """What is to be said of label maps that were named and go with no data set."""
     policy = Policy({}, receiver.severities(options.task), options.severities)
     findings = Findings(_most_listed(options))
     result = DatasetResult(rest, FieldMapping(), policy.codes, findings)
     run_rules(result, policy.codes, findings, of_dataset=True)
-    found = verdicts(None, options.severities, findings) if receiver is ANY else ()
+    by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
     none, judged = ChosenProfile("", ""), policy.judge(findings)
-    return DatasetReport("", none, judged, options.fail_on, verdicts=found)
+    return DatasetReport("", none, judged, options.fail_on, verdicts=by_receiver)
 
 
 def _with_digests(
@@ -247,7 +251,7 @@ def _most_listed(options: Options) -> int:
     return options.max_findings if options.baseline is None else sys.maxsize
 
 
-def _says_names(policy: Policy) -> bool:
+def _exa003_says_names(policy: Policy) -> bool:
     """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
     name, feature = policy.severity("NAM001"), policy.severity("EXA003")
     return name is None or (feature is not None and feature.rank >= name.rank)

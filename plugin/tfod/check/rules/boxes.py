@@ -2,6 +2,10 @@
 
 Coordinates are normalized, ``xmin, ymin, xmax, ymax``. Of a box that looks like pixels, or that is
 not finite, most rules say nothing: everything else follows from that.
+
+A rule says where something is wrong, and what; its code, severity and fix are added where findings
+are kept. ``row`` is a record of the batch, ``box`` a box among all of the batch, and ``number`` the
+same among those of its record, which is what people are told.
 """
 
 from __future__ import annotations
@@ -85,7 +89,7 @@ def far_outside(batch: Batch) -> Iterable[Finding]:
         return ()
     outside = boxes.overhang
     mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
-    mask |= boxes.pixels & ~boxes.in_pixels
+    mask |= boxes.pixels & ~boxes.in_pixels  # large coordinates that BOX005 does not speak of
     return batch.of_boxes(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
