@@ -8,8 +8,8 @@ import pytest
 from tfod.cli.main import main
 
 COMMANDS = (
-    *("check", "convert", "create", "cvat", "describe", "diff", "merge", "repair", "reshard"),
-    *("rules", "serve", "show"),
+    *("check", "convert", "create", "cvat", "describe", "diff", "repair", "reshard", "rules"),
+    *("serve", "show"),
 )
 BELOW = ("create pascal", "create coco", "create csv", "cvat export", "cvat import")
 MOST_LINES, MOST_OPTIONS, MOST_OPTIONS_OF_CHECK = 45, 20, 24

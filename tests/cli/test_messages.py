@@ -43,7 +43,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("convert https://localhost:9/x out", "only shards are read from a URL; copy it here"),
         ("describe voc", "holds Pascal VOC, and no shards; to make some type: tfod convert voc"),
         ("reshard voc out", "holds Pascal VOC, and no shards; to make some type: tfod convert voc"),
-        ("merge voc out", "holds Pascal VOC, and no shards; to make some type: tfod convert voc"),
         ("describe csv", "to make some type: tfod create csv --csv-input csv/train_labels.csv"),
         ("check csv", "to make some type: tfod create csv --csv-input csv/train_labels.csv"),
         ("reshard a.record file", "file: cannot write there (it is no folder)"),

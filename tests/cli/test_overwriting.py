@@ -56,7 +56,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
         "repair a.record out -o out",
         "repair in in/out",
         "reshard in in/out",
-        "merge in in/out",
         "convert in in/out.json --no-images",
         "show S.html -o S.html",
         "show a.record --label-map map.html -o map.html",

@@ -48,19 +48,13 @@ def test_an_id_of_two_classes_is_told(run: Run, tmp_path: Path) -> None:
     label_map.write_text("".join(f"item {{ id: {n // 2} name: 'c{n}' }}\n" for n in range(2, 8)))
     note = f"tfod: {label_map}: id 1 is given to 'c2' and 'c3', and so are 2 other ids to several; "
     assert note in run("convert", "--to", "coco", folder, tmp_path / "coco").err
-    assert note in run("merge", folder, tmp_path / "merged").err
 
 
-def test_merge_says_what_it_did(run: Run, tmp_path: Path) -> None:
+def test_reshard_says_what_it_did_of_several(run: Run, tmp_path: Path) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
-    done = run("merge", a, b, out, "--drop-equal-images")
-    assert done.out == (
-        f"train: 8 records\n1 shard in {out}, 2 classes\n4 records got other class ids\n"
-    )
-    assert done.succeeded().splitlines()[:2] == [
-        "tfod: 4 records written with the image of an earlier record",
-        f"tfod: same image: {b}/train.tfrecord, record 0; first in {a}/train.tfrecord, record 0",
-    ]
+    done = run("reshard", a, b, out)
+    said = f"train: 8 records\n2 shards in {out}\nlabel map made of several: label_map.pbtxt\n"
+    assert done == (0, said, f"tfod: {b}/label_map.pbtxt: the id of 'dog' is 2 and was 1\n")
 
 
 @pytest.mark.parametrize(
@@ -97,29 +91,25 @@ def restore_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-COMMANDS = (
-    ("reshard", ["IN", "--num-shards", "3"]),
-    ("reshard", ["IN", "--shuffle", "1"]),
-    ("merge", ["IN"]),
-)
+COMMANDS = (["reshard", "IN", "--num-shards", "3"], ["reshard", "IN", "--shuffle", "1"])
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "number", "code"),
+    ("arguments", "number", "code"),
     [
-        *((*one, signal.SIGINT, 130) for one in COMMANDS),
-        (*COMMANDS[0], signal.SIGTERM, 143),
+        *((one, signal.SIGINT, 130) for one in COMMANDS),
+        (COMMANDS[0], signal.SIGTERM, 143),
     ],
 )
 def test_stopped_in_the_middle_it_leaves_what_was_there(
-    large: Path, tmp_path: Path, name: str, arguments: list[str], number: int, code: int
+    large: Path, tmp_path: Path, arguments: list[str], number: int, code: int
 ) -> None:
     write_records(tmp_path, "s", [b"\n\0"])
     before = files_in(tmp_path)
     options = [str(tmp_path), "--overwrite", "--compression", "gzip"]
     arguments = [str(large) if one == "IN" else one for one in arguments]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tfod.cli.main", name, *arguments, *options],
+        [sys.executable, "-m", "tfod.cli.main", *arguments, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -138,14 +128,14 @@ def _written_aside(folder: Path) -> bool:
     return any(one.name.endswith(".tmp") and one.stat().st_size for one in os.scandir(folder))
 
 
-@pytest.mark.parametrize(("name", "arguments"), COMMANDS)
+@pytest.mark.parametrize("arguments", COMMANDS)
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(
-    large: Path, tmp_path: Path, name: str, arguments: list[str]
+    large: Path, tmp_path: Path, arguments: list[str]
 ) -> None:
     write_records(tmp_path / "out", "s", [b"\n\0"])
     before = files_in(tmp_path)
     arguments = [str(large) if one == "IN" else one for one in arguments]
-    command = ("-m", "tfod.cli.main", name, *arguments, tmp_path / "out", "--overwrite")
+    command = ("-m", "tfod.cli.main", *arguments, tmp_path / "out", "--overwrite")
     line = run_python(*command, largest_file=1 << 20).refused()
     assert line.startswith(f"tfod: {tmp_path / 'out'}/") and "cannot be written" in line
     assert files_in(tmp_path) == before
@@ -167,11 +157,11 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
 
 
 def test_what_there_is_one_of(run: Run, tmp_path: Path) -> None:
-    """One class and one missing shard are named as one."""
+    """One missing shard is named as one."""
     cat = encode(image("a.jpg") | objects([BOX], ["cat"]))
     first, *_ = write_records(tmp_path / "in", "a", [cat, cat], num_shards=2)
     os.unlink(first)
-    done = run("merge", tmp_path / "in", tmp_path / "out")
+    done = run("reshard", tmp_path / "in", tmp_path / "out")
     missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
     assert done.succeeded() == f"tfod: a: {missing}\n"
-    assert "1 shard in" in done.out and done.out.split("\n")[1].endswith(", 1 class")
+    assert done.out.startswith("a: 1 record\n1 shard in")

@@ -9,7 +9,6 @@ import pytest
 import tfod
 from tfod.cli.main import main
 from tfod.errors import ShardError
-from tfod.shards.merge.merge import merge
 from tfod.shards.repair import repair
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -44,8 +43,6 @@ def test_they_are_read_everywhere(folder: Path, tmp_path: Path) -> None:
     assert sorted(map(str, names(tmp_path / "resharded"))) == wanted
     reshard(folder, tmp_path / "shuffled", shuffle=3)
     assert sorted(map(str, names(tmp_path / "shuffled"))) == wanted
-    merge([folder], tmp_path / "merged")
-    assert names(tmp_path / "merged") == wanted
     assert len(shards_to_read(folder)) == 10
     empty = folder / "train-00000-of-00010.tfrecord"
     assert list(tfod.read_records(empty)) == [] == list(tfod.RecordIndex(empty))
@@ -78,7 +75,6 @@ def test_tensorflow_and_torch_read_them(folder: Path) -> None:
 READERS: dict[str, Callable[[Path, Path], object]] = {
     "read": lambda source, _: list(tfod.read_detections(source)),
     "reshard": lambda source, out: reshard(source, out),
-    "merge": lambda source, out: merge([source], out),
     "repair": lambda source, out: repair(str(source), str(out)),
     "training": lambda source, _: shards_to_read(source),
 }
@@ -114,10 +110,9 @@ def test_a_lone_empty_file_is_refused(run: Run, name: str, tmp_path: Path) -> No
 def test_files_of_a_set_may_be_named_one_by_one(run: Run, folder: Path, tmp_path: Path) -> None:
     """As a shell names them for an unquoted glob."""
     files = sorted(map(str, folder.glob("*.tfrecord")))
-    for command, more in (("merge", ()), ("reshard", ("--num-shards", "2"))):
-        out = tmp_path / command
-        assert "missing" not in run(command, *more, *files, out).succeeded()
-        assert len(names(out)) == 4
+    out = tmp_path / "out"
+    assert "missing" not in run("reshard", "--num-shards", "2", *files, out).succeeded()
+    assert len(names(out)) == 4
     less = run("reshard", *files[1:], tmp_path / "less").succeeded()
     assert "train-00000-of-00010.tfrecord is missing" in less
 
@@ -134,17 +129,13 @@ def test_options_may_stand_anywhere(run: Run, folder: Path, tmp_path: Path) -> N
 
 def test_a_shard_is_named_once(run: Run, folder: Path, tmp_path: Path) -> None:
     one = folder / "train-00001-of-00010.tfrecord"
-    for command in ("merge", "reshard"):
-        refused = run(command, one, folder, tmp_path / "out").refused()
-        assert "is given twice; name each shard once" in refused
+    refused = run("reshard", one, folder, tmp_path / "out").refused()
+    assert "is given twice; name each shard once" in refused
     assert [one.subset for one in find_shards(folder)] == ["train"]
 
 
-@pytest.mark.parametrize("command", ["reshard", "merge"])
-def test_a_folder_to_write_is_needed(
-    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_to_write_is_needed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([command, str(folder)])
+        main(["reshard", str(folder)])
     assert ended.value.code == 2
     assert "name what to read and, last, the folder to write" in capsys.readouterr().err

@@ -49,16 +49,15 @@ def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
     assert subsets_of(tmp_path / "out") == {"other": {b"old": 1}, "s": {b"new": 4}}
 
 
-@pytest.mark.parametrize("command", ["merge", "reshard"])
 def test_folder_without_a_name_is_not_the_working_folder(
-    run: Run, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = {**image("a.jpg"), **objects([[0, 0, 1, 1]], ["cat"], [1])}
     write_shard(tmp_path / "in", "train", encode(box))
     write_records(tmp_path, "train", [b"precious"])
     monkeypatch.chdir(tmp_path)
     before = files_in(tmp_path)
-    assert "the name of what to write is empty; is a variable" in run(command, "in", "").refused()
+    assert "the name of what to write is empty; is a variable" in run("reshard", "in", "").refused()
     assert files_in(tmp_path) == before
 
 
@@ -135,11 +134,10 @@ def test_no_label_map_is_replaced_under_shards_that_stay(run: Run, tmp_path: Pat
     write_shard(tmp_path / "in", "train", record, label_map="item { id: 1 name: 'a' }")
     write_shard(tmp_path / "out", "val", record, label_map="item { id: 1 name: 'b' }")
     before = files_in(tmp_path / "out")
-    for command in (["reshard", tmp_path / "in"], ["merge", tmp_path / "in"]):
-        done = run(*command, tmp_path / "out", "--overwrite")
-        assert done.code == 2
-        assert "label_map.pbtxt is the label map of val.tfrecord, too, whose classes" in done.err
-        assert files_in(tmp_path / "out") == before
+    done = run("reshard", tmp_path / "in", tmp_path / "out", "--overwrite")
+    assert done.code == 2
+    assert "label_map.pbtxt is the label map of val.tfrecord, too, whose classes" in done.err
+    assert files_in(tmp_path / "out") == before
     (tmp_path / "out" / "val.tfrecord").rename(tmp_path / "out" / "train.tfrecord")
     assert run("reshard", tmp_path / "in", tmp_path / "out", "--overwrite").code == 0
 

@@ -195,18 +195,6 @@ def test_a_zip_is_read_where_it_lies(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "label_map.pbtxt").read_text() == "item { id: 1 name: 'a' }"
 
 
-def test_different_label_maps_of_one_folder_are_for_merge(tmp_path: Path) -> None:
-    for folder, text in (("a", "item { id: 1 name: 'a' }"), ("b", "item { id: 1 name: 'b' }")):
-        write_records(tmp_path / "in" / folder, folder, [b"\n\0"])
-        (tmp_path / "in" / folder / "label_map.pbtxt").write_text(text)
-    with pytest.raises(Exception, match="tfod merge"):
-        reshard(tmp_path / "in", tmp_path / "out")
-    write_records(tmp_path / "in" / "b", "a", [b"\n\0"])
-    with pytest.raises(Exception, match="differ; tfod merge"):
-        reshard(tmp_path / "in", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("shuffle", [None, 3])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_a_damaged_shard_is_refused_and_leaves_nothing(

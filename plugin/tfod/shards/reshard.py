@@ -1,28 +1,36 @@
-"""Resharding: the same records in another number of shards, compressed or not, shuffled or not."""
+"""Resharding: the same records in another number of shards, compressed or not, shuffled or not.
+
+Shards of several sources are put together. Where their label maps differ these become one, and the
+ids in the records follow it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers
+from tfod.detection.images.source_ids import LARGEST_FOR
+from tfod.detection.labels.search import LABEL_MAP_FILE
+from tfod.example.columns import ExampleBatch
+from tfod.example.example import Example
+from tfod.example.rewrite import rewrite_example
 from tfod.shards.inputs import (
-    Written,
     compression_of,
     missing_shards,
     naming_repair,
-    one_label_map,
     sound_batches,
     unpack,
 )
-from tfod.shards.source_ids import number_payload, numbered, numbers_for
+from tfod.shards.label_maps import JoinedClasses, label_maps_of
+from tfod.shards.source_ids import number_source_ids, numbers_for
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
-from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.reader import RecordBatch, read_records
 from tfod.tfrecord.shard_sets.names import (
     parse_shard_name,
     shard_file_names,
@@ -30,15 +38,31 @@ from tfod.tfrecord.shard_sets.names import (
     subset_of_stem,
 )
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
+from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
-from tfod.tfrecord.writer import OptionError, ShardLayout
+from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter
+
+Edit: TypeAlias = "Callable[[ExampleBatch], Mapping[int, Mapping[str, bytes]]]"
+"""Finds the features that become others, by record and key."""
 
 
 @dataclass(frozen=True)
-class Resharded(Written):
-    """What was written, and the label maps that were copied along."""
+class Resharded:
+    """What was written.
 
+    Attributes:
+        records: how many by subset.
+        paths: of the shards.
+        label_maps: names of the label maps beside them.
+        are_joined: whether that is one which was made of several.
+        notes: what was odd, as sentences.
+    """
+
+    records: Mapping[str, int]
+    paths: Sequence[str]
     label_maps: Sequence[str]
+    are_joined: bool
+    notes: Sequence[str]
 
 
 def reshard(
@@ -53,10 +77,12 @@ def reshard(
     """Write the records of shards into other shards; the bytes of each record stay as they are.
 
     Subsets are kept apart, and named as they were (:func:`similar_file_names`); the label map
-    beside the shards is copied byte for byte. Without a shuffle, memory is flat and records keep
-    their order, dealt in turn over the shards as the OD API does it; with one it takes 24 bytes a
-    record, compressed shards are unpacked into a temporary file, and remote ones are copied into a
-    hidden folder beside what is written.
+    beside the shards is copied byte for byte. Where shards that come together have different label
+    maps, these become one (:class:`~tfod.shards.label_maps.JoinedClasses`), and of a record the ids
+    that are others by it are changed and nothing else. Without a shuffle, memory is flat and
+    records keep their order, dealt in turn over the shards as the OD API does it; with one it takes
+    24 bytes a record, compressed shards are unpacked into a temporary file, and remote ones are
+    copied into a hidden folder beside what is written.
 
     Args:
         source: shards, or several sources, as :func:`find_all_shards` takes them; of several the
@@ -73,7 +99,9 @@ def reshard(
 
     Raises:
         ShardsNotFoundError: there is nothing to read.
-        ShardError: a shard is damaged.
+        ShardError: a shard is damaged; or label maps differ, and a record is no Example, or has an
+            id that nothing explains.
+        LabelMapError: different label maps cannot be joined.
         OutputExistsError: there is something in the folder, or it is what is read.
         WriteError: the folder cannot be written to.
         OptionError: the seed is out of range, or the shards have no name of their own.
@@ -89,16 +117,27 @@ def reshard(
     read = [*sources, *paths]
     notes = missing_shards(sets)
     # The work folder goes after what is in it has got its names.
+    maps = label_maps_of(paths, notes)
+    copies = _copies(sets, maps)
+    joined = JoinedClasses(maps) if copies is None else None
+    texts = {LABEL_MAP_FILE: joined.label_map.to_text().encode()} if joined else copies or {}
+    # The work folder goes after what is in it has got its names.
     with contextlib.ExitStack() as stack, OutputFolder(folder, read, overwrite) as out:
-        label_maps = _copy_label_maps(sets, out, notes)
+        for name, text in texts.items():
+            out.add_text(name, text)
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
         work = stack.enter_context(WorkFolder(folder)).path if is_unpacked else ""
-        numbers = None if largest is None else numbers_for(paths, largest)
-        counts = [_copy(one, _fill_in(layout, one), shuffle, out, work, numbers) for one in sets]
+        edits: list[Edit] = [joined.changes] if joined else []
+        if largest is not None:
+            numbers = numbers_for(paths, largest)
+            edits.append(functools.partial(number_source_ids, numbers=numbers))
+        counts = [_copy(one, _fill_in(layout, one), shuffle, out, work, edits) for one in sets]
+    if joined:
+        notes += [*joined.notes, *joined.contradictions()]
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
-    return Resharded(records, out.paths, notes, label_maps)
+    return Resharded(records, out.paths, tuple(texts), joined is not None, notes)
 
 
 def _copy(
@@ -107,22 +146,41 @@ def _copy(
     shuffle: int | None,
     out: OutputFolder,
     work: str,
-    numbers: SourceIdNumbers | None,
+    edits: Sequence[Edit],
 ) -> int:
     writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
     if shuffle is None:
         for path in one.paths:
             for batch in sound_batches(path):
-                payloads = numbered(batch, numbers) if numbers else None
-                if payloads is None:
-                    writer.copy(batch)
-                for payload in payloads or ():
-                    writer.write(payload)
+                _copy_batch(batch, writer, edits)
     else:
-        for payload in _shuffled([_local(path, work) for path in one.paths], shuffle):
-            writer.write(number_payload(payload, numbers) if numbers else payload)
+        local = {_local(path, work): path for path in one.paths}
+        for place, payload in _shuffled(list(local), shuffle):
+            example = Example.from_bytes(payload, local[place]) if edits else None
+            changes = _changes(example.batch, edits).get(0) if example else None
+            writer.write(rewrite_example(example, changes) if example and changes else payload)
     writer.complete()  # closes its files
     return writer.count
+
+
+def _copy_batch(records: RecordBatch, writer: ShardSetWriter, edits: Sequence[Edit]) -> None:
+    """Write records as they are, but for those that are edited."""
+    first = 0  # of the rows that are written as they are
+    if edits:
+        examples = ExampleBatch.of(records)
+        for row, changes in sorted(_changes(examples, edits).items()):
+            writer.copy(records, slice(first, row))
+            writer.write(rewrite_example(Example(examples, row), changes))
+            first = row + 1
+    writer.copy(records, slice(first, None))
+
+
+def _changes(examples: ExampleBatch, edits: Sequence[Edit]) -> dict[int, dict[str, bytes]]:
+    found: dict[int, dict[str, bytes]] = {}
+    for edit in edits:
+        for row, features in edit(examples).items():
+            found.setdefault(row, {}).update(features)
+    return found
 
 
 def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:
@@ -155,8 +213,8 @@ def _local(shard: str, work: str) -> str:
     return place
 
 
-def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:
-    """The payloads of all records of some shards in random order."""
+def _shuffled(paths: Sequence[str], seed: int) -> Iterator[tuple[str, bytes]]:
+    """The payloads of all records of some shards in random order, each with its shard."""
     from tfod.tfrecord.record_index import RecordIndex  # who does not shuffle jumps to no record
 
     with naming_repair():
@@ -169,21 +227,39 @@ def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:
         order = np.random.RandomState(seed).permutation(int(ends[-1]))
         shards = np.searchsorted(ends, order, side="right")
         for number, shard in zip(order, shards, strict=True):
-            yield indexes[shard][int(number - ends[shard])]  # from the end of the shard
+            # From the end of the shard.
+            yield paths[shard], indexes[shard][int(number - ends[shard])]
 
 
-def _copy_label_maps(
-    sets: Sequence[ShardSet], out: OutputFolder, notes: list[str]
-) -> tuple[str, ...]:
-    """Copy the label maps to where they are found again; return their names."""
-    copied: dict[str, None] = {}
+def _copies(sets: Sequence[ShardSet], maps: Mapping[str, str | None]) -> dict[str, bytes] | None:
+    """The label maps by the names under which they are found again; None where they differ.
+
+    They do where the shards of one subset have several, or some one and others none; or where those
+    do that come from several folders into one.
+    """
+    read = functools.cache(_content)
+    found: dict[str, dict[tuple[str, bytes], None]] = {}  # by folder; no name for no label map
+    sources: dict[str, set[str]] = {}
     for one in sets:
-        found = one_label_map(one.paths, notes)
-        if found is not None:
-            inside = os.path.dirname(_names(one, 1)[0])
-            if folder_of(found.path) != folder_of(one.paths[0]):
-                inside = os.path.dirname(inside)
-            name = os.path.join(inside, name_of(found.path))
-            out.add_text(name, found.content)
-            copied[name] = None
-    return tuple(copied)
+        if len({read(maps[path]) for path in one.paths}) > 1:
+            return None
+        first = os.path.dirname(_names(one, 1)[0])
+        for path in one.paths:
+            file, source = maps[path], folder_of(path)
+            # Beside its shards, or a folder up.
+            inside = first if file is None or folder_of(file) == source else os.path.dirname(first)
+            found.setdefault(inside, {})[name_of(file or ""), read(file)] = None
+            sources.setdefault(inside, set()).add(source)
+    for inside, copies in found.items():
+        if len(sources[inside]) > 1 and len({content for _, content in copies}) > 1:
+            return None
+    every = ((inside, *copy) for inside, copies in found.items() for copy in copies)
+    return {os.path.join(inside, name): content for inside, name, content in every if name}
+
+
+def _content(file: str | None) -> bytes:
+    """The bytes of a label map; none where there is none."""
+    if file is None:
+        return b""
+    with open_shard(file) as (stream, _):
+        return stream.read()

@@ -11,7 +11,6 @@ from tfod.detection.columns import DetectionColumns
 from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, last_before_free
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example, bytes_feature
-from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
 from tfod.shards.inputs import sound_batches
 from tfod.tfrecord.reader import RecordBatch
@@ -35,31 +34,18 @@ def source_ids_of(batches: Iterable[RecordBatch], key: str = keys.SOURCE_ID) -> 
         yield from itertools.repeat("", len(records) - len(column.values))
 
 
-def numbered(records: RecordBatch, numbers: SourceIdNumbers) -> Iterator[bytes] | None:
-    """The payloads of records with their numbers; None where all source ids may stay.
-
-    What cannot be parsed stays as it is.
-    """
-    examples = ExampleBatch.of(records)
-    found = DetectionColumns(examples).source_ids
-    if all(map(numbers.stays, found)):
-        return None
-    return (_numbered(Example(examples, row), one, numbers) for row, one in enumerate(found))
-
-
-def number_payload(payload: bytes, numbers: SourceIdNumbers) -> bytes:
-    """The same of one record."""
-    example = Example.from_bytes(payload)
-    return _numbered(example, DetectionColumns(example.batch).source_ids[0], numbers)
+def number_source_ids(
+    examples: ExampleBatch, numbers: SourceIdNumbers
+) -> dict[int, dict[str, bytes]]:
+    """By record the features that give it a number; what cannot be parsed stays as it is."""
+    return {
+        row: _features(Example(examples, row), one, numbers)
+        for row, one in enumerate(DetectionColumns(examples).source_ids)
+        if not numbers.stays(one) and row not in examples.refused
+    }
 
 
-def _numbered(example: Example, source_id: str | None, numbers: SourceIdNumbers) -> bytes:
-    if numbers.stays(source_id) or example.row in example.batch.refused:
-        return bytes(example.record.payload)
-    return rewrite_example(example, source_id_features(example, source_id, numbers))
-
-
-def source_id_features(
+def _features(
     example: Example, source_id: str | None, numbers: SourceIdNumbers
 ) -> dict[str, bytes]:
     """The features that give a record a number, and keep what was in its place."""

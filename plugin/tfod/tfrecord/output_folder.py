@@ -118,7 +118,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         path = os.path.join(self._folder, name)
         if self._texts.setdefault(path, content) != content:
             raise OutputExistsError(
-                f"{path}: two subsets have different label maps; tfod merge makes them one"
+                f"{path}: two subsets have different files of this name; write them apart"
             )
         if os.path.lexists(path) and _content(path) != content:
             self._require_replaceable([path])

@@ -109,7 +109,7 @@ def label_map_for(paths: Sequence[str], given: LabelMapLike | None) -> LabelMap 
         if other != first[1]:
             raise LabelMapError(
                 f"{first[0]} and {name} differ, and ids mean nothing without their map; "
-                "make one of the shards with tfod merge, or choose a map by label_map="
+                "put the shards together with tfod reshard, or choose a map by label_map="
             )
     if maps and without:
         raise LabelMapError(

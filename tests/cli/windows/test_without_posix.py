@@ -97,15 +97,13 @@ def test_check(shards: Path, jobs: int, tmp_path: Path) -> None:
 
 def test_the_chores(shards: Path, tmp_path: Path) -> None:
     tfod("reshard", shards, "one", "--num-shards", 1, "--shuffle", 3, cwd=tmp_path)
-    tfod("merge", shards, "merged", cwd=tmp_path)
-    tfod("merge", shards, "merged", "--overwrite", cwd=tmp_path)
-    assert "кот" in tfod("describe", "merged", cwd=tmp_path)
+    tfod("reshard", shards, "one", "--num-shards", 1, "--overwrite", cwd=tmp_path)
+    assert "кот" in tfod("describe", "one", cwd=tmp_path)
     tfod("repair", shards, "repaired", cwd=tmp_path)
-    tfod("show", "merged", "-o", "sheet.html", cwd=tmp_path)
+    tfod("show", "one", "-o", "sheet.html", cwd=tmp_path)
     there = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file())
     assert [one for one in there if not one.startswith("in")] == [
-        *("merged/label_map.pbtxt", "merged/train.tfrecord", "one/label_map.pbtxt"),
-        *("one/train.tfrecord", "repaired/label_map.pbtxt"),
+        *("one/label_map.pbtxt", "one/train.tfrecord", "repaired/label_map.pbtxt"),
         *("repaired/train-00000-of-00002.tfrecord", "repaired/train-00001-of-00002.tfrecord"),
         "sheet.html",
     ]

@@ -242,7 +242,6 @@ def test_a_server_that_is_silent_in_the_middle_is_a_finding(
     [
         (("reshard", "SOURCE/train-*", "OUT", "--num-shards", "2"), 3),
         (("reshard", "SOURCE/train-*", "OUT", "--shuffle", "1"), 5),
-        (("merge", "SOURCE/train-*", "OUT"), 2),
         (("describe", "SOURCE/train-*"), 0),
         (("show", "SOURCE/train-*", "-o", "OUT/a.html"), 1),
     ],

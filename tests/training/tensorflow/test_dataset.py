@@ -262,7 +262,7 @@ class TestClasses:
         assert len(list(dataset(tmp_path))) == 2
         other = LabelMap.from_names(["cat"])
         (tmp_path / "valid" / "label_map.pbtxt").write_text(other.to_text())
-        with pytest.raises(LabelMapError, match=r"differ.*tfod merge"):
+        with pytest.raises(LabelMapError, match=r"differ.*tfod reshard"):
             dataset(tmp_path)
         assert len(list(dataset(tmp_path, label_map=other))) == 2
         (tmp_path / "valid" / "label_map.pbtxt").unlink()

@@ -11,13 +11,12 @@ from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
-from tfod.detection.labels.search import LabelMapFinder, find_labels
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.convert.formats import ReadOptions
-from tfod.shards.inputs import missing_shards, several_label_maps, sound_examples
+from tfod.shards.inputs import missing_shards, sound_examples
+from tfod.shards.label_maps import label_maps_of
 from tfod.tfrecord.shard_sets.search import ShardSet, find_all_shards
-from tfod.tfrecord.storage.urls import folder_of
 
 
 def read_shards(source: str, options: ReadOptions) -> Dataset:
@@ -34,13 +33,9 @@ def read_shards(source: str, options: ReadOptions) -> Dataset:
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     maps: dict[str, LabelMap] = {}
-    finder = LabelMapFinder()
+    files = label_maps_of(paths, notes) if label_map is None else dict.fromkeys(paths, label_map)
     of_shard: dict[str, LabelMap | None] = {}
-    for path in paths:
-        found, candidates = (label_map, ()) if label_map is not None else finder.find(path)
-        if candidates:
-            notes.append(several_label_maps(path, candidates))
-        found = found or (None if candidates else find_labels(folder_of(path)))
+    for path, found in files.items():
         if found is not None and found not in maps:
             read = read_classes if label_map is None else load_classes
             maps[found], liberties = read(found)
