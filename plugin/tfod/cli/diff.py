@@ -10,7 +10,7 @@ from tfod.cli.arguments import Arguments, Parser, file_name, whole_number
 from tfod.cli.convert import add_image_policy, policy_of
 from tfod.cli.output import begin_output, files_among
 from tfod.shards.convert.formats import FORMATS, ReadOptions
-from tfod.shards.diff.box_pairs import PIXEL
+from tfod.shards.diff.diff import PIXEL
 
 
 def add_arguments(parser: Parser) -> None:

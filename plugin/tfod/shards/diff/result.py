@@ -1,18 +1,22 @@
-"""What a comparison found: differences by name of the change, counted, and the first of each; and
-all of it as text for a terminal, and as JSON."""
+"""What a comparison found, counted, and the first of each; as text for a terminal, and as JSON."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tfod.check.findings.finding import plural
 from tfod.check.reporters.escaping import escape_json, in_columns, visible
-from tfod.shards.diff.side import Side
+
+if TYPE_CHECKING:
+    from tfod.shards.diff.side import Side
 
 _MOST_ROWS = 20  # of a table of text
 DIFF_VERSION = 1
@@ -24,7 +28,6 @@ CHANGES = {
     "record_moved": "record in another subset",
     "image_added": "image added",
     "image_removed": "image removed",
-    "image_encoded": "image re-encoded (equal pixels)",
     "image_changed": "image changed",
     "size_changed": "size changed",
     "box_added": "box added",
@@ -47,6 +50,12 @@ class Box:
     number: int
     name: str
     corners: tuple[float, float, float, float]
+
+    @staticmethod
+    def at(number: int, names: Sequence[str], boxes: np.ndarray) -> Box:
+        """One of the boxes of a record, which are float64 of shape (n, 4)."""
+        x1, y1, x2, y2 = boxes[number].round(3).tolist()
+        return Box(number, names[number], (x1, y1, x2, y2))
 
     def __str__(self) -> str:
         corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in self.corners)
@@ -128,6 +137,16 @@ class Diff:
         if self.counts[one.change] <= self.most:
             self.listed.append(one)
 
+    def sort(self, subsets: Sequence[str]) -> None:
+        """Put what is listed in the order of the subsets and records."""
+        places = {one: number for number, one in enumerate(subsets)}
+
+        def key(one: Difference) -> tuple[float, ...]:
+            rows = (math.inf if row is None else row for row in one.rows)
+            return (places.get(one.subset, -1), *rows)
+
+        self.listed.sort(key=key)
+
     @property
     def is_equal(self) -> bool:
         """Whether nothing differs that was asked for."""
@@ -152,8 +171,8 @@ class Diff:
             name: {
                 "path": side.path,
                 "format": side.format,
-                "records": len(side.names),
-                "boxes": len(side.boxes),
+                "records": len(side.records),
+                "boxes": side.boxes,
             }
             for name, side in (("a", self.a), ("b", self.b))
         }
@@ -214,7 +233,7 @@ def _lines(found: Diff) -> Iterator[str]:
     verdict = "EQUAL" if found.is_equal else "DIFFERENT"
     yield f"{verdict}: {found.totals or 'no differences'}"
     for letter, side in (("A", found.a), ("B", found.b)):
-        amounts = f"{plural(len(side.names), 'record')}, {plural(len(side.boxes), 'box')}"
+        amounts = f"{plural(len(side.records), 'record')}, {plural(side.boxes, 'box')}"
         yield f"{letter}: {side.path} ({side.format}): {amounts}"
     for table in found.tables if found.counts else ():
         yield ""
