@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,8 +100,10 @@ class _Comparison:
         for one in side.records:
             figures = found.subsets[self._subset(one.subset)]
             figures.update({f"records_{letter}": 1, f"boxes_{letter}": len(one.boxes)})
-            for label in one.classes:
-                found.classes[side.names[label]][f"boxes_{letter}"] += 1
+        counts = Counter(label for one in side.records for label in one.classes)
+        for label, name in side.names.items():
+            if counts[label]:
+                found.classes[name][f"boxes_{letter}"] += counts[label]
 
     def _subset(self, name: str) -> str:
         """The only subset of both sides is the same one, whatever its name."""
