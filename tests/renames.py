@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 
@@ -55,14 +54,3 @@ def at_rename(number: int, act: Callable[[], None], lasting: bool = False) -> It
 def fail() -> None:
     """As a disk that is gone."""
     raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-def killed_at_rename(number: int, do: Callable[[], object]) -> bool:
-    """Do something in a process that is killed in front of a rename; whether it came to it."""
-    child = os.fork()
-    if not child:
-        with at_rename(number, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-            do()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

@@ -1,4 +1,4 @@
-"""An export that fails or is stopped between two renames: the old files or the new ones, no mix."""
+"""An export that fails between two renames: the old files or the new ones, no mix."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ datumaro = pytest.importorskip("datumaro")
 from datumaro.components.dataset import Dataset  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
 from tfod.tfrecord.shard_sets.search import find_shards  # noqa: E402
-from tfod.tfrecord.storage.publishing import InterruptedWriteError  # noqa: E402
 
 from tests.files import files_in  # noqa: E402
 from tests.image_kinds import saved  # noqa: E402
-from tests.renames import at_rename, fail, killed_at_rename  # noqa: E402
+from tests.renames import at_rename, fail  # noqa: E402
 
 IMAGE = saved("RGB", "PNG", (40, 20))
 WAYS = {
@@ -84,34 +83,6 @@ def test_where_a_rename_fails_the_old_files_are_back(
         assert not watch.reached and files_in(folder) == files_in(new)
         break
     assert number > 5
-
-
-def test_after_a_kill_no_mix_is_read_and_the_next_export_is_whole(
-    ends: tuple[Path, Path], way: tuple[str, dict[str, Any]], tmp_path: Path
-) -> None:
-    old, new = ends
-    refused = 0
-    for number in itertools.count(1):
-        folder = tmp_path / str(number)
-        shutil.copytree(old, folder)
-        if not killed_at_rename(number, lambda to=folder: export_by(NEW, to, way)):
-            break
-        if visible(folder) != visible(old):
-            for source in (folder, folder / "*"):
-                with pytest.raises(InterruptedWriteError, match="write to the folder again"):
-                    find_shards(source)
-            with pytest.raises(Exception, match="write to the folder again"):
-                Dataset.import_from(str(folder), way[0])
-            refused += 1
-        export_by(NEW, folder, way)
-        assert visible(folder) == visible(new)
-        assert not list(folder.rglob(".*.old")) and not list(folder.rglob(".tfod-publishing*"))
-    assert number > 5 and refused > 3
-
-
-def visible(folder: Path) -> dict[str, bytes]:
-    """The files that are not hidden."""
-    return {name: data for name, data in files_in(folder).items() if "/." not in f"/{name}"}
 
 
 def test_saving_in_place_removes_what_goes_together_with_the_rest(tmp_path: Path) -> None:

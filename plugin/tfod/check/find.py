@@ -41,7 +41,6 @@ from tfod.tfrecord.shard_sets.search import (
     shards_in_zip,
 )
 from tfod.tfrecord.storage.open import ShardStream, open_stream
-from tfod.tfrecord.storage.publishing import require_published
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
 from tfod.tfrecord.storage.zip_directory import ZipContent, ZipLimits, read_zip
 
@@ -126,7 +125,6 @@ class _Search:
         elif is_url(source):
             self._add_remote(source)
         elif os.path.isfile(source):
-            require_published(source)
             self._add_file(File.at(source))
         else:
             self._add_found(source)

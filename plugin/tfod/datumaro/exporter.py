@@ -24,7 +24,7 @@ from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import find_shards
-from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
+from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
 from tfod.tfrecord.writer import OptionError, ShardSetWriter
 
 _log = logging.getLogger("tfod.datumaro")
@@ -135,7 +135,6 @@ class ShardExporter(compat.Exporter):
         """Write everything, or raise and leave everything as it was."""
         try:
             self._prepare(self._export_classes())
-            recover(self._save_dir)
             try:
                 self._write_items()
                 self._publish()
@@ -161,7 +160,6 @@ class ShardExporter(compat.Exporter):
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
         """Write everything over the shards that the dataset came from; those of no use go."""
         exporter = cls(dataset, save_dir, **options)
-        recover(save_dir)
         stale = set(came_from(dataset, save_dir))
         # A subset that is gone, or has nothing to write any more, leaves no files; those that
         # the dataset never had stay.
@@ -215,7 +213,7 @@ class ShardExporter(compat.Exporter):
         self._warn_of_others(before, *next(iter(texts.items())))
         files |= {path: file.aside for path, file in self._files.items()}
         goes = {*self._stale, *(path for one in self._writers for path in before.get(one, ()))}
-        publish_together(files, goes - shards, self._save_dir)
+        publish_together(files, goes - shards)
 
     def _warn_of_others(self, before: Collection[str], names_file: str, names: str) -> None:
         """Shards that stay in the folder were written for the names that go."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 
@@ -20,18 +19,13 @@ from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, looks_like_sh
 from tfod.tfrecord.storage.publishing import (
     AtomicFile,
     absent_folders,
-    lock_folder,
-    locked,
     no_folder,
     publish_together,
-    recover,
     remove_folders,
 )
 from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
 from tfod.tfrecord.storage.urls import require_local
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
-
-_WORK_FOLDER = re.compile(r"\.tfod\.[0-9a-f]{16}\.tmp")
 
 
 class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
@@ -63,7 +57,6 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
     ) -> None:
         self._folder = os.fspath(folder)
         require_local(self._folder)
-        recover(self._folder)
         self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
         self._read = ReadPaths(sources)
         self._read.require_other(self._folder)
@@ -150,7 +143,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
                 file.complete()
                 pending |= file.pending()
         stale += [path + INDEX_EXTENSION for path in stale]  # an index of a shard that goes
-        publish_together(pending, stale, self._folder)
+        publish_together(pending, stale)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._discard:  # the last one first: the first has made the folder
@@ -215,8 +208,7 @@ class WorkFolder(contextlib.AbstractContextManager["WorkFolder"]):
     """A hidden folder inside the one that shards are written to, on the same disk.
 
     Use as a context manager: it goes in the end with all that is in it, and so do the folders that
-    were made for it, as far as nothing else is in them. Those of processes that were killed go when
-    the next one is made. ``path`` is absolute.
+    were made for it, as far as nothing else is in them. ``path`` is absolute.
     """
 
     def __init__(self, inside: str | os.PathLike[str]) -> None:
@@ -226,26 +218,11 @@ class WorkFolder(contextlib.AbstractContextManager["WorkFolder"]):
         self._made = absent_folders(folder)
         try:
             os.makedirs(folder, exist_ok=True)
-            with locked(folder):
-                _remove_abandoned(folder)
-                os.mkdir(self.path)
-                self._lock = lock_folder(self.path)
+            os.mkdir(self.path)
         except OSError as error:
             remove_folders(self._made)
             raise no_folder(os.fspath(inside), error) from None
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
         remove_folders(self._made)
-
-
-def _remove_abandoned(folder: str) -> None:
-    """Remove the work folders that no process has locked any more."""
-    for name in filter(_WORK_FOLDER.fullmatch, os.listdir(folder)):
-        path = os.path.join(folder, name)
-        lock = lock_folder(path, waits=False)
-        if lock is not None:
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(lock)

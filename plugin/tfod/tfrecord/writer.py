@@ -208,7 +208,7 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
     def publish(self) -> list[str]:
         """Complete the files and give them their names; return their paths."""
         self.complete()
-        publish_together(self.pending(), folder=self._folder)
+        publish_together(self.pending())
         return self.paths()
 
     def discard(self) -> None:

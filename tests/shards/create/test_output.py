@@ -76,7 +76,7 @@ def test_a_label_map_is_part_of_it(run: Run, tmp_path: Path) -> None:
         if ran.code == 0:
             break
         assert ran.code == 2 and not (tmp_path / "out").exists()
-    assert number == 4  # the journal, the label map, the shard
+    assert number == 3  # the shard, the label map
 
 
 def shapes_map(folder: Path) -> Path:

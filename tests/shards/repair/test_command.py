@@ -27,7 +27,6 @@ from tests.mutants.sound import (
     shard,
     with_boxes,
 )
-from tests.shards.test_output_folder import killed_export
 
 BAD_FORMAT = record(format="png")
 
@@ -336,12 +335,3 @@ def test_a_report_takes_the_place_of_nothing(
         assert "name another place" in run(source, out, "--output", out / name).refused()
     assert files_in(source) == before and not out.exists()
     assert run(source, out, "--output", out / "changes.json").code == 0
-
-
-def test_a_folder_in_which_a_writer_was_killed_is_put_back(
-    run: Run, source: Path, tmp_path: Path
-) -> None:
-    killed_export(tmp_path / "out")
-    (source / "train.tfrecord").rename(source / "test.tfrecord")
-    assert run(source, tmp_path / "out").code == 0
-    assert (tmp_path / "out" / "val" / "s.tfrecord").read_bytes() == shard(b"old")

@@ -41,7 +41,6 @@ from tfod.example.wire import Kind
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import read_record_batches, shard_compression
-from tfod.tfrecord.storage.publishing import recover
 
 # Annotations that need no size.
 _OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
@@ -122,7 +121,6 @@ class TfDetectionApiExporter(ShardExporter):
         may be the only place that has them.
         """
         exporter = cls(dataset, save_dir, **options)
-        recover(save_dir)
         present = list(dataset.subsets())
         gone = [name for name in patch.updated_subsets if name not in present]
         if exporter._roboflow:

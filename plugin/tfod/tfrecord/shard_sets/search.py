@@ -28,7 +28,6 @@ from tfod.tfrecord.shard_sets.names import (
 )
 from tfod.tfrecord.shard_sets.other_formats import none_in_folder
 from tfod.tfrecord.storage.open import open_shard, zip_entry
-from tfod.tfrecord.storage.publishing import require_published
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
@@ -131,7 +130,6 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
     Raises:
         ShardsNotFoundError: nothing that looks like a shard is there.
         ShardError: a zip is damaged, or a shard in it should not be read.
-        InterruptedWriteError: a program that wrote to the folder was killed in the middle.
         RemoteError: a URL leads to nothing that can be read.
     """
     text = os.fspath(source)
@@ -143,7 +141,6 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
                 "copy it here first, or look at it with: tfod check"
             )
         return list(remote.sets)
-    require_published(text)
     root = text
     if os.path.isfile(text) and is_zip(text):
         paths = _search_zip(text)
@@ -156,8 +153,6 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
         root = os.path.dirname(text)
         while glob.has_magic(root):
             root = os.path.dirname(root)
-        for folder in dict.fromkeys(map(os.path.dirname, paths)):
-            require_published(folder)
     if not paths:
         raise ShardsNotFoundError(_not_found(text))
     return group_shards(paths, root, by_folder=is_roboflow_export(root))
@@ -256,7 +251,6 @@ def files_below(folder: str) -> Iterator[str]:
     for _ in range(_MAX_DEPTH + 1):
         below: list[str] = []
         for where in level:
-            require_published(where)
             for entry in _entries(where):
                 if entry.is_dir():
                     below.append(entry.path)
