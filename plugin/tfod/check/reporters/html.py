@@ -15,22 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.finding import Finding, Severity, plural, size
 from tfod.check.findings.report import REPORT_VERSION, Report, most_first
+from tfod.check.reporters import wording
 from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.samples import Sample
-from tfod.check.reporters.wording import (
-    Group,
-    about_dataset,
-    amounts,
-    decoded,
-    group_findings,
-    headline,
-    known_before,
-    next_steps,
-    record_name,
-    totals,
-    unnamed_key,
-)
+from tfod.check.reporters.wording import Group, group_findings, headline, next_steps, record_name
 from tfod.check.rules.repairs import REPAIRS
 from tfod.errors import TfodError, how_to_install
 from tfod.version import __version__
@@ -99,23 +88,20 @@ def render_html(
     """
     groups = group_findings(report)
     if on_page:
-        groups = [replace(one, fix=ON_THE_PAGE.get(one.code, one.fix)) for one in groups]
+        groups = [_for_the_page(one) for one in groups]
     cards = _cards(report, groups, samples, links)
     sizes = {f"{width} × {high}": n for (high, width), n in report.statistics.image_sizes.items()}
     return _render(
         is_body=is_body,
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
         report=report,
-        headline=headline(report),
-        totals=totals(report),
-        known_before=known_before(report),
-        amounts=amounts(report.counts),
         legend=[("box that a finding is about", WRONG), ("other boxes of the record", OTHER)]
         if any(one.offending for one in samples)
         else [],
-        decoded=decoded(report),
         next_steps=list(next_steps(report, groups)),
-        sections=[_section(one, has_own_fixes=not on_page) for one in groups],
+        sections=[
+            (one, _folded(one.examples_first(_OPEN_ROWS), _OPEN_ROWS, one.total)) for one in groups
+        ],
         images=_folded([one for one in cards if one.lines], _OPEN_CARDS),
         sound=[one for one in cards if not one.lines],
         charts=[
@@ -123,8 +109,6 @@ def render_html(
             ("Image sizes, width × height in pixels", "size", _bars(sizes)),
         ],
         sources=_folded(report.sources, _OPEN_SOURCES),
-        report_version=REPORT_VERSION,
-        after_head=AFTER_HEAD,
     )
 
 
@@ -154,8 +138,7 @@ def load_template() -> None:
 
 
 def _render(**values: Any) -> str:
-    template = _templates().get_template("report.html")
-    page = template.render(**values, css=report_css(), version=__version__)
+    page = _templates().get_template("report.html").render(**values, css=report_css())
     return f"{page.strip()}\n"
 
 
@@ -175,7 +158,13 @@ def _templates() -> Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters.update(number="{:,}".format, size=size, plural=plural)
-    environment.globals.update(unnamed_key=unnamed_key, about_dataset=about_dataset)
+    environment.globals.update(
+        wording=wording,
+        repairs=REPAIRS,
+        after_head=AFTER_HEAD,
+        report_version=REPORT_VERSION,
+        version=__version__,
+    )
     return environment
 
 
@@ -206,23 +195,12 @@ def _cards(
     return sorted(cards, key=lambda one: -one.severity.rank if one.severity else 1)
 
 
-def _section(group: Group, *, has_own_fixes: bool) -> dict[str, object]:
-    """A rule's findings: some that are seen at once, more on demand, the rest counted."""
-    chosen = group.examples(_OPEN_ROWS)
-    others = [one for one in group.findings if not any(one is other for other in chosen)]
-    listed = [*chosen, *others[: _MOST - len(chosen)]]
-    return {
-        "group": group,
-        "open": chosen,
-        "folded": listed[len(chosen) :],
-        "rest": group.rest(listed),
-        "repair": REPAIRS.get(group.code, ""),
-        "has_own_fixes": has_own_fixes or group.code not in ON_THE_PAGE,
-        "shows": {
-            name: any(getattr(one, name) not in (None, "") for one in listed)
-            for name in ("shard", "record", "offset", "item")
-        },
-    }
+def _for_the_page(group: Group) -> Group:
+    """With what readers of the service's page can do, in place of options of a command."""
+    fix = ON_THE_PAGE.get(group.code)
+    if fix is None:
+        return group
+    return replace(group, fix=fix, findings=[replace(one, fix=fix) for one in group.findings])
 
 
 def _bars(counts: Mapping[str, int]) -> dict[str, object]:
@@ -232,13 +210,14 @@ def _bars(counts: Mapping[str, int]) -> dict[str, object]:
     return _folded(bars, _OPEN_BARS)
 
 
-def _folded(things: Sequence[object], first: int) -> dict[str, object]:
+def _folded(things: Sequence[object], first: int, total: int | None = None) -> dict[str, object]:
     """What is seen at once, what on demand, and how many of so many are left out."""
     if len(things) <= first + 2:  # not worth a click
         first = len(things)
+    total = len(things) if total is None else total
     return {
         "open": things[:first],
         "folded": things[first:_MOST],
-        "left": max(0, len(things) - _MOST),
-        "total": len(things),
+        "left": total - len(things[:_MOST]),
+        "total": total,
     }

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -22,8 +22,8 @@ from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.compression import Compression, InflatingStream
-from tfod.tfrecord.framing import HEADER_BYTES, length_in_header
-from tfod.tfrecord.reader import read_record_stream, shard_compression
+from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, length_in_header
+from tfod.tfrecord.reader import Record, shard_compression
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.open import ShardStream
@@ -80,14 +80,21 @@ def choose_samples(
     chosen: list[Sample] = []
     for shard in shards:
         here = [found for (name, _), found in sorted(wanted.items()) if name == shard.name]
-        if here:
-            chosen += _with_findings(shard, here, _field_mapping_of(report, shard.name, profile))
+        places = {found[0].offset or 0: found for found in here}
+        field_mapping = _field_mapping_of(report, shard.name, profile)
+        for offset, sample in _read(shard, places, field_mapping) if here else ():
+            # Without image and boxes there is nothing to be seen.
+            if sample.image or len(sample.boxes):
+                chosen.append(_accused(sample, places[offset]))
     sound = min(_MOST_SOUND, most) if report.valid else 0
-    for shard in shards:
-        if len(chosen) < sound:
-            samples = _first_samples(shard, _field_mapping_of(report, shard.name, profile))
-            others = (one for one in samples if (one.shard, one.record) not in wanted)
-            chosen += islice(others, sound - len(chosen))
+    for shard in shards if len(chosen) < sound else ():
+        field_mapping = _field_mapping_of(report, shard.name, profile)
+        for _, sample in _read(shard, repeat(None, _FIRST_RECORDS), field_mapping):
+            is_other = (sample.shard, sample.record) not in wanted
+            if is_other and sample.image and len(sample.boxes):
+                chosen.append(sample)
+            if len(chosen) >= sound:
+                return chosen
     return chosen
 
 
@@ -109,18 +116,14 @@ def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], lis
     return {place: by_record[place] for place in list(places)[:most]}
 
 
-def _with_findings(
-    shard: Shard, wanted: Sequence[Sequence[Finding]], field_mapping: FieldMapping
-) -> Iterator[Sample]:
-    """The records of a shard in which something was found, in order; findings know the place."""
-    places = {found[0].offset or 0: found for found in wanted}
+def _read(
+    shard: Shard, offsets: Iterable[int | None], field_mapping: FieldMapping
+) -> Iterator[tuple[int, Sample]]:
+    """What is at some places of a shard, as :func:`_records` has them, as far as it is there."""
     with suppress(OSError, TfodError, EOFError, zlib.error), shard.open() as stream:
-        for offset, payload in _payloads(stream, places):
+        for record in _records(stream, offsets):
             with suppress(TfodError):
-                sample = read_sample(Example.from_bytes(payload, shard.name), field_mapping)
-                # Without image and boxes there is nothing to be seen.
-                if sample.image or len(sample.boxes):
-                    yield _accused(sample, places[offset])
+                yield record.offset, read_sample(Example.of(record, shard.name), field_mapping)
 
 
 def _accused(sample: Sample, findings: Sequence[Finding]) -> Sample:
@@ -136,39 +139,31 @@ def _accused(sample: Sample, findings: Sequence[Finding]) -> Sample:
     )
 
 
-def _payloads(shard: ShardStream, offsets: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-    """Data of the records that begin at these bytes, in order; what lies near is read on the way.
+def _records(shard: ShardStream, offsets: Iterable[int | None]) -> Iterator[Record]:
+    """The records that begin at these bytes, in order; what lies near is read on the way.
 
-    Records that are too large, cut off, or whose length is damaged are left out.
+    None is the one behind the last. Records that are too large, cut off, or whose length is damaged
+    are left out. Their numbers are those of the offsets.
     """
     stored = io.BufferedReader(shard)
     is_plain = shard_compression(stored.peek(HEADER_BYTES)[:HEADER_BYTES]) is Compression.NONE
     stream = stored if is_plain else io.BufferedReader(InflatingStream(stored))
     position = 0
-    for offset in offsets:
+    for number, wanted in enumerate(offsets):
+        offset = position if wanted is None else wanted
         if is_plain and offset - position > _NEAR and shard.seekable():
             position = stream.seek(offset)
         while position < offset and (passed := stream.read(min(offset - position, _STEP))):
             position += len(passed)
         head = stream.read(HEADER_BYTES)
         length = length_in_header(head) if len(head) == HEADER_BYTES else None
-        payload = stream.read(length) if length and length <= _LARGEST_RECORD else b""
-        position += len(head) + len(payload)
-        if payload and len(payload) == length:
-            yield offset, payload
-
-
-def _first_samples(shard: Shard, field_mapping: FieldMapping) -> Iterator[Sample]:
-    """Images with boxes from the beginning of a shard."""
-    with suppress(OSError, TfodError), shard.open() as stream:
-        records = read_record_stream(
-            stream, shard.name, on_damage=lambda _: None, max_record_bytes=_LARGEST_RECORD
-        )
-        for record in islice(records, _FIRST_RECORDS):
-            with suppress(TfodError):
-                sample = read_sample(Example.of(record, shard.name), field_mapping)
-                if sample.image and len(sample.boxes):
-                    yield sample
+        if length is None or length > _LARGEST_RECORD:
+            position += len(head)
+            continue
+        framed = stream.read(length + FOOTER_BYTES)
+        position += len(head) + len(framed)
+        if len(framed) >= length:
+            yield Record(number, offset, bytearray(framed), 0, length)
 
 
 def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:

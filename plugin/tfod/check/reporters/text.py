@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tfod.check.findings.finding import Finding, Severity
+from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import WIDTH, columns, visible
 from tfod.check.reporters.wording import (
@@ -13,7 +13,6 @@ from tfod.check.reporters.wording import (
     amounts,
     decoded,
     group_findings,
-    known_before,
     next_steps,
     place_parts,
     totals,
@@ -72,8 +71,6 @@ def _head(report: Report, color: bool) -> Iterator[str]:
         f"Decoded: {decoded(report)}",
         f"Profile: {visible(profile.name + reason)}",
     ]
-    if known := known_before(report):
-        head.append(f"Baseline: {known}")
     if report.configuration is not None:
         head.append(f"Configuration: {visible(report.configuration)}")
     lines = [line for one in head for line in _wrap(one.split(" "), 0, 2)]
@@ -92,10 +89,11 @@ def _head(report: Report, color: bool) -> Iterator[str]:
 
 def group_lines(group: Group, color: bool) -> Iterator[str]:
     """The findings of a rule below its title, some of them as examples."""
-    heading = list(_wrap(group.heading.split(" "), 0, 2))
+    mark = f"{group.code} {group.severity.value}"
+    extent = f" ({group.total:,} in {plural(group.files, 'file')})" if group.total > 1 else ""
+    heading = list(_wrap(f"{mark}: {group.rule.title}{extent}".split(" "), 0, 2))
     fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], 2, 4) if group.fix else ())
     if color:
-        mark = f"{group.code} {group.severity.value}"
         heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
         fix[:1] = [_paint(line, "Fix:", _BOLD) for line in fix[:1]]
     yield from (*heading, *_examples(group), *fix)
@@ -112,7 +110,7 @@ def _receivers(report: Report) -> Iterator[str]:
 
 def _examples(group: Group) -> Iterator[str]:
     """Examples of a rule's findings: where, and below it what. The same words are said once."""
-    shown = group.examples(_EXAMPLES)
+    shown = group.examples_first(_EXAMPLES)[:_EXAMPLES]
     by_words: dict[tuple[str, str], list[Finding]] = {}
     for finding in shown:
         by_words.setdefault((visible(finding.message), finding.fix), []).append(finding)
@@ -126,9 +124,8 @@ def _examples(group: Group) -> Iterator[str]:
         yield from _wrap(message.split(" "), indent, indent + 2)
         if fix and fix != group.fix:
             yield from _wrap(["Fix", "here:", *visible(fix).split(" ")], 4, 6)
-    rest = group.rest(shown)
-    if rest:
-        yield f"  {rest}"
+    if group.total > len(shown):
+        yield f"  and {group.total - len(shown):,} more"
 
 
 def _wrap(words: Iterable[str], indent: int, hanging: int) -> Iterator[str]:
