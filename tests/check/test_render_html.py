@@ -200,7 +200,8 @@ def test_what_the_page_advises_can_be_done_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("absent", "output"), [("jinja2", "the HTML report needs jinja2"), ("PIL", "need Pillow")]
+    ("absent", "output"),
+    [("jinja2", "the HTML report needs jinja2"), ("PIL", "decoding images needs Pillow")],
 )
 def test_without_the_extra_it_is_said_in_a_line(absent: str, output: str) -> None:
     """A fresh process, in which a module cannot be imported."""

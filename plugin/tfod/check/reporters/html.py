@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.findings.finding import Finding, Severity, plural, size
+from tfod.check.findings.finding import Finding, plural, size
 from tfod.check.findings.report import REPORT_VERSION, Report, most_first
 from tfod.check.reporters import wording
 from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
@@ -25,7 +25,7 @@ from tfod.errors import TfodError, how_to_install
 from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
 AFTER_HEAD = "<!-- after the head -->"
 """Stands in a body after the verdict; what a page offers to do next may take its place."""
@@ -63,11 +63,6 @@ class Card:
     classes: Sequence[tuple[str, str, int]] = ()
     link: str = ""
 
-    @property
-    def severity(self) -> Severity | None:
-        """Of the worst; None where nothing was found."""
-        return self.lines[0][0].severity if self.lines else None
-
 
 def render_html(
     report: Report,
@@ -95,9 +90,7 @@ def render_html(
         is_body=is_body,
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
         report=report,
-        legend=[("box that a finding is about", WRONG), ("other boxes of the record", OTHER)]
-        if any(one.offending for one in samples)
-        else [],
+        has_wrong_boxes=any(one.offending for one in samples),
         next_steps=list(next_steps(report, groups)),
         sections=[
             (one, _folded(one.examples_first(_OPEN_ROWS), _OPEN_ROWS, one.total)) for one in groups
@@ -127,23 +120,13 @@ def report_css() -> str:
     return files("tfod.check.reporters").joinpath("templates/report.css").read_text("utf-8")
 
 
-def load_template() -> None:
-    """Load the template and the style sheet, which takes as long as a small check: before a fork.
+@cache
+def load_template() -> Template:
+    """The template of the page: before a fork, since loading it takes as long as a small check.
 
     Raises:
         TfodError: jinja2 is not installed.
     """
-    _templates().get_template("report.html")
-    report_css()
-
-
-def _render(**values: Any) -> str:
-    page = _templates().get_template("report.html").render(**values, css=report_css())
-    return f"{page.strip()}\n"
-
-
-@cache
-def _templates() -> Environment:
     try:
         import jinja2
     except ImportError:
@@ -161,11 +144,17 @@ def _templates() -> Environment:
     environment.globals.update(
         wording=wording,
         repairs=REPAIRS,
+        colours={"wrong": WRONG, "other": OTHER},
         after_head=AFTER_HEAD,
         report_version=REPORT_VERSION,
         version=__version__,
+        css=report_css(),
     )
-    return environment
+    return environment.get_template("report.html")
+
+
+def _render(**values: Any) -> str:
+    return f"{load_template().render(**values).strip()}\n"
 
 
 def _cards(
@@ -192,7 +181,7 @@ def _cards(
                 link=links[number] if links else "",
             )
         )
-    return sorted(cards, key=lambda one: -one.severity.rank if one.severity else 1)
+    return sorted(cards, key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
 
 
 def _for_the_page(group: Group) -> Group:
