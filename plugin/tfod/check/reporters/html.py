@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.finding import Finding, plural, size
@@ -84,7 +85,12 @@ def render_html(
     groups = group_findings(report)
     if on_page:
         groups = [_for_the_page(one) for one in groups]
-    cards = _cards(report, groups, samples, links)
+    several = report.counts.shards > 1
+    cards = [
+        _card(sample, groups, link, several=several)
+        for sample, link in zip(samples, links or repeat(""), strict=False)
+    ]
+    cards.sort(key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
     sizes = {f"{width} × {high}": n for (high, width), n in report.statistics.image_sizes.items()}
     return _render(
         is_body=is_body,
@@ -157,31 +163,21 @@ def _render(**values: Any) -> str:
     return f"{load_template().render(**values).strip()}\n"
 
 
-def _cards(
-    report: Report, groups: Sequence[Group], samples: Sequence[Sample], links: Sequence[str]
-) -> list[Card]:
-    """The samples drawn, each with all that was found in it."""
-    titles = {group.code: group.rule.title for group in groups}
-    found: dict[tuple[str, int | None], list[Finding]] = {}
-    for one in sorted(report.findings, key=lambda one: -one.severity.rank):
-        found.setdefault((one.shard, one.record), []).append(one)
-    cards = []
-    for number, sample in enumerate(samples):
-        by_code: dict[str, list[Finding]] = {}
-        for one in found.get((sample.shard, sample.record), ()):
-            by_code.setdefault(one.code, []).append(one)
-        left, where = undrawn(sample), record_name(sample.record)
-        cards.append(
-            Card(
-                svg=draw(sample),
-                name=sample.item or where,
-                where=f"{sample.shard}, {where}" if report.counts.shards > 1 else where,
-                lines=[(same[0], titles[code], len(same)) for code, same in by_code.items()],
-                notes=[f"{plural(left, 'box')} not drawn"] if left else [],
-                link=links[number] if links else "",
-            )
-        )
-    return sorted(cards, key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
+def _card(sample: Sample, groups: Sequence[Group], link: str, *, several: bool) -> Card:
+    """A sample drawn, with all that was found in it."""
+    place, lines = (sample.shard, sample.record), []
+    for group in groups:
+        if same := [one for one in group.findings if (one.shard, one.record) == place]:
+            lines.append((same[0], group.rule.title, len(same)))
+    left, where = undrawn(sample), record_name(sample.record)
+    return Card(
+        svg=draw(sample),
+        name=sample.item or where,
+        where=f"{sample.shard}, {where}" if several else where,
+        lines=sorted(lines, key=lambda one: -one[0].severity.rank),
+        notes=[f"{plural(left, 'box')} not drawn"] if left else [],
+        link=link,
+    )
 
 
 def _for_the_page(group: Group) -> Group:
