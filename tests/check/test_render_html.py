@@ -96,8 +96,8 @@ def test_verdict_counts_fixes_and_sources() -> None:
         "Rule BOX903 , from an issue",
         "The trainer stops on coordinates above 1.1.",
         "What to do: Clip boxes to the image.",
-        "245 more of these",
-        "and 50 more in 1 shard, not shown here",
+        "245 more findings",
+        "and 50 more findings, not shown here",
         "автомобиль",
         "1920 × 1080",
         "a.record 1.2 MB " + "ab" * 32,
@@ -200,7 +200,8 @@ def test_what_the_page_advises_can_be_done_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("absent", "output"), [("jinja2", "the HTML report needs jinja2"), ("PIL", "need Pillow")]
+    ("absent", "output"),
+    [("jinja2", "the HTML report needs jinja2"), ("PIL", "decoding images needs Pillow")],
 )
 def test_without_the_extra_it_is_said_in_a_line(absent: str, output: str) -> None:
     """A fresh process, in which a module cannot be imported."""

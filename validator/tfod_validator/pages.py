@@ -30,7 +30,7 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.html import AFTER_HEAD, report_css
-from tfod.check.reporters.rules_pages import by_family, profile_changes, receiver_changes
+from tfod.check.reporters.rules_pages import by_family, changes
 from tfod.check.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
@@ -122,12 +122,8 @@ def delete(key: str) -> AnyResponse:
 def rules() -> str:
     """What is checked."""
     families = [
-        (
-            name,
-            FAMILIES[name],
-            [(one, profile_changes(one), receiver_changes(one)) for one in rules],
-        )
-        for name, rules in by_family(list(all_rules().values()))
+        (name, FAMILIES[name], [(one, list(changes(one))) for one in rules])
+        for name, rules in by_family(all_rules().values()).items()
     ]
     return render_template("rules.html", families=families, count=len(all_rules()))
 

@@ -60,16 +60,6 @@ class Place:
     offset: int | None = None
     item: str | None = None
 
-    @property
-    def where(self) -> str:
-        """As people read it: ``train.record, record 12, byte 4096``."""
-        parts = [self.shard] if self.shard else []
-        if self.record is not None:
-            parts.append(f"record {self.record}")
-        if self.offset is not None:
-            parts.append(f"byte {self.offset}")
-        return ", ".join(parts)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -133,11 +123,6 @@ class Finding:
             item=place.item,
             of_case=severity,
         )
-
-    @property
-    def where(self) -> str:
-        """The place as people read it."""
-        return Place(self.shard, self.record, self.offset).where
 
     def to_json(self) -> dict[str, JsonValue]:
         """The finding as the report's JSON has it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.check.findings.finding import plural
+from tfod.check.records.image_bytes import strict_pillow
 from tfod.check.reporters.escaping import shortened_name, visible
 from tfod.check.reporters.samples import Sample
-from tfod.errors import TfodError, how_to_install
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -35,8 +34,6 @@ _LINE = 'fill="none" stroke-linejoin="round" vector-effect="non-scaling-stroke"'
 _USUAL_SIZE, _UTMOST_ASPECT = (320, 240), 6.0
 # No other decoder of Pillow is needed; some of them start programs (EPS).
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
-# As Pillow has it, should somebody have turned its own limit off.
-_MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
 
 
 def draw(
@@ -67,29 +64,31 @@ def draw(
         TfodError: Pillow is not installed.
     """
     small, aspect = shrunk(sample, longest)
-    boxes, drawn = _drawn_boxes(sample)
+    numbers, boxes = _drawn_boxes(sample)
     scale = np.array((_UNIT, _UNIT / aspect) * 2)
-    left, top, right, bottom = (_extent(boxes[drawn]) * scale).tolist()
+    left, top, right, bottom = (_extent(boxes) * scale).tolist()
     wide, high = right - left, bottom - top
     width = (tallest or _USUAL_WIDTH) * wide / high
     letter = _LETTER * wide / min(_USUAL_WIDTH, width)
     size = f' width="{width:.2f}rem" height="{tallest:.2f}rem"' if tallest else ""
-    about = f"{plural(len(drawn), 'box')} on {sample.item or 'the image'}"
+    about = f"{plural(len(numbers), 'box')} on {sample.item or 'the image'}"
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="image" '
         f'viewBox="{left:.0f} {top:.0f} {wide:.0f} {high:.0f}"{size} role="img" '
-        f'aria-label="{escape(visible(about))}">',
+        f'aria-label="{escape(visible(about))}" font-family="system-ui, sans-serif">',
         _picture(small, scale, "JPEG") if small else _placeholder(sample, scale, letter),
     ]
     layer = masks((longest, max(1, round(longest / aspect)))) if masks else None
     svg += [_picture(layer, scale, "PNG")] if layer else []
     names = []
-    for number in drawn:
-        colour = colours[number] if colours else WRONG if number in sample.offending else OTHER
-        corners = (boxes[number] * scale).tolist()
-        svg.append(_box(sample, number, corners, colour, is_plain=not colours))
-        if number in sample.offending or len(drawn) <= most_named:
-            names.append(_tag(sample, number, corners, colour, (left, top, right), letter))
+    for number, corners in zip(numbers, (boxes * scale).tolist(), strict=True):
+        is_wrong = number in sample.offending
+        colour = colours[number] if colours else WRONG if is_wrong else OTHER
+        name = sample.classes[number] if number < len(sample.classes) else ""
+        title = f"object {number}: {name}" if name else f"object {number}"
+        svg.append(_box(corners, title, colour, is_wrong=is_wrong))
+        if name and (is_wrong or len(numbers) <= most_named):
+            names.append(_tag(corners, name, colour, (left, top, right), letter, is_wrong=is_wrong))
     for x, y, colour, filled in points:
         edge, inside = ("#fff", colour) if filled else (colour, "#fff")
         svg.append(
@@ -97,26 +96,26 @@ def draw(
             f'r="{letter * 0.28:.1f}" stroke="{edge}" stroke-width="{letter * 0.1:.1f}" '
             f'fill="{inside}"/>'
         )
-    return "\n".join(filter(None, (*svg, *names, "</svg>")))
+    return "\n".join((*svg, *names, "</svg>"))
 
 
 def undrawn(sample: Sample) -> int:
     """Boxes that are too many to draw, or not finite."""
-    return len(sample.boxes) - len(_drawn_boxes(sample)[1])
+    return len(sample.boxes) - len(_drawn_boxes(sample)[0])
 
 
-def _drawn_boxes(sample: Sample) -> tuple[np.ndarray, list[int]]:
+def _drawn_boxes(sample: Sample) -> tuple[list[int], np.ndarray]:
     """Boxes of a sample as they are drawn; those that reach farther outside end at ``REACH``.
 
     Returns:
-        All boxes, shape (n, 4), normalized, the smaller coordinate first, and the numbers of those
-        to draw: with no NaN among them, not too many, the offending ones last.
+        Their numbers, with no NaN among them, not too many, the offending ones last; and the boxes,
+        shape (n, 4), normalized, the smaller coordinate first.
     """
     boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
     known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
-    numbers = sorted(known, key=lambda one: one not in sample.offending)
-    upright = np.sort(boxes.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
-    return np.clip(upright, -REACH, 1 + REACH), numbers[:MOST_DRAWN][::-1]
+    numbers = sorted(known, key=lambda one: one not in sample.offending)[:MOST_DRAWN][::-1]
+    upright = np.sort(boxes[numbers].reshape(-1, 2, 2), axis=1).reshape(-1, 4)
+    return numbers, np.clip(upright, -REACH, 1 + REACH)
 
 
 def _extent(boxes: np.ndarray) -> np.ndarray:
@@ -126,25 +125,18 @@ def _extent(boxes: np.ndarray) -> np.ndarray:
     return np.concatenate((least - _AIR * (least < 0), most + _AIR * (most > 1)))
 
 
-def _name(sample: Sample, number: int) -> str:
-    return sample.classes[number] if number < len(sample.classes) else ""
-
-
-def _box(
-    sample: Sample, number: int, corners: Sequence[float], colour: str, *, is_plain: bool
-) -> str:
+def _box(corners: Sequence[float], title: str, colour: str, *, is_wrong: bool) -> str:
     """A box with its tooltip: a line in the middle of a wider one, which any image lets see."""
-    bad, name = number in sample.offending, _name(sample, number)
     x1, y1, x2, y2 = corners
-    title = escape(visible(f"object {number}" + (f": {name}" if name else "")))
-    rim, thick = ("#000", 1.75) if is_plain and not bad else ("#fff", 2.5)
+    rim, thick = ("#000", 1.75) if colour == OTHER else ("#fff", 2.5)
     path = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
     ring = ""
-    if bad and max(x2 - x1, y2 - y1) < _TINY * _UNIT:
+    if is_wrong and max(x2 - x1, y2 - y1) < _TINY * _UNIT:
         middle = f'cx="{(x1 + x2) / 2:.1f}" cy="{(y1 + y2) / 2:.1f}" r="28"'
         ring = f'<circle {middle} {_LINE} stroke="{colour}" stroke-width="{thick}"/>'
     return (
-        f'<g class="box{" bad" if bad else ""}" pointer-events="all"><title>{title}</title>'
+        f'<g class="box{" bad" if is_wrong else ""}" pointer-events="all">'
+        f"<title>{escape(visible(title))}</title>"
         f'<path d="{path}" {_LINE} stroke="{rim}" stroke-opacity=".8" stroke-width="{2 * thick}"/>'
         f'<path class="line" d="{path}" stroke="{colour}" {_LINE} stroke-width="{thick}"/>'
         f"{ring}</g>"
@@ -152,30 +144,26 @@ def _box(
 
 
 def _tag(
-    sample: Sample,
-    number: int,
     corners: Sequence[float],
+    name: str,
     colour: str,
     frame: tuple[float, float, float],
     letter: float,
+    *,
+    is_wrong: bool,
 ) -> str:
-    """The class above the box's corner, or within it where there is no room; empty for none."""
-    name = escape(shortened_name(_name(sample, number)))
-    if not name:
-        return ""
+    """The class above the box's corner, or within it where there is no room."""
     left, top, right = frame
     x1, y1, x2, _ = corners
     ends = x1 > left + 0.7 * (right - left)
     x = min(x2, right - letter / 2) if ends else max(x1, left + letter / 2)
     y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
-    kind = "tag-text bad" if number in sample.offending else "tag-text"
     rim = "#123a5c" if colour == OTHER else colour
-    anchor = ' text-anchor="end"' if ends else ""
     return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" font-size="{letter:.1f}" fill="#fff" '
-        f'stroke="{rim}" stroke-width="{letter * 0.45:.1f}" stroke-linejoin="round" '
-        f'paint-order="stroke" font-family="system-ui, sans-serif" font-weight="600" '
-        f'pointer-events="none"{anchor}>{name}</text>'
+        f'<text class="tag-text{" bad" if is_wrong else ""}" x="{x:.1f}" y="{y:.1f}" '
+        f'text-anchor="{"end" if ends else "start"}" font-size="{letter:.1f}" font-weight="600" '
+        f'fill="#fff" stroke="{rim}" stroke-width="{letter * 0.45:.1f}" stroke-linejoin="round" '
+        f'paint-order="stroke" pointer-events="none">{escape(shortened_name(name))}</text>'
     )
 
 
@@ -194,7 +182,7 @@ def _placeholder(sample: Sample, scale: np.ndarray, letter: float) -> str:
     return (
         f'<rect width="{scale[0]:.0f}" height="{scale[1]:.1f}" fill="#6e737b"/>'
         f'<text x="{scale[0] / 2:.1f}" y="{scale[1] * 0.93:.1f}" font-size="{letter:.1f}" '
-        f'fill="#fff" font-family="system-ui, sans-serif" text-anchor="middle">{why}</text>'
+        f'fill="#fff" text-anchor="middle">{why}</text>'
     )
 
 
@@ -213,22 +201,17 @@ def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
     """
     small, size = None, (sample.width, sample.height)
     if sample.image:
-        try:
+        with strict_pillow():
             from PIL import Image
-        except ImportError:
-            how = how_to_install("validator")
-            raise TfodError(f"images of the report need Pillow; {how}") from None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of broken metadata, and of bombs: checked below
+
+            try:
                 with Image.open(io.BytesIO(sample.image), formats=_FORMATS) as image:
-                    if fits_into_memory(image.size):
-                        full = image.size
+                    full = image.size
+                    if fits_into_memory(full):
                         image.draft("RGB", (longest, longest))
-                        small = _rgb(image, longest)
-                        size = full
-        except Exception:  # whatever decoders raise on broken bytes: OSError, struct.error, ...
-            small = None
+                        small, size = _rgb(image, longest), full
+            except Exception:  # whatever decoders raise on broken bytes: OSError, struct.error, ...
+                small = None
     width, height = size if min(size) > 0 else _USUAL_SIZE
     return small, min(max(width / height, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
 
@@ -237,8 +220,7 @@ def fits_into_memory(size: tuple[int, int]) -> bool:
     """Whether an image of this width and height is no decompression bomb."""
     from PIL import Image
 
-    most = min(Image.MAX_IMAGE_PIXELS or _MOST_PIXELS, _MOST_PIXELS)
-    return size[0] * size[1] <= most
+    return Image.MAX_IMAGE_PIXELS is None or size[0] * size[1] <= Image.MAX_IMAGE_PIXELS
 
 
 def _rgb(image: Image.Image, longest: int) -> Image.Image:

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.wording import SEVEREST_FIRST, group_findings, place_parts
+from tfod.check.reporters.wording import SEVEREST_FIRST, group_findings, place_of
 from tfod.tfrecord.storage.urls import is_url
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -43,7 +43,7 @@ def _command(report: Report, finding: Finding, title: str) -> str:
     if not is_url(path) and os.path.abspath(path).startswith(folder):
         path = os.path.relpath(path)
     entry = finding.shard[len(source) :].lstrip(":")
-    parts = (" ".join(place_parts(finding, entry)), visible(finding.message))
+    parts = (place_of(finding, entry), visible(finding.message))
     text = ": ".join(filter(None, parts)) + (
         f"\nFix: {visible(finding.fix)}" if finding.fix else ""
     )

@@ -11,32 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.findings.finding import Finding, Severity, plural, size
+from tfod.check.findings.finding import Finding, plural, size
 from tfod.check.findings.report import REPORT_VERSION, Report, most_first
+from tfod.check.reporters import wording
 from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.samples import Sample
-from tfod.check.reporters.wording import (
-    Group,
-    about_dataset,
-    amounts,
-    decoded,
-    group_findings,
-    headline,
-    known_before,
-    next_steps,
-    record_name,
-    totals,
-    unnamed_key,
-)
+from tfod.check.reporters.wording import Group, group_findings, headline, next_steps, record_name
 from tfod.check.rules.repairs import REPAIRS
 from tfod.errors import TfodError, how_to_install
 from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
 AFTER_HEAD = "<!-- after the head -->"
 """Stands in a body after the verdict; what a page offers to do next may take its place."""
@@ -74,11 +64,6 @@ class Card:
     classes: Sequence[tuple[str, str, int]] = ()
     link: str = ""
 
-    @property
-    def severity(self) -> Severity | None:
-        """Of the worst; None where nothing was found."""
-        return self.lines[0][0].severity if self.lines else None
-
 
 def render_html(
     report: Report,
@@ -99,23 +84,23 @@ def render_html(
     """
     groups = group_findings(report)
     if on_page:
-        groups = [replace(one, fix=ON_THE_PAGE.get(one.code, one.fix)) for one in groups]
-    cards = _cards(report, groups, samples, links)
+        groups = [_for_the_page(one) for one in groups]
+    several = report.counts.shards > 1
+    cards = [
+        _card(sample, groups, link, several=several)
+        for sample, link in zip(samples, links or repeat(""), strict=False)
+    ]
+    cards.sort(key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
     sizes = {f"{width} × {high}": n for (high, width), n in report.statistics.image_sizes.items()}
     return _render(
         is_body=is_body,
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
         report=report,
-        headline=headline(report),
-        totals=totals(report),
-        known_before=known_before(report),
-        amounts=amounts(report.counts),
-        legend=[("box that a finding is about", WRONG), ("other boxes of the record", OTHER)]
-        if any(one.offending for one in samples)
-        else [],
-        decoded=decoded(report),
+        has_wrong_boxes=any(one.offending for one in samples),
         next_steps=list(next_steps(report, groups)),
-        sections=[_section(one, has_own_fixes=not on_page) for one in groups],
+        sections=[
+            (one, _folded(one.examples_first(_OPEN_ROWS), _OPEN_ROWS, one.total)) for one in groups
+        ],
         images=_folded([one for one in cards if one.lines], _OPEN_CARDS),
         sound=[one for one in cards if not one.lines],
         charts=[
@@ -123,8 +108,6 @@ def render_html(
             ("Image sizes, width × height in pixels", "size", _bars(sizes)),
         ],
         sources=_folded(report.sources, _OPEN_SOURCES),
-        report_version=REPORT_VERSION,
-        after_head=AFTER_HEAD,
     )
 
 
@@ -143,24 +126,13 @@ def report_css() -> str:
     return files("tfod.check.reporters").joinpath("templates/report.css").read_text("utf-8")
 
 
-def load_template() -> None:
-    """Load the template and the style sheet, which takes as long as a small check: before a fork.
+@cache
+def load_template() -> Template:
+    """The template of the page: before a fork, since loading it takes as long as a small check.
 
     Raises:
         TfodError: jinja2 is not installed.
     """
-    _templates().get_template("report.html")
-    report_css()
-
-
-def _render(**values: Any) -> str:
-    template = _templates().get_template("report.html")
-    page = template.render(**values, css=report_css(), version=__version__)
-    return f"{page.strip()}\n"
-
-
-@cache
-def _templates() -> Environment:
     try:
         import jinja2
     except ImportError:
@@ -175,54 +147,45 @@ def _templates() -> Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters.update(number="{:,}".format, size=size, plural=plural)
-    environment.globals.update(unnamed_key=unnamed_key, about_dataset=about_dataset)
-    return environment
+    environment.globals.update(
+        wording=wording,
+        repairs=REPAIRS,
+        colours={"wrong": WRONG, "other": OTHER},
+        after_head=AFTER_HEAD,
+        report_version=REPORT_VERSION,
+        version=__version__,
+        css=report_css(),
+    )
+    return environment.get_template("report.html")
 
 
-def _cards(
-    report: Report, groups: Sequence[Group], samples: Sequence[Sample], links: Sequence[str]
-) -> list[Card]:
-    """The samples drawn, each with all that was found in it."""
-    titles = {group.code: group.rule.title for group in groups}
-    found: dict[tuple[str, int | None], list[Finding]] = {}
-    for one in sorted(report.findings, key=lambda one: -one.severity.rank):
-        found.setdefault((one.shard, one.record), []).append(one)
-    cards = []
-    for number, sample in enumerate(samples):
-        by_code: dict[str, list[Finding]] = {}
-        for one in found.get((sample.shard, sample.record), ()):
-            by_code.setdefault(one.code, []).append(one)
-        left, where = undrawn(sample), record_name(sample.record)
-        cards.append(
-            Card(
-                svg=draw(sample),
-                name=sample.item or where,
-                where=f"{sample.shard}, {where}" if report.counts.shards > 1 else where,
-                lines=[(same[0], titles[code], len(same)) for code, same in by_code.items()],
-                notes=[f"{plural(left, 'box')} not drawn"] if left else [],
-                link=links[number] if links else "",
-            )
-        )
-    return sorted(cards, key=lambda one: -one.severity.rank if one.severity else 1)
+def _render(**values: Any) -> str:
+    return f"{load_template().render(**values).strip()}\n"
 
 
-def _section(group: Group, *, has_own_fixes: bool) -> dict[str, object]:
-    """A rule's findings: some that are seen at once, more on demand, the rest counted."""
-    chosen = group.examples(_OPEN_ROWS)
-    others = [one for one in group.findings if not any(one is other for other in chosen)]
-    listed = [*chosen, *others[: _MOST - len(chosen)]]
-    return {
-        "group": group,
-        "open": chosen,
-        "folded": listed[len(chosen) :],
-        "rest": group.rest(listed),
-        "repair": REPAIRS.get(group.code, ""),
-        "has_own_fixes": has_own_fixes or group.code not in ON_THE_PAGE,
-        "shows": {
-            name: any(getattr(one, name) not in (None, "") for one in listed)
-            for name in ("shard", "record", "offset", "item")
-        },
-    }
+def _card(sample: Sample, groups: Sequence[Group], link: str, *, several: bool) -> Card:
+    """A sample drawn, with all that was found in it."""
+    place, lines = (sample.shard, sample.record), []
+    for group in groups:
+        if same := [one for one in group.findings if (one.shard, one.record) == place]:
+            lines.append((same[0], group.rule.title, len(same)))
+    left, where = undrawn(sample), record_name(sample.record)
+    return Card(
+        svg=draw(sample),
+        name=sample.item or where,
+        where=f"{sample.shard}, {where}" if several else where,
+        lines=sorted(lines, key=lambda one: -one[0].severity.rank),
+        notes=[f"{plural(left, 'box')} not drawn"] if left else [],
+        link=link,
+    )
+
+
+def _for_the_page(group: Group) -> Group:
+    """With what readers of the service's page can do, in place of options of a command."""
+    fix = ON_THE_PAGE.get(group.code)
+    if fix is None:
+        return group
+    return replace(group, fix=fix, findings=[replace(one, fix=fix) for one in group.findings])
 
 
 def _bars(counts: Mapping[str, int]) -> dict[str, object]:
@@ -232,13 +195,14 @@ def _bars(counts: Mapping[str, int]) -> dict[str, object]:
     return _folded(bars, _OPEN_BARS)
 
 
-def _folded(things: Sequence[object], first: int) -> dict[str, object]:
+def _folded(things: Sequence[object], first: int, total: int | None = None) -> dict[str, object]:
     """What is seen at once, what on demand, and how many of so many are left out."""
     if len(things) <= first + 2:  # not worth a click
         first = len(things)
+    total = len(things) if total is None else total
     return {
         "open": things[:first],
         "folded": things[first:_MOST],
-        "left": max(0, len(things) - _MOST),
-        "total": len(things),
+        "left": total - len(things[:_MOST]),
+        "total": total,
     }

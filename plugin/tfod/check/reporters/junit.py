@@ -1,20 +1,21 @@
 """The report as the JUnit XML that Jenkins and GitLab show beside tests.
 
-A test suite is a shard (or another file, or the data set as a whole), and a test case is a rule
-that fired there. It has failed when the rule's severity fails the check; findings of lesser
-severity are the output of a test that has passed. A file without failures has one more test that
-has passed, so that each file is seen.
+A test suite is a file that was checked (or a label map, or the data set as a whole), and a test
+case is a rule that fired there. It has failed when the rule's severity fails the check; findings of
+lesser severity are the output of a test that has passed. A file without failures has one more test
+that has passed, so that each file is seen.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tfod.check.findings.finding import Finding, plural
-from tfod.check.findings.report import Report, SourceFile
+from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.wording import Group, decoded, group_findings, place_parts
+from tfod.check.reporters.wording import Group, group_findings, place_of
 
 _EVERYTHING = "the data set"
 """Name of the suite of findings that are about no single file."""
@@ -23,19 +24,21 @@ _EVERYTHING = "the data set"
 def render_junit(report: Report) -> str:
     """Write a report as JUnit XML, to be saved as UTF-8."""
     groups = group_findings(report)
-    sources = {one.name: one for one in report.sources}
     root = Element("testsuites", name="tfod check", time=f"{report.duration:.3f}")
-    for name, counts in _suites(report).items():
-        suite = SubElement(root, "testsuite", name=visible(name) or _EVERYTHING)
+    for name, counts in _by_file(report).items():
+        # Files are not timed one by one; the root has the duration.
+        suite = SubElement(
+            root, "testsuite", name=visible(name) or _EVERYTHING, skipped="0", time="0.000"
+        )
         properties = SubElement(suite, "properties")
-        for key, value in filter(all, _properties(report, name, sources.get(name)).items()):
+        profile = (report.dataset_of(name) or report).profile.name
+        for key, value in (("receiver", report.receiver), ("profile", profile)):
             SubElement(properties, "property", name=key, value=visible(value))
         for group in (one for one in groups if one.code in counts):
-            _add_case(suite, name, group, counts[group.code], report)
+            listed = [one for one in group.findings if report.source_of(one.shard) == name]
+            _add_case(suite, group, listed, counts[group.code], report)
         if suite.find("testcase/failure") is None:
             _case(suite, f"nothing found that fails ({report.fail_on.value} or worse)")
-        suite.set("skipped", "0")
-        suite.set("time", "0.000")  # shards are not timed one by one; the root has the duration
     for one in (root, *root):
         one.set("tests", str(len(one.findall(".//testcase"))))
         one.set("failures", str(len(one.findall(".//failure"))))
@@ -44,30 +47,17 @@ def render_junit(report: Report) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _suites(report: Report) -> Mapping[str, Mapping[str, int]]:
+def _by_file(report: Report) -> Mapping[str, Mapping[str, int]]:
     """Findings by rule of each file, sources first; no finding is left out."""
-    found = report.counts.by_shard
-    suites = {one.name: found.get(one.name, {}) for one in report.sources} | dict(found)
-    # An archive whose only findings are in its entries is shown by those.
-    inside = {report.source_of(name) for name in found}
-    shown = {name: codes for name, codes in suites.items() if codes or name not in inside}
-    return shown or {"": {}}
+    files: dict[str, Counter[str]] = {one.name: Counter() for one in report.sources}
+    for shard, found in report.counts.by_shard.items():
+        files.setdefault(report.source_of(shard), Counter()).update(found)
+    return files or {"": {}}
 
 
-def _properties(report: Report, name: str, source: SourceFile | None) -> dict[str, str]:
-    dataset = report.dataset_of(name)
-    return {
-        "receiver": report.receiver,
-        "dataset": dataset.name if dataset else "",
-        "profile": dataset.profile.name if dataset else report.profile.name,
-        "decoded": decoded(report),
-        "bytes": str(source.bytes or "") if source else "",
-        "sha256": (source.sha256 or "") if source else "",
-    }
-
-
-def _add_case(suite: Element, shard: str, group: Group, count: int, report: Report) -> None:
-    listed = [one for one in group.findings if one.shard == shard]
+def _add_case(
+    suite: Element, group: Group, listed: Sequence[Finding], count: int, report: Report
+) -> None:
     case = _case(suite, f"{group.code} {group.rule.title}")
     text = "\n".join(_lines(group, listed, count))
     if group.severity.rank < report.fail_on.rank:
@@ -81,9 +71,7 @@ def _add_case(suite: Element, shard: str, group: Group, count: int, report: Repo
 def _lines(group: Group, listed: Sequence[Finding], count: int) -> Iterator[str]:
     """What a failed test prints: the findings, and what to do about them."""
     for finding in listed:
-        place = " ".join(place_parts(finding))
-        message = visible(finding.message)
-        yield f"{place}: {message}" if place else message
+        yield ": ".join(filter(None, (place_of(finding), visible(finding.message))))
         if finding.fix != group.fix:
             yield f"    {visible(finding.fix)}"
     if count > len(listed):

@@ -16,75 +16,77 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import WIDTH
 from tfod.check.rules.repairs import REPAIRS
 
-_REPAIR = "tfod repair:"
 _NOTE = "<!-- Written by `make docs` from what the rules declare; edit the rules. -->"
+
+
+def by_family(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
+    """The rules of each family that has any, in the order of the families."""
+    families: dict[str, list[Rule]] = {family: [] for family in FAMILIES}
+    for rule in rules:
+        families[rule.family].append(rule)
+    return {family: members for family, members in families.items() if members}
+
+
+def parts(rule: Rule) -> Iterator[tuple[str, str]]:
+    """All that is said about a rule below its title: a heading, and the text."""
+    yield "Why", rule.why
+    yield "Fix", rule.fix
+    if rule.code in REPAIRS:
+        yield "Repair", f"tfod repair: {REPAIRS[rule.code]}"
+    yield "Source", rule.source
+    yield from changes(rule)
+
+
+def changes(rule: Rule) -> Iterator[tuple[str, str]]:
+    """Who gives a rule another severity, or turns it off: ``Profiles``, ``off in cvat``.
+
+    CVAT is the one of which no task is known.
+    """
+    ready = {one.name: Policy(one.severities) for one in READY.values()}
+    receivers = {one.name: Policy(receiver=one.severities(None)) for one in RECEIVERS.values()}
+    for heading, word, policies in (("Profiles", "in", ready), ("Receivers", "for", receivers)):
+        found = {name: policy.severity(rule.code) for name, policy in policies.items()}
+        said = [
+            f"{one.value if one else 'off'} {word} {name}"
+            for name, one in found.items()
+            if one is not rule.severity
+        ]
+        if said:
+            yield heading, ", ".join(said)
 
 
 def table(rules: Iterable[Rule]) -> str:
     """Code, severity and title of each rule, family by family, in 80 columns."""
-    return "\n".join(_table_lines(list(rules)))
-
-
-def _table_lines(rules: list[Rule]) -> Iterator[str]:
-    for position, (family, members) in enumerate(by_family(rules)):
-        if position:
-            yield ""
-        yield f"{family}  {FAMILIES[family]}"
-        for rule in members:
-            head = f"  {rule.code}  {rule.severity.value:<7}  "
-            yield from textwrap.wrap(
-                rule.title, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)
-            )
+    blocks = []
+    for family, members in by_family(rules).items():
+        rows = [f"  {one.code}  {one.severity.value:<7}  {one.title}" for one in members]
+        blocks.append("\n".join([f"{family}  {FAMILIES[family]}", *rows]))
+    return "\n\n".join(blocks)
 
 
 def full_text(rule: Rule) -> str:
     """All that is known about a rule, in 80 columns."""
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
-    parts = [("Why", rule.why), ("Fix", rule.fix), ("Source", rule.source)]
-    if rule.code in REPAIRS:
-        parts.insert(2, ("Repair", f"{_REPAIR} {REPAIRS[rule.code]}"))
-    if changes := profile_changes(rule):
-        parts.append(("Profiles", ", ".join(f"{said} in {name}" for name, said in changes)))
-    if changes := receiver_changes(rule):
-        parts.append(("For", ", ".join(f"{said} for {name}" for name, said in changes)))
-    for title, said in parts:
+    for heading, said in parts(rule):
         lines += textwrap.wrap(
             said,
             WIDTH,
-            initial_indent=f"  {title + ':':<9} ",
-            subsequent_indent=" " * 12,
+            initial_indent=f"  {heading + ':':<10} ",
+            subsequent_indent=" " * 13,
             break_long_words=False,
             break_on_hyphens=False,
         )
     return "\n".join(lines)
 
 
-def profile_changes(rule: Rule) -> list[tuple[str, str]]:
-    """The ready profiles that give a rule another severity, and which, or ``off``."""
-    return _changes(rule, {one.name: Policy(one.severities) for one in READY.values()})
-
-
-def receiver_changes(rule: Rule) -> list[tuple[str, str]]:
-    """The receivers that do, likewise; CVAT's where no task is known."""
-    policies = {one.name: Policy(receiver=one.severities(None)) for one in RECEIVERS.values()}
-    return _changes(rule, policies)
-
-
-def _changes(rule: Rule, policies: Mapping[str, Policy]) -> list[tuple[str, str]]:
-    found = [(name, policy.severity(rule.code)) for name, policy in policies.items()]
-    return [(name, one.value if one else "off") for name, one in found if one is not rule.severity]
-
-
 def markdown_pages(rules: Iterable[Rule]) -> dict[str, str]:
-    """The pages of ``docs/rules``, by file name: one a family, and README.md, the index."""
-    families = by_family(list(rules))
-    pages = {"README.md": _index(families)}
-    for family, members in families:
-        pages[f"{family}.md"] = _family_page(family, members)
-    return pages
+    """The pages of ``docs/rules``, by file name: README.md, the index, and one a family."""
+    families = by_family(rules)
+    pages = {f"{family}.md": _family_page(family, families[family]) for family in families}
+    return {"README.md": _index(families), **pages}
 
 
-def _index(families: list[tuple[str, list[Rule]]]) -> str:
+def _index(families: Mapping[str, Iterable[Rule]]) -> str:
     lines = [
         "# The rules of `tfod check`",
         _NOTE,
@@ -93,7 +95,7 @@ def _index(families: list[tuple[str, list[Rule]]]) -> str:
         "[profile](../../plugin/tfod/check/profiles/profile.schema.json) change how severe a rule "
         "is, or turn it off.",
     ]
-    for family, members in families:
+    for family, members in families.items():
         lines.append(f"## [{family}]({family}.md): {FAMILIES[family]}")
         rows = [
             f"| [{rule.code}]({family}.md#{rule.code.lower()}) | {rule.severity.value} "
@@ -104,30 +106,13 @@ def _index(families: list[tuple[str, list[Rule]]]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _family_page(family: str, rules: list[Rule]) -> str:
+def _family_page(family: str, rules: Iterable[Rule]) -> str:
     lines = [f"# {family}: {FAMILIES[family]}", _NOTE, "[All rules](README.md)"]
     for rule in rules:
         # A heading of the code alone keeps links to it alive when a title improves.
-        lines.append(f"## {rule.code}")
-        lines.append(f"**{_markdown(rule.title)}** ({rule.severity.value})")
-        lines.append(_markdown(rule.why))
-        lines.append(f"What to do: {_markdown(rule.fix)}")
-        if rule.code in REPAIRS:
-            lines.append(f"`{_REPAIR[:-1]}`: {_markdown(REPAIRS[rule.code])}")
-        if changes := profile_changes(rule):
-            listed = ", ".join(f"{said} in `{name}`" for name, said in changes)
-            lines.append(f"Profiles: {listed}.")
-        if changes := receiver_changes(rule):
-            listed = ", ".join(f"{said} with `--for {name}`" for name, said in changes)
-            lines.append(f"Receivers: {listed}.")
-        lines.append(f"Source: {_markdown(rule.source)}")
+        lines += [f"## {rule.code}", f"**{_markdown(rule.title)}** ({rule.severity.value})"]
+        lines += [f"{heading}: {_markdown(said)}" for heading, said in parts(rule)]
     return "\n\n".join(lines) + "\n"
-
-
-def by_family(rules: list[Rule]) -> list[tuple[str, list[Rule]]]:
-    """The rules of each family that has any, in the order of the families."""
-    found = [(family, [rule for rule in rules if rule.family == family]) for family in FAMILIES]
-    return [(family, members) for family, members in found if members]
 
 
 def _markdown(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO
+from itertools import repeat
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -20,13 +21,14 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
 from tfod.example.example import Example
-from tfod.tfrecord.compression import Compression, InflatingStream, PeekedStream, ReadableStream
-from tfod.tfrecord.framing import HEADER_BYTES, length_in_header
-from tfod.tfrecord.reader import read_record_stream, shard_compression
+from tfod.tfrecord.compression import Compression, InflatingStream
+from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, length_in_header
+from tfod.tfrecord.reader import Record, shard_compression
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.open import ShardStream
 
+T = TypeVar("T")
 _LARGEST_RECORD = 64 << 20
 _ABOUT_CLASSES = ("LAB", "TSK")
 _MOST_SOUND = 4
@@ -74,23 +76,26 @@ def choose_samples(
     should be. What cannot be read again is left out. ``profile`` is the one that was asked for;
     None where each dataset was checked by a ready one.
     """
-    wanted: dict[str, dict[int, list[Finding]]] = {}
-    for (name, record), findings in _choose(report.findings, most).items():
-        wanted.setdefault(name, {})[record] = findings
-    found = {(one.shard, one.record) for one in report.findings}
-    most_sound = min(_MOST_SOUND, most) if report.valid else 0
+    wanted = _choose(report.findings, most)
     chosen: list[Sample] = []
-    sound: list[Sample] = []
-    with suppress(OSError, TfodError):  # what is gone meanwhile ends it
-        for shard in shards:
-            if not wanted and len(sound) >= most_sound:
-                break
-            field_mapping = _field_mapping_of(report, shard.name, profile)
-            chosen += _with_findings(shard, wanted.pop(shard.name, {}), field_mapping)
-            others = (one for one in _sound(shard, field_mapping)
-                      if (shard.name, one.record) not in found)  # fmt: skip
-            sound += islice(others, most_sound - len(sound))
-    return chosen + sound[: max(0, most_sound - len(chosen))]
+    for shard in shards:
+        here = [found for (name, _), found in sorted(wanted.items()) if name == shard.name]
+        places = {found[0].offset or 0: found for found in here}
+        field_mapping = _field_mapping_of(report, shard.name, profile)
+        for offset, sample in _read(shard, places, field_mapping) if here else ():
+            # Without image and boxes there is nothing to be seen.
+            if sample.image or len(sample.boxes):
+                chosen.append(_accused(sample, places[offset]))
+    sound = min(_MOST_SOUND, most) if report.valid else 0
+    for shard in shards if len(chosen) < sound else ():
+        field_mapping = _field_mapping_of(report, shard.name, profile)
+        for _, sample in _read(shard, repeat(None, _FIRST_RECORDS), field_mapping):
+            is_other = (sample.shard, sample.record) not in wanted
+            if is_other and sample.image and len(sample.boxes):
+                chosen.append(sample)
+            if len(chosen) >= sound:
+                return chosen
+    return chosen
 
 
 def _field_mapping_of(report: Report, shard: str, profile: Profile | None) -> FieldMapping:
@@ -111,111 +116,80 @@ def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], lis
     return {place: by_record[place] for place in list(places)[:most]}
 
 
-def _with_findings(
-    shard: Shard, wanted: Mapping[int, Sequence[Finding]], field_mapping: FieldMapping
-) -> Iterator[Sample]:
-    """The wanted records of a shard, of which the findings know the place."""
-    if not wanted:
-        return
-    places = {wanted[record][0].offset or 0: wanted[record] for record in sorted(wanted)}
+def _read(
+    shard: Shard, offsets: Iterable[int | None], field_mapping: FieldMapping
+) -> Iterator[tuple[int, Sample]]:
+    """What is at some places of a shard, as :func:`_records` has them, as far as it is there."""
     with suppress(OSError, TfodError, EOFError, zlib.error), shard.open() as stream:
-        for offset, payload in _payloads(stream, places):
+        for record in _records(stream, offsets):
             with suppress(TfodError):
-                example = Example.from_bytes(payload, shard.name)
-                sample = _sample(example, places[offset], field_mapping)
-                # Without image and boxes there is nothing to be seen.
-                if sample.image or len(sample.boxes):
-                    yield sample
+                yield record.offset, read_sample(Example.of(record, shard.name), field_mapping)
 
 
-def _payloads(shard: ShardStream | BinaryIO, offsets: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-    """Data of the records that begin at these bytes, in order; what lies near is read on the way.
-
-    Records that are too large, cut off, or whose length is damaged are left out.
-    """
-    peeked = PeekedStream(shard, HEADER_BYTES)
-    is_plain = shard_compression(peeked.head) is Compression.NONE
-    stream: ReadableStream = peeked if is_plain else InflatingStream(peeked)
-    position = 0
-    for offset in offsets:
-        if is_plain and offset - position > _NEAR and shard.seekable():
-            stream, position = shard, shard.seek(offset)
-        while position < offset and (passed := stream.read(min(offset - position, _STEP))):
-            position += len(passed)
-        head = _read(stream, HEADER_BYTES)
-        length = length_in_header(head) if len(head) == HEADER_BYTES else None
-        payload = b"" if length is None or length > _LARGEST_RECORD else _read(stream, length)
-        position += len(head) + len(payload)
-        if length and len(payload) == length:
-            yield offset, payload
-
-
-def _read(stream: ReadableStream, size: int) -> bytes:
-    """So many bytes, or what is left; a stream may give fewer at a time."""
-    parts = []
-    while size > 0 and (part := stream.read(min(size, _STEP))):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _sound(shard: Shard, field_mapping: FieldMapping) -> Iterator[Sample]:
-    """Images with boxes from the beginning of a shard."""
-    with suppress(OSError, TfodError), shard.open() as stream:
-        records = read_record_stream(
-            stream, shard.name, on_damage=lambda _: None, max_record_bytes=_LARGEST_RECORD
-        )
-        for record in islice(records, _FIRST_RECORDS):
-            with suppress(TfodError):
-                sample = read_sample(Example.of(record, shard.name), field_mapping)
-                if sample.image and len(sample.boxes):
-                    yield sample
-
-
-def _sample(example: Example, findings: Sequence[Finding], field_mapping: FieldMapping) -> Sample:
-    sample = read_sample(example, field_mapping)
-    values = [one.value for one in findings if isinstance(one.value, dict)]
-    objects = {one.get("object") for one in values}
+def _accused(sample: Sample, findings: Sequence[Finding]) -> Sample:
+    objects = {one.value.get("object") for one in findings if isinstance(one.value, dict)}
     wrong = [one.value for one in findings if one.code[:3] in _ABOUT_CLASSES]
     objects |= {number for number, name in enumerate(sample.classes) if name in wrong}
-    first = findings[0]
     return replace(
         sample,
-        shard=first.shard,
-        record=first.record or 0,
-        item=first.item,
+        record=findings[0].record or 0,
+        item=findings[0].item,
         codes=tuple(dict.fromkeys(one.code for one in findings)),
         offending=frozenset(number for number in objects if isinstance(number, int)),
     )
 
 
+def _records(shard: ShardStream, offsets: Iterable[int | None]) -> Iterator[Record]:
+    """The records that begin at these bytes, in order; what lies near is read on the way.
+
+    None is the one behind the last. Records that are too large, cut off, or whose length is damaged
+    are left out. Their numbers are those of the offsets.
+    """
+    stored = io.BufferedReader(shard)
+    is_plain = shard_compression(stored.peek(HEADER_BYTES)[:HEADER_BYTES]) is Compression.NONE
+    stream = stored if is_plain else io.BufferedReader(InflatingStream(stored))
+    position = 0
+    for number, wanted in enumerate(offsets):
+        offset = position if wanted is None else wanted
+        if is_plain and offset - position > _NEAR and shard.seekable():
+            position = stream.seek(offset)
+        while position < offset and (passed := stream.read(min(offset - position, _STEP))):
+            position += len(passed)
+        head = stream.read(HEADER_BYTES)
+        length = length_in_header(head) if len(head) == HEADER_BYTES else None
+        if length is None or length > _LARGEST_RECORD:
+            position += len(head)
+            continue
+        framed = stream.read(length + FOOTER_BYTES)
+        position += len(head) + len(framed)
+        if len(framed) >= length:
+            yield Record(number, offset, bytearray(framed), 0, length)
+
+
 def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:
     """The image of a record and its boxes, as far as they can be read; keys as in the mapping."""
-    name = _first(example, field_mapping.filename)
-    item = name.decode("utf-8", "replace") if name else None
-    image = _first(example, field_mapping.encoded)
+    image = _first(_values(example.byte_strings, field_mapping.encoded)) or None
     height, width = (image_size(image) if image else None) or (
-        _read_size(example, field_mapping.height),
-        _read_size(example, field_mapping.width),
+        _first(read_ints(example, field_mapping.height)) or 0,
+        _first(read_ints(example, field_mapping.width)) or 0,
     )
-    boxes = np.zeros((0, 4))
-    classes: list[str] = []
-    try:
-        boxes = _boxes(example, field_mapping, height, width)
-        if field_mapping.class_text:
-            raw = example.byte_strings(field_mapping.class_text)
-            classes = [value.decode("utf-8", "replace") for value in raw]
-        if field_mapping.class_label and not classes:
-            classes = [f"#{label}" for label in example.ints(field_mapping.class_label)]
-    except TfodError:
-        pass  # the image alone, then
-    where = (example.shard, example.record.number, item)
-    return Sample(*where, (), image, height, width, boxes, tuple(classes))
+    ids = read_ints(example, field_mapping.class_label)
+    return Sample(
+        shard=example.shard,
+        record=example.record.number,
+        item=_first(_texts(example, field_mapping.filename)) or None,
+        codes=(),
+        image=image,
+        height=height,
+        width=width,
+        boxes=_boxes(example, field_mapping, height, width),
+        classes=tuple(_texts(example, field_mapping.class_text) or [f"#{one}" for one in ids]),
+    )
 
 
 def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
-    """Boxes, normalized, shape (n, 4)."""
-    lists = [example.floats(key) for key in field_mapping.box]
+    """Boxes, normalized, shape (n, 4); none where the lists of their sides do not go together."""
+    lists = [_values(example.floats, key) for key in field_mapping.box]
     in_pixels = field_mapping.has_pixel_boxes
     if len({len(side) for side in lists}) != 1 or (in_pixels and not (height and width)):
         return np.zeros((0, 4))
@@ -224,23 +198,22 @@ def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: in
     return normalized_xywh(whole, np.array([height, width])) if in_pixels else whole
 
 
-def _first(example: Example, key: str | None) -> bytes | None:
-    try:
-        values = example.byte_strings(key) if key else []
-    except TfodError:
-        return None
-    return values[0] or None if values else None
-
-
-def _read_size(example: Example, key: str | None) -> int:
-    """A height or a width in pixels; 0 where there is none that can be one."""
-    values = read_ints(example, key)
-    return values[0] if values and 0 < values[0] < 1 << 31 else 0
+def _texts(example: Example, key: str | None) -> list[str]:
+    return [one.decode("utf-8", "replace") for one in _values(example.byte_strings, key)]
 
 
 def read_ints(example: Example, key: str | None) -> list[int]:
     """The numbers of a feature; none where they cannot be read."""
+    return _values(example.ints, key)
+
+
+def _values(read: Callable[[str], Iterable[T]], key: str | None) -> list[T]:
+    """The values of a feature; none where they cannot be read."""
     try:
-        return example.ints(key) if key else []
+        return list(read(key)) if key else []
     except TfodError:
         return []
+
+
+def _first(values: Sequence[T]) -> T | None:
+    return values[0] if values else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity, plural
+from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, RECEIVERS
@@ -27,51 +27,29 @@ class Group:
         severity: as it was applied.
         fix: the rule's, or the one that all listed findings ask for in place of it.
         total: how many there are, listed or not.
+        files: in how many files.
         findings: those that are listed, in the report's order.
-        by_shard: how many there are in each file that has any.
     """
 
     rule: Rule
     severity: Severity
     fix: str
     total: int
+    files: int
     findings: Sequence[Finding]
-    by_shard: Mapping[str, int]
 
     @property
     def code(self) -> str:
         """The rule's."""
         return self.rule.code
 
-    @property
-    def heading(self) -> str:
-        """Code, severity and title in a line, and how many there are: ``(212 in 6 shards)``."""
-        extent = f" ({self._in_places(self.total, len(self.by_shard))})" if self.total > 1 else ""
-        return f"{self.code} {self.severity.value}: {self.rule.title}{extent}"
-
-    def examples(self, most: int) -> list[Finding]:
-        """So many listed findings, of each fix, feature and shard one before the second."""
-        first: dict[tuple[str, str | None, str], int] = {}
+    def examples_first(self, most: int) -> list[Finding]:
+        """What is listed, but first so many of it: of each fix, feature and shard one."""
+        kinds: dict[tuple[str, str | None, str], int] = {}
         for number, one in enumerate(self.findings):
-            first.setdefault((one.fix, one.feature, one.shard), number)
-        chosen = dict.fromkeys((*first.values(), *range(len(self.findings))))
-        return [self.findings[one] for one in sorted(list(chosen)[:most])]
-
-    def rest(self, shown: Sequence[Finding]) -> str:
-        """``and 211 more in 6 shards``; empty when all are shown."""
-        left = self.total - len(shown)
-        if left <= 0:
-            return ""
-        # A shard whose only finding is shown has no more.
-        names = [one.shard for one in shown]
-        places = sum(count > names.count(shard) for shard, count in self.by_shard.items())
-        return f"and {self._in_places(left, places, ' more')}"
-
-    def _in_places(self, count: int, places: int, what: str = "") -> str:
-        # Findings without a record may be about label maps or entries of an archive.
-        in_records = any(one.record is not None for one in self.findings)
-        noun = "shard" if in_records or not self.findings else "file"
-        return f"{count:,}{what} in {plural(places, noun)}"
+            kinds.setdefault((one.fix, one.feature, one.shard), number)
+        numbers = list(dict.fromkeys((*kinds.values(), *range(len(self.findings)))))
+        return [self.findings[one] for one in (*sorted(numbers[:most]), *sorted(numbers[most:]))]
 
 
 def group_findings(report: Report) -> list[Group]:
@@ -88,12 +66,8 @@ def group_findings(report: Report) -> list[Group]:
                 severity=report.severities[code],
                 fix=fixes.pop() if len(fixes) == 1 else rule.fix,
                 total=report.counts.by_code[code],
+                files=sum(code in found for found in report.counts.by_shard.values()),
                 findings=findings,
-                by_shard={
-                    shard: by_code[code]
-                    for shard, by_code in report.counts.by_shard.items()
-                    if code in by_code
-                },
             )
         )
     order = list(FAMILIES)
@@ -111,56 +85,34 @@ def headline(report: Report) -> str:
     Or ``9 errors in 3 of 38 images``, in which warnings count where they fail, too; a single error
     that concerns no image is named.
     """
-    counts = report.counts
-    whom = _for_whom(report)
+    counts, whom = report.counts, _for_whom(report)
     if report.valid:
-        ready = f"Ready{whom}" if whom else "Valid"
         zipped = " once it is zipped with its label map" if is_to_be_zipped(report) else ""
-        return f"{ready}{zipped}: {extent(report)}"
+        ready = f"Ready{whom}{zipped}" if whom else "Valid"
+        return f"{ready}: {plural(counts.records, 'image')}, {plural(counts.boxes, 'box')}"
     refused = f"Not ready{whom}: " if whom else ""
+    failing = [one for one in report.findings if one.severity.rank >= report.fail_on.rank]
+    images = {(one.shard, one.record): one.code for one in failing if one.record is not None}
+    if len(failing) == 1 and not images:
+        what, title = failing[0].message, all_rules()[failing[0].code].title
+        # Of a file that is no shard the message begins behind its name.
+        what = title if len(what) > _LONGEST_HEADLINE or failing[0].code[:3] == "TFR" else what
+        return refused + what if whom else what[:1].upper() + what[1:]
     levels = [one for one in SEVEREST_FIRST if one.rank >= report.fail_on.rank]
-    amounts = [(one, counts.by_severity.get(one, 0)) for one in levels]
-    numbers = " and ".join(plural(count, one.value) for one, count in amounts if count)
-    failing = [one for one in report.findings if one.severity in levels]
-    images = {(one.shard, one.record) for one in failing if one.record is not None}
-    if images:
-        least = "" if len(report.findings) == report.total else "at least "
-        total = max(counts.records + _unread(report), len(images))
-        return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
-    if len(failing) == 1:
-        what = _in_short(failing[0])
-        return f"{refused}{what}" if refused else f"{what[:1].upper()}{what[1:]}"
-    return f"{refused}{numbers}"
+    found = [(counts.by_severity.get(one, 0), one.value) for one in levels]
+    numbers = " and ".join(plural(count, name) for count, name in found if count)
+    if not images:
+        return f"{refused}{numbers}"
+    least = "" if len(report.findings) == report.total else "at least "
+    # What is damaged is not among the records that were read.
+    total = counts.records + sum(code.startswith("TFR") for code in images.values())
+    return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
 
 
 def is_to_be_zipped(report: Report) -> bool:
     """Whether there are shards that lie open for CVAT, which takes zips."""
     names = (one.name.lower() for one in report.sources)
     return report.receiver == CVAT.name and not all(one.endswith(".zip") for one in names)
-
-
-def extent(report: Report) -> str:
-    """How much data there is: ``12 images, 24 boxes``."""
-    boxes = "no boxes" if _lacks_boxes(report) else plural(report.counts.boxes, "box")
-    return f"{plural(report.counts.records, 'image')}, {boxes}"
-
-
-def _unread(report: Report) -> int:
-    """Records that are there but damaged, which are not among those that were read."""
-    fails = report.fail_on.rank
-    return len(
-        {
-            (one.shard, one.record)
-            for one in report.findings
-            if one.code.startswith("TFR") and one.record is not None and one.severity.rank >= fails
-        }
-    )
-
-
-def _in_short(finding: Finding) -> str:
-    """The message for a headline; the rule's title where it is long, or begins behind a name."""
-    is_message = len(finding.message) <= _LONGEST_HEADLINE and finding.code[:3] != "TFR"
-    return finding.message if is_message else all_rules()[finding.code].title
 
 
 def _for_whom(report: Report) -> str:
@@ -179,21 +131,19 @@ def totals(report: Report) -> str:
         found = f"{valid:,} of {plural(every, 'dataset')} valid, {found}"
     if report.fail_on is not Severity.ERROR:
         found += f" ({report.fail_on.value}s fail, too)"
-    if report.valid and _lacks_boxes(report):  # nothing is wrong, but mostly there should be some
-        found += "; no boxes"
+    if report.baseline is not None:
+        found += f"; {plural(report.baseline.known, 'known finding')} in the baseline"
+    profile = READY.get(report.profile.name)
+    has_boxes = profile is None or profile.field_mapping.box  # those of classifications have none
+    if report.valid and report.counts.records and not report.counts.boxes and has_boxes:
+        found += "; no boxes"  # nothing is wrong, but mostly there should be some
     if report.valid and is_to_be_zipped(report):
         found += "; zip it with its label map"
     return found
 
 
-def _lacks_boxes(report: Report) -> bool:
-    """Whether records that may have boxes have none at all; those of classifications may not."""
-    profile = READY.get(report.profile.name)
-    is_detection = profile is None or bool(profile.field_mapping.box)
-    return bool(report.counts.records) and not report.counts.boxes and is_detection
-
-
 def _by_severity(counts: Counts) -> str:
+    """How much was found: ``2 errors, 1 warning, 0 infos``."""
     return ", ".join(plural(counts.by_severity.get(one, 0), one.value) for one in SEVEREST_FIRST)
 
 
@@ -206,13 +156,9 @@ def amounts(counts: Counts) -> str:
 
 def about_dataset(dataset: DatasetReport) -> str:
     """What is known of one of several datasets, behind its verdict and its name."""
-    found = f"{_by_severity(dataset.counts)}; {amounts(dataset.counts)}; profile "
-    found += visible(dataset.profile.name)
-    maps = [visible(one) for one in dataset.label_maps]
-    if not maps:
-        return f"{found}; no label map"
-    more = f" and {len(maps) - 1:,} more" if len(maps) > 1 else ""
-    return f"{found}; label map {maps[0]}{more}"
+    found = f"{_by_severity(dataset.counts)}; {amounts(dataset.counts)}"
+    maps = f"label map {first_of(dataset.label_maps, 1)}" if dataset.label_maps else "no label map"
+    return visible(f"{found}; profile {dataset.profile.name}; {maps}")
 
 
 def decoded(report: Report) -> str:
@@ -220,14 +166,6 @@ def decoded(report: Report) -> str:
     counts = report.counts
     reason = f" ({report.undecoded})" if report.undecoded else ""
     return f"{counts.decoded:,} of {plural(counts.images, 'image')}{reason}"
-
-
-def known_before(report: Report) -> str:
-    """How many findings the baseline has; empty without one."""
-    if report.baseline is None:
-        return ""
-    known = report.baseline.known
-    return f"{plural(known, 'known finding')} {'is' if known == 1 else 'are'} in the baseline"
 
 
 def unnamed_key(finding: Finding) -> str:
@@ -262,6 +200,11 @@ def place_parts(finding: Finding, shard: str | None = None) -> Iterator[str]:
         yield f"({visible(finding.item)})"
 
 
+def place_of(finding: Finding, shard: str | None = None) -> str:
+    """The place in one piece."""
+    return " ".join(place_parts(finding, shard))
+
+
 def next_steps(report: Report, groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
     """What somebody does next who has read the verdict: a sentence, and a command or none."""
     if report.valid:
@@ -271,8 +214,7 @@ def next_steps(report: Report, groups: Sequence[Group]) -> Iterator[tuple[str, s
         return
     failing = [one for one in groups if one.severity.rank >= report.fail_on.rank]
     first = max(failing, key=lambda one: one.total)
-    is_most = all(one.total < first.total for one in failing if one is not first)
-    which = f"Begin with {first.code}{', the most frequent' if is_most else ''}: "
+    which = f"Begin with {first.code}: "
     yield (which if len(failing) > 1 else "") + first.fix, ""
     name = _repairable(report, {one.code for one in failing if one.code in REPAIRS})
     if name:

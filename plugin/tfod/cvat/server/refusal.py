@@ -18,6 +18,7 @@ from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task.frames import root_of
 from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.wording import place_of
 from tfod.check.rules.registry import all_rules
 from tfod.cvat.server.instance import Instance
 from tfod.errors import TfodError
@@ -157,12 +158,12 @@ def _unmatched(
 
 
 def _numbered(findings: Sequence[Finding], count: int, report: Report, _: Instance) -> list[str]:
-    first = findings[0].item or findings[0].where
+    first = findings[0].item or place_of(findings[0])
     return [
         f"{count} of {report.counts.records} images are named by a number: "
         + _short(first, quoted=False),
         "No frame has that name, and CVAT would take the number for a frame's",
-        f"All of them: {_names((one.item or one.where for one in findings), count)}"
+        f"All of them: {_names((one.item or place_of(one) for one in findings), count)}"
         if count > 1
         else "",
     ]
@@ -191,13 +192,12 @@ def _plain_sentences(findings: Sequence[Finding], count: int, _: Report, __: Ins
     place = _short(shard, quoted=False) if shard != _UPLOAD else ""
     place += "" if first.record is None else f", record {first.record}"
     where = f" ({place})" if place else ""
-    item = f" ({first.item})" if first.item and first.item not in first.where else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
     if len(first.message + where) <= LONGEST_CAUSE:
-        exactly = f"{first.where}{item}{more}" if first.record is not None or more else ""
+        exactly = f"{place_of(first)}{more}" if first.record is not None or more else ""
         return [first.message + where, exactly, first.fix]
     title = all_rules()[first.code].title
-    return [title + where, f"{first.where}{item}: {first.message}{more}", first.fix]
+    return [title + where, f"{place_of(first)}: {first.message}{more}", first.fix]
 
 
 def _short(name: object, *, quoted: bool = True) -> str:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tfod.check.findings.finding import Place, Severity, plural
+from tfod.check.findings.finding import Finding, Place, Severity, plural
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.text import group_lines
-from tfod.check.reporters.wording import group_findings
+from tfod.check.reporters.wording import group_findings, place_of
 from tfod.check.rules.registry import all_rules
 from tfod.shards.repair.record import Change
 from tfod.shards.repair.run import Outcome
@@ -80,12 +80,12 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     yield "\nLeft for you to decide, by the record numbers of the result:"
     for group in group_findings(outcome.remaining):
         if group.severity is not Severity.INFO:
-            yield from group_lines(group, color=False)
+            yield from group_lines(group)
 
 
 def _examples(listed: Sequence[tuple[Place, Change]], count: int) -> Iterator[str]:
     for place, change in listed:
-        yield f"  {visible(place.where)}:"
+        yield f"  {place_of(Finding.at(place, change.what))}:"
         yield f"    {visible(change.what)}"
     if count > len(listed):
         yield f"  and {count - len(listed):,} more"
