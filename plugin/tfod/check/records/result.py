@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from tfod.check.findings.finding import Finding, Place, Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.records.batch import Use
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.duplicates import Duplicates, Pairs, RecordIndex, Repeat
+from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
 from tfod.check.records.expectation import renamed_keys
 from tfod.check.records.objects import ObjectFigures
 from tfod.detection.features.field_mapping import FieldMapping
@@ -98,11 +100,11 @@ class ShardResult:
     flat: int = 0
     uses: Counter[Use] = field(default_factory=Counter)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    index: RecordIndex = field(default_factory=RecordIndex)
+    index: list[IndexedBatch] = field(default_factory=list)
 
     def slimmed(self) -> ShardResult:
         """The same without its records: what a report says of it."""
-        return replace(self, rows=[], index=RecordIndex())
+        return replace(self, rows=[], index=[])
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ class DatasetResult:
 
     def repeated(
         self,
-        pairs: Pairs | None,
+        pairs: np.ndarray,
         make: Callable[[Repeat], Finding],
         severity: Severity | None = None,
     ) -> Iterator[Finding]:
@@ -247,8 +249,6 @@ class DatasetResult:
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
-        if pairs is None:
-            return
         yield from map(make, self.duplicates.repeats(pairs[: self.room]))
-        for shard in self.duplicates.shards_of(pairs.laters[self.room :]):
-            yield Finding(message="", shard=shard, of_case=severity)
+        for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
+            yield Finding(message="", shard=shard.name, of_case=severity)
