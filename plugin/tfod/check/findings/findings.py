@@ -141,14 +141,12 @@ def choose(findings: Findings, shards: Sequence[str]) -> list[Finding]:
 def _filled_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     """A finding with what its rule says, and without the megabytes that texts may have."""
     value, feature = finding.value, finding.feature
-    return Finding(
+    return finding._replace(
         code=rule.code,
         severity=severity,
+        of_case=None,
         message=shortened(finding.message),
         fix=finding.fix or rule.fix,
-        shard=finding.shard,
-        record=finding.record,
-        offset=finding.offset,
         feature=shortened(feature) if feature else feature,
         value=shortened(value) if isinstance(value, str) else value,
         item=shortened(finding.item) if finding.item else None,

@@ -115,8 +115,8 @@ class Batch:
         fix: str = "",
         severity: Severity | None = None,
     ) -> Finding:
-        """A finding about a record; see :meth:`Finding.at`."""
-        return Finding.at(self.place(row), message, key, value, fix, severity)
+        """A finding about a record, or about the feature of this key in it."""
+        return Finding(message, key, value, fix, severity).at(self.place(row))
 
     def findings(
         self,
