@@ -236,9 +236,9 @@ def _with_digests(
 ) -> DatasetReport:
     """The same with the SHA-256 of its files; the size of one that could not be read is unknown."""
     known = {one.name: one.digest for one in dataset.shards if one.digest} | dict(digests)
-    files = [replace(one, sha256=known.get(one.name)) for one in dataset.files]
+    files = [one._replace(sha256=known.get(one.name)) for one in dataset.files]
     if options.hash_sources:
-        files = [one if one.sha256 else replace(one, bytes=None) for one in files]
+        files = [one if one.sha256 else one._replace(bytes=None) for one in files]
     return replace(dataset, files=files)
 
 

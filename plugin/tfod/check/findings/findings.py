@@ -84,10 +84,9 @@ class Findings:
         """How many there are."""
         return sum(counts.total() for counts in self.counts.values())
 
-    @property
-    def have_defects(self) -> bool:
-        """Whether there are any but infos."""
-        return any(one is not Severity.INFO for one in self.worst.values())
+    def are_below(self, severity: Severity) -> bool:
+        """Whether all are less severe."""
+        return all(one.rank < severity.rank for one in self.worst.values())
 
     def by_severity(self) -> dict[Severity, int]:
         """True number of findings of each severity; of a rule all are as severe as the worst."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
+from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import IndexedBatch
@@ -205,7 +206,7 @@ class _Examiner:
         result = self.result
         if result.objects is not None:
             result.objects = replace(result.objects, classes=frozenset(result.uses))
-        result.has_defects = result.findings.have_defects
+        result.has_defects = not result.findings.are_below(Severity.WARNING)
         return result
 
 
