@@ -11,6 +11,7 @@ import numpy as np
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.records.batch import Batch
+from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
@@ -180,7 +181,7 @@ class _Examiner:
         result.images += len(checked)
         result.decoded += sum(images.by_row[row].failure is not None for row in checked)
         result.boxes += int(batch.stated_box_counts.sum())
-        result.columns = result.columns.with_boxes(batch.boxes)
+        result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
         if not batch.boxes.are_proper:
             result.flat += int(batch.boxes.flat.sum())
         codes, uses = batch.uses
