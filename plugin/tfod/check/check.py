@@ -174,7 +174,7 @@ def _check_dataset(
         mapping=profile.field_mapping,
         codes=policy.codes,
         findings=Findings(_most_listed(options)),
-        misfit=replace(misfit, receiver=title) if misfit else None,
+        misfit=misfit._replace(receiver=title) if misfit else None,
         task=options.task,
         training_config=options.training_config,
     )

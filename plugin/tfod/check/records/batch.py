@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,8 +34,7 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
 
-@dataclass(frozen=True)
-class ClassUse:
+class ClassUse(NamedTuple):
     """What an object says about its class: a text, an id, both or nothing.
 
     None is a record without that list; ``label_map`` is None where no map is known.
