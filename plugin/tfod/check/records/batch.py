@@ -16,7 +16,7 @@ import numpy as np
 
 from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
 from tfod.check.records.boxes import BOX_KEY, Boxes
-from tfod.check.records.expectation import Expectation
+from tfod.check.records.expectation import Expectation, own_key
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.check.records.names import NameFacts, plain_names
 from tfod.detection import keys
@@ -102,7 +102,7 @@ class Batch:
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""
-        return self.expectation.renamed.get(key, key)
+        return own_key(self.mapping, key)
 
     def finding(
         self,

@@ -15,7 +15,7 @@ from tfod.check.findings.findings import Findings
 from tfod.check.records.batch import Use
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
-from tfod.check.records.expectation import renamed_keys
+from tfod.check.records.expectation import own_key
 from tfod.check.records.objects import ObjectFigures
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
@@ -176,7 +176,7 @@ class DatasetResult:
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""
-        return renamed_keys(self.mapping).get(key, key)
+        return own_key(self.mapping, key)
 
     def count(self, code: str, shard: str) -> int:
         """How many findings of a rule a shard has."""
