@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tfod.check.findings.finding import Finding
 from tfod.check.records.images import ImageFacts
-from tfod.check.rules.registry import Said, all_rules
+from tfod.check.rules.registry import all_rules
 
 
-def problems_by_code(facts: ImageFacts) -> dict[str, Said]:
+def problems_by_code(facts: ImageFacts) -> dict[str, Finding]:
     """What the rules say of what a record has for an image, by code."""
     checks = {one.code: getattr(one.check, "__wrapped__", None) for one in all_rules().values()}
     images = {code: check for code, check in checks.items() if check and code[:3] == "IMG"}

@@ -23,7 +23,7 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
 def _rule(code: str, severity: Severity, title: str, why: str, fix: str) -> Rule:
-    return Rule(code, severity, title, why, fix, "an issue", object, lambda _: ())
+    return Rule(code, severity, title, why, fix, "an issue", lambda _: ())
 
 
 RULES = {

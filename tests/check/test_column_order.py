@@ -96,7 +96,8 @@ def test_parts_of_a_shard_add_up_to_the_whole() -> None:
     def of(part: slice) -> BoxColumns:
         count = len(corners[part])
         sizes = (np.full(count, float(one)) for one in (HEIGHT, WIDTH))
-        return BoxColumns().with_boxes(Boxes(corners[part], np.ones(count, int), *sizes))
+        boxes = Boxes(corners[part], np.ones(count, int), *sizes)
+        return BoxColumns.of(boxes, BoxColumns().fitting)
 
     whole = of(slice(None))
     assert (whole.boxes, whole.are_square) == (299, False)

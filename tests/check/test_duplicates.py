@@ -14,10 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.records.duplicates import Duplicates, Pairs, RecordIndex
+from tfod.check.records.duplicates import Duplicates, IndexedBatch
 from tfod.check.records.result import ShardResult
+from tfod.detection import keys
 
 from tests.records import encode, frame, image, objects, write_shard
+
+THINGS = (keys.FILENAME, keys.SOURCE_ID, keys.ENCODED)
 
 
 class Row(NamedTuple):
@@ -48,9 +51,15 @@ def results_of(shards: Sequence[Shard]) -> list[ShardResult]:
     made = []
     for number, shard in enumerate(shards):
         columns = [np.array(one, np.uint64) for one in zip(*shard.rows, strict=True)]
-        hashes = [one if one.any() else None for one in columns] or [None] * 3
-        count = len(shard.rows)
-        index = RecordIndex(50 * np.arange(count), None, *hashes)
+        hashes = {key: one for key, one in zip(THINGS, columns, strict=False) if one.any()}
+        offsets = 50 * np.arange(len(shard.rows))
+        middle = len(shard.rows) // 2
+        index = [
+            IndexedBatch(
+                0, offsets[part], {key: one[part] for key, one in hashes.items()}, (b"", b"")
+            )
+            for part in (slice(0, middle), slice(middle, None))
+        ]
         images = sum(1 for one in shard.rows if one.image)
         made.append(ShardResult(str(number), shard.subset, images=images, index=index))
     return list(pickle.loads(pickle.dumps(made)))
@@ -89,8 +98,8 @@ def between_subsets(shards: Sequence[Shard]) -> tuple[list[tuple[int, int]], dic
     }
 
 
-def listed(pairs: Pairs) -> list[tuple[int, int]]:
-    return list(zip(pairs.laters.tolist(), pairs.firsts.tolist(), strict=True))
+def listed(pairs: np.ndarray) -> list[tuple[int, int]]:
+    return [(later, first) for later, first in pairs.tolist()]
 
 
 @given(some_shards)
@@ -103,8 +112,8 @@ def test_what_comes_again_is_what_a_dictionary_finds(shards: list[Shard]) -> Non
     assert listed(found.shared_images) == right
     assert found.leaked_subsets == leaked
     names = [str(number) for number, one in enumerate(shards) for _ in one.rows]
-    laters = found.filenames.laters
-    assert found.shards_of(laters) == [names[row] for row in laters.tolist()]
+    laters = found.filenames[:, 0]
+    assert [one.name for one in found.shards_of(laters)] == [names[row] for row in laters.tolist()]
 
 
 def test_trainval_is_train_and_val_once_more() -> None:

@@ -57,7 +57,7 @@ class TestFormat:
     @pytest.mark.parametrize("name", ["png", "PNG", "jpeg2000", "peg"])
     def test_fires(self, name: str) -> None:
         problem = problems_by_code(facts(declared_format=name))["IMG004"]
-        assert (problem.value, problem.key) == (name, "image/format")
+        assert (problem.value, problem.feature) == (name, "image/format")
         assert problem.fix == "Write 'jpeg' into image/format."
 
     @pytest.mark.parametrize("name", ["raw", "RAW"])
@@ -111,10 +111,10 @@ class TestSize:
         assert problem.message == (
             "image/height and image/width say 100 x 201, the image is 100 x 200"
         )
-        assert (problem.key, problem.value, problem.fix) == ("image/width", 201, "")
+        assert (problem.feature, problem.value, problem.fix) == ("image/width", 201, "")
 
     def test_one_of_them(self) -> None:
-        assert problems_by_code(facts(declared_height=7))["IMG006"].key == "image/height"
+        assert problems_by_code(facts(declared_height=7))["IMG006"].feature == "image/height"
         assert "image/width says 7," in problems_by_code(facts(declared_width=7))["IMG006"].message
 
     def test_exchanged(self) -> None:
@@ -133,16 +133,16 @@ class TestOrientation:
     def test_the_size_of_the_turned_image_is_an_error(self) -> None:
         turned = JPEG._replace(orientation=6)
         problem = problems_by_code(facts(turned, declared_height=200, declared_width=100))["IMG007"]
-        assert problem.severity is Severity.ERROR
+        assert problem.of_case is Severity.ERROR
         assert "the record's size is that of the turned image, 200 x 100" in problem.message
         for size in ((100, 200), (None, None), (200, 200)):
             how = dict(zip(("declared_height", "declared_width"), size, strict=True))
-            assert problems_by_code(facts(turned, **how))["IMG007"].severity is None
+            assert problems_by_code(facts(turned, **how))["IMG007"].of_case is None
         upside_down = JPEG._replace(orientation=3)
         problem = problems_by_code(facts(upside_down, declared_height=200, declared_width=100))[
             "IMG007"
         ]
-        assert problem.severity is None
+        assert problem.of_case is None
 
     @pytest.mark.parametrize(
         ("boxes", "is_error"),

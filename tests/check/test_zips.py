@@ -23,7 +23,7 @@ from tfod.check.dataset import Dataset, File
 from tfod.check.find import find, zip_dataset
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.findings import Findings
-from tfod.check.records.result import DatasetResult
+from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import all_rules, run_rules
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.tfrecord.framing import masked_crc32c
@@ -78,7 +78,7 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
                 parts = iter(lambda: stream.read(1 << 16), b"")
                 read[shard.name.partition(":")[2]] = b"".join(parts)
         except ZipEntryError as error:
-            result.damaged.append((shard.name, error.reason))
+            result.add(ShardResult(shard.name, shard.subset, damage=error.reason))
     run_rules(result, codes, result.findings, of_dataset=True)
     names = [entry.name for entry in read_zip(str(path), limits).readable.values()]
     listed = list(result.findings.all())

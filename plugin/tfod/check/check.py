@@ -175,7 +175,7 @@ def _check_dataset(
         mapping=profile.field_mapping,
         codes=policy.codes,
         findings=Findings(_most_listed(options)),
-        misfit=replace(misfit, receiver=title) if misfit else None,
+        misfit=misfit._replace(receiver=title) if misfit else None,
         task=options.task,
         training_config=options.training_config,
     )
@@ -240,9 +240,9 @@ def _with_digests(
 ) -> DatasetReport:
     """The same with the SHA-256 of its files; the size of one that could not be read is unknown."""
     known = {one.name: one.digest for one in dataset.shards if one.digest} | dict(digests)
-    files = [replace(one, sha256=known.get(one.name)) for one in dataset.files]
+    files = [one._replace(sha256=known.get(one.name)) for one in dataset.files]
     if options.hash_sources:
-        files = [one if one.sha256 else replace(one, bytes=None) for one in files]
+        files = [one if one.sha256 else one._replace(bytes=None) for one in files]
     return replace(dataset, files=files)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
 from tfod.check.profiles.file import load_profile
-from tfod.check.records.expectation import BOX_PREFIX
+from tfod.check.records.boxes import BOX_KEY
 from tfod.check.rules.repairs import INEVITABLE, REPAIRED_PARTLY, REPAIRED_WHOLLY, REPAIRS
 from tfod.detection import keys
 from tfod.errors import ShardError
@@ -144,7 +144,7 @@ def differ_only_where_told(before: bytes, after: bytes, message: list[dict[str, 
     """Features that no change names are the same, byte for byte."""
     old, new = Example.from_bytes(before), Example.from_bytes(after)
     named = {one["feature"] for one in message}
-    if BOX_PREFIX in named:
+    if BOX_KEY in named:
         named |= set(keys.BOX)
     for key in {*old, *new} - named:
         assert values(old, key) == values(new, key)

@@ -26,7 +26,7 @@ from tfod.check.findings.findings import Findings
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
 from tfod.check.records.batch import Batch
-from tfod.check.records.expectation import Expectation, expected_features
+from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import Decoder, EncodedImages
 from tfod.check.rules.registry import run_rules
 from tfod.detection.detections import Detections
@@ -128,7 +128,7 @@ DESCRIPTIONS = {
     name: feature_description(
         {
             key: spec
-            for key, spec in expected_features(one).items()
+            for key, spec in Expectation(one).features.items()
             if not spec.also or key in one.features
         }
     )

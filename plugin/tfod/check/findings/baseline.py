@@ -9,10 +9,9 @@ is new; what is said of a whole shard is known however many shards the set has.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.findings import Findings
@@ -25,8 +24,7 @@ BASELINE_VERSION = 2
 _HOW_TO_WRITE = "tfod check … --baseline FILE --update-baseline writes one"
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(NamedTuple):
     """The findings that are known.
 
     Attributes:
@@ -43,17 +41,16 @@ class Baseline:
 def fingerprint_of(finding: Finding) -> str:
     """What a finding is recognised by, as JSON."""
     rule, value = all_rules()[finding.code], finding.to_json()["value"]
-    image = finding.item
+    about = finding.item
     if rule.once:  # it stands for others
-        image = value = None
-    elif (
-        rule.of_dataset and value is not None
-    ):  # on which of several records depends on their order
-        image = None
+        about = value = None
+    elif rule.of_dataset and value is not None:
+        about = None  # on which of several records depends on their order
+    if not about:
+        about = name_of(finding.shard.rpartition(":")[2])
+        parsed = None if rule.family in _OF_FILES else parse_shard_name(about)
+        about = parsed.stem if parsed else about
     code = _OUTSIDE.get(finding.code, finding.code)
-    name = name_of(finding.shard.rpartition(":")[2])
-    parsed = None if rule.family in _OF_FILES else parse_shard_name(name)
-    about = image or (parsed.stem if parsed else name)
     return json.dumps([code, about, finding.feature, value], ensure_ascii=False)
 
 
@@ -63,8 +60,7 @@ _OUTSIDE = {"BOX005": "BOX003"}
 """Which of the two a box far outside is depends on the boxes around it."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """What a check has found of a baseline.
 
     Attributes:
@@ -105,8 +101,6 @@ def read_baseline(path: str, *, is_updated: bool) -> Baseline:
     Raises:
         TfodError: there is none, or the file is not one.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise TfodError(f"{path}: is not a file; a baseline is one that can be read and replaced")
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,8 +43,7 @@ class Severity(str, enum.Enum):
 _RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a finding is.
 
     Attributes:
@@ -61,8 +59,7 @@ class Place:
     item: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """What a rule has found: an entry of the report.
 
     A rule says the message and the place, and of the rest what differs from case to case; what is
@@ -70,64 +67,39 @@ class Finding:
     (:class:`tfod.check.findings.findings.Findings`).
 
     Attributes:
-        code, severity: the rule's, which a rule need not say; in a report what the policy makes of
-            the severity.
         message: what is wrong with the numbers filled in, without place and full stop.
-        fix: what to do, where this case needs another fix than the rule's own.
-        shard, record, offset, item: where, as :class:`Place` has it.
         feature: key of the feature that is to blame.
         value: the offending value, as JSON.
+        fix: what to do, where this case needs another fix than the rule's own.
         of_case: the severity of this case, where it is another than the rule's.
+        shard, record, offset, item: where, as :class:`Place` has it.
+        code, severity: the rule's, which a rule need not say; in a report what the policy makes of
+            the severity.
     """
 
-    code: str = ""
-    severity: Severity = Severity.ERROR
     message: str
+    feature: str | None = None
+    value: JsonValue = None
     fix: str = ""
+    of_case: Severity | None = None
     shard: str = ""
     record: int | None = None
     offset: int | None = None
-    feature: str | None = None
-    value: JsonValue = None
     item: str | None = None
-    of_case: Severity | None = None
+    code: str = ""
+    severity: Severity = Severity.ERROR
 
-    @classmethod
-    def at(
-        cls,
-        place: Place,
-        message: str,
-        key: str | None = None,
-        value: JsonValue = None,
-        fix: str = "",
-        severity: Severity | None = None,
-    ) -> Finding:
-        """What a rule has found at a place.
-
-        Args:
-            place: where.
-            message: what is wrong.
-            key: of the feature that is to blame, as the records have it.
-            value: the offending one.
-            fix: what to do, where it is not what the rule says.
-            severity: of this case, where it is another than the rule's.
-        """
-        return cls(
-            message=message,
-            fix=fix,
-            shard=place.shard,
-            record=place.record,
-            offset=place.offset,
-            feature=key,
-            value=value,
-            item=place.item,
-            of_case=severity,
-        )
+    def at(self, place: Place) -> Finding:
+        """The same at a place."""
+        return self._replace(**place._asdict())
 
     def to_json(self) -> dict[str, JsonValue]:
         """The finding as the report's JSON has it."""
-        found = {name: one for name, one in vars(self).items() if name != "of_case"}
+        found: dict[str, JsonValue] = {name: getattr(self, name) for name in _IN_JSON}
         return {**found, "severity": self.severity.value, "value": _finite(self.value)}
+
+
+_IN_JSON = ("code", "severity", "message", "fix", *Place._fields[:3], "feature", "value", "item")
 
 
 def _finite(value: JsonValue) -> JsonValue:
@@ -143,8 +115,7 @@ def _finite(value: JsonValue) -> JsonValue:
     return value
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule and all that is said about it.
 
     Attributes:

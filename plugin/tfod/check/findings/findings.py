@@ -84,10 +84,9 @@ class Findings:
         """How many there are."""
         return sum(counts.total() for counts in self.counts.values())
 
-    @property
-    def have_defects(self) -> bool:
-        """Whether there are any but infos."""
-        return any(one is not Severity.INFO for one in self.worst.values())
+    def are_below(self, severity: Severity) -> bool:
+        """Whether all are less severe."""
+        return all(one.rank < severity.rank for one in self.worst.values())
 
     def by_severity(self) -> dict[Severity, int]:
         """True number of findings of each severity; of a rule all are as severe as the worst."""
@@ -141,14 +140,12 @@ def choose(findings: Findings, shards: Sequence[str]) -> list[Finding]:
 def _filled_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     """A finding with what its rule says, and without the megabytes that texts may have."""
     value, feature = finding.value, finding.feature
-    return Finding(
+    return finding._replace(
         code=rule.code,
         severity=severity,
+        of_case=None,
         message=shortened(finding.message),
         fix=finding.fix or rule.fix,
-        shard=finding.shard,
-        record=finding.record,
-        offset=finding.offset,
         feature=shortened(feature) if feature else feature,
         value=shortened(value) if isinstance(value, str) else value,
         item=shortened(finding.item) if finding.item else None,

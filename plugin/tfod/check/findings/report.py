@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfod.check.findings.finding import Finding, JsonValue, Severity
 from tfod.check.findings.findings import Findings, choose
@@ -61,8 +61,7 @@ def most_first(counts: Mapping[T, int]) -> list[tuple[T, int]]:
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """A file that was checked.
 
     ``bytes`` is None where it could not be read, ``sha256`` also where hashing was turned off.
@@ -73,8 +72,7 @@ class SourceFile:
     sha256: str | None
 
 
-@dataclass(frozen=True)
-class ChosenProfile:
+class ChosenProfile(NamedTuple):
     """The expected feature description, and why it is this one."""
 
     name: str
@@ -105,12 +103,7 @@ class Counts:
     by_shard: Mapping[str, Mapping[str, int]]
 
     @classmethod
-    def of(
-        cls,
-        shards: Sequence[ShardResult],
-        findings: Findings,
-        by_severity: Mapping[Severity, int],
-    ) -> Counts:
+    def of(cls, shards: Sequence[ShardResult], findings: Findings) -> Counts:
         """Those of some shards and of what was found in them."""
         return cls(
             shards=len(shards),
@@ -119,13 +112,9 @@ class Counts:
             decoded=sum(one.decoded for one in shards),
             boxes=sum(one.boxes for one in shards),
             by_code=findings.by_code(),
-            by_severity=by_severity,
+            by_severity=findings.by_severity(),
             by_shard=findings.by_shard(),
         )
-
-    def are_valid(self, fail_on: Severity) -> bool:
-        """Whether nothing was found at or above the level that fails."""
-        return not any(n for level, n in self.by_severity.items() if level.rank >= fail_on.rank)
 
 
 @dataclass(frozen=True)
@@ -157,12 +146,12 @@ class DatasetReport:
     @cached_property
     def counts(self) -> Counts:
         """True totals."""
-        return Counts.of(self.shards, self.findings, self.findings.by_severity())
+        return Counts.of(self.shards, self.findings)
 
     @property
     def valid(self) -> bool:
         """Whether nothing was found in it at or above the level that fails."""
-        return self.counts.are_valid(self.fail_on)
+        return self.findings.are_below(self.fail_on)
 
     @property
     def sources(self) -> Sequence[str]:
@@ -180,7 +169,7 @@ class DatasetReport:
         return {
             "name": self.name,
             "valid": self.valid,
-            "profile": asdict(self.profile),
+            "profile": self.profile._asdict(),
             "label_maps": list(self.label_maps),
             "sources": list(self.sources),
             "counts": {
@@ -231,7 +220,7 @@ class Report:
     @property
     def valid(self) -> bool:
         """Whether nothing was found at or above the level that fails."""
-        return self.counts.are_valid(self.fail_on)
+        return self._all_findings.are_below(self.fail_on)
 
     @cached_property
     def findings(self) -> Sequence[Finding]:
@@ -246,9 +235,7 @@ class Report:
     @cached_property
     def counts(self) -> Counts:
         """True totals."""
-        levels = [one.counts.by_severity for one in self._parts]
-        by_severity = {level: sum(one[level] for one in levels) for level in Severity}
-        return Counts.of(self.shards, self._all_findings, by_severity)
+        return Counts.of(self.shards, self._all_findings)
 
     @property
     def total(self) -> int:
@@ -295,11 +282,7 @@ class Report:
 
     def dataset_of(self, name: str) -> DatasetReport | None:
         """The dataset that a shard, an entry of a zip or a label map belongs to, by its name."""
-        found = self._datasets_by_name.get(name)
-        while found is None and ":" in name:  # the name of an entry may have colons, too
-            name = name.rpartition(":")[0]
-            found = self._datasets_by_name.get(name)
-        return found
+        return self._datasets_by_name.get(self.source_of(name))
 
     def source_of(self, name: str) -> str:
         """The file that was checked which a shard's name is of; its own, unless it is in a zip."""
@@ -307,11 +290,6 @@ class Report:
         while found not in self._source_names and ":" in found:  # also in the name of an entry
             found = found.rpartition(":")[0]
         return found if found in self._source_names else name
-
-    @property
-    def _known(self) -> JsonValue:
-        one = self.baseline
-        return {"file": one.file, "known": one.known} if one else None
 
     @cached_property
     def _source_names(self) -> frozenset[str]:
@@ -327,7 +305,7 @@ class Report:
 
     def to_json(self) -> dict[str, JsonValue]:
         """The report as JSON; keys in a fixed order."""
-        counts = self.counts
+        counts, known = self.counts, self.baseline
         return {
             "report_version": REPORT_VERSION,
             "valid": self.valid,
@@ -342,9 +320,9 @@ class Report:
                 for one in self.verdicts
             ],
             "configuration": self.configuration,
-            "profile": asdict(self.profile),
+            "profile": self.profile._asdict(),
             "datasets": [one.to_json() for one in self.datasets],
-            "sources": [asdict(one) for one in self.sources],
+            "sources": [one._asdict() for one in self.sources],
             "shards": [{"name": one.name, **_figures(one)} for one in self.shards],
             "counts": {
                 "shards": counts.shards,
@@ -362,7 +340,7 @@ class Report:
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
             "findings": [one.to_json() for one in self.findings],
             "statistics": self.statistics.to_json(),
-            "baseline": self._known,
+            "baseline": {"file": known.file, "known": known.known} if known else None,
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
         }

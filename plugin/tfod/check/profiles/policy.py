@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
@@ -46,7 +46,7 @@ class Policy:
             found.listed[code] = [
                 one
                 if levels[one.severity] is one.severity
-                else replace(one, severity=levels[one.severity])
+                else one._replace(severity=levels[one.severity])
                 for one in listed
             ]
         return found

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
 from tfod.check.records.boxes import BOX_KEY, Boxes
-from tfod.check.records.expectation import Expectation
+from tfod.check.records.expectation import Expectation, own_key
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.check.records.names import NameFacts, plain_names
 from tfod.detection import keys
@@ -35,8 +34,7 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
 
-@dataclass(frozen=True)
-class ClassUse:
+class ClassUse(NamedTuple):
     """What an object says about its class: a text, an id, both or nothing.
 
     None is a record without that list; ``label_map`` is None where no map is known.
@@ -104,7 +102,7 @@ class Batch:
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""
-        return self.expectation.renamed.get(key, key)
+        return own_key(self.mapping, key)
 
     def finding(
         self,
@@ -115,8 +113,8 @@ class Batch:
         fix: str = "",
         severity: Severity | None = None,
     ) -> Finding:
-        """A finding about a record; see :meth:`Finding.at`."""
-        return Finding.at(self.place(row), message, key, value, fix, severity)
+        """A finding about a record, or about the feature of this key in it."""
+        return Finding(message, key, value, fix, severity).at(self.place(row))
 
     def findings(
         self,

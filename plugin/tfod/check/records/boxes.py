@@ -10,9 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
+from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts, far_boxes, touch_image
 
-BOX_KEY = "image/object/bbox"
+BOX_KEY = keys.XMIN.rpartition("/")[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +56,14 @@ class Boxes:
         return far_boxes(self.corners)
 
     @cached_property
-    def are_mostly_far(self) -> bool:
-        """Whether most boxes of the batch look like pixels: then all that do are in pixels."""
-        counts = BoxCounts.of(self.corners)
-        return counts.in_pixels == counts.far
-
-    @cached_property
     def in_pixels(self) -> np.ndarray:
-        """Boxes in pixels, bool of shape (n,): of a few, those that do not touch their image."""
-        if self.are_mostly_far:
+        """Boxes in pixels, bool of shape (n,).
+
+        Where most boxes of the batch look so all that do; of a few, those that do not touch their
+        image.
+        """
+        counts = BoxCounts.of(self.corners)
+        if counts.in_pixels == counts.far:
             return self.pixels
         found: np.ndarray = self.pixels & ~touch_image(self.corners)
         return found

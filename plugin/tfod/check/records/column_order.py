@@ -9,8 +9,8 @@ was divided by the side of the key that it is under.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,12 +25,10 @@ TOLERATED = 1.1
 _MOST_SLIPS = 3
 _MOST_SLIPS_SHARE = 0.05
 _MOST_CANDIDATES = 4
-_FIRST = 64
-_AT_ONCE = 1 << 12
+_AT_ONCE = 1 << 13
 
 
-@dataclass(frozen=True)
-class ColumnOrder:
+class ColumnOrder(NamedTuple):
     """Which stored column each coordinate is read from.
 
     Attributes:
@@ -64,11 +62,8 @@ _ORDERS = tuple(
     for order in (ColumnOrder(one, in_pixels) for one in itertools.permutations(range(4)))
     if order.moved and not (in_pixels and order.keeps_axes)
 )
-_ALL = (1 << len(_ORDERS)) - 1
 # By these any proper box is another proper one, by the second where the image is square.
-_SWAPPED, _SWAPPED_PIXELS = (
-    1 << _ORDERS.index(ColumnOrder((1, 0, 3, 2), in_pixels)) for in_pixels in (False, True)
-)
+_SWAPPED, _SWAPPED_PIXELS = (ColumnOrder((1, 0, 3, 2), in_pixels) for in_pixels in (False, True))
 
 
 @dataclass(frozen=True)
@@ -79,43 +74,29 @@ class BoxColumns:
         boxes: how many of four numbers there are.
         improper: how many are inverted, or reach further outside [0, 1] than the trainer lets pass.
         are_square: whether all images of boxes are as wide as they are high.
-        fitting: the orders by which no box is improper, a bit for each.
+        fitting: the orders by which no box is improper.
     """
 
     boxes: int = 0
     improper: int = 0
     are_square: bool = True
-    fitting: int = _ALL
+    fitting: frozenset[ColumnOrder] = frozenset(_ORDERS)
 
-    def with_boxes(self, boxes: Boxes) -> BoxColumns:
-        """Of these boxes, too. Orders that do not fit those before are not looked at again."""
-        if boxes.are_proper:
-            square = bool((boxes.width == boxes.height)[boxes.counts > 0].all())
-            if not self.fitting & ~(_SWAPPED | (_SWAPPED_PIXELS if square else 0)):
-                square &= self.are_square
-                return replace(self, boxes=self.boxes + len(boxes.corners), are_square=square)
-        found = self
-        # Most orders fit no box of the first ones.
-        for part in (slice(0, _FIRST), slice(_FIRST, None)):
-            corners, rows = boxes.corners[part], boxes.rows[part]
-            finite = np.isfinite(corners).all(axis=1)
-            sizes = boxes.width[rows][finite], boxes.height[rows][finite]
-            found = found._with(corners[finite], *sizes)
-        return found
-
-    def _with(self, corners: np.ndarray, width: np.ndarray, height: np.ndarray) -> BoxColumns:
-        if not len(corners):
-            return self
-        improper = ~_proper(corners)
-        left = [place for place in range(len(_ORDERS)) if self.fitting >> place & 1]
-        fits = _fit(left, corners, width, height)
-        fitting = sum(1 << place for place, does in zip(left, fits.tolist(), strict=True) if does)
-        return self + BoxColumns(
-            boxes=len(corners),
-            improper=int(improper.sum()),
-            are_square=bool((width == height).all()),
-            fitting=fitting,
-        )
+    @classmethod
+    def of(cls, boxes: Boxes, orders: frozenset[ColumnOrder]) -> BoxColumns:
+        """What these boxes say, where only some orders fit those before."""
+        are_square = bool((boxes.width == boxes.height)[boxes.counts > 0].all())
+        always = {_SWAPPED, _SWAPPED_PIXELS} if are_square else {_SWAPPED}
+        if boxes.are_proper and orders <= always:
+            return cls(len(boxes.corners), 0, are_square, orders)
+        corners, rows = boxes.corners[boxes.finite], boxes.rows[boxes.finite]
+        sides = np.stack((boxes.width, boxes.height) * 2, axis=1)[rows]
+        start = 0
+        while orders and start < len(corners):  # most orders fit no box of the first ones
+            part = slice(start, start + _AT_ONCE // len(orders))
+            orders = _fitting(orders, corners[part], sides[part])
+            start = part.stop
+        return cls(len(corners), int((~_proper(corners)).sum()), are_square, orders)
 
     def __add__(self, other: BoxColumns) -> BoxColumns:
         """Of both."""
@@ -135,7 +116,7 @@ class BoxColumns:
         """
         if not _is_many(self.improper, self.boxes):
             return ()
-        fits = [order for place, order in enumerate(_ORDERS) if self.fitting >> place & 1]
+        fits = [order for order in _ORDERS if order in self.fitting]
         # Where xmin and xmax are exchanged, exchanging them with y as well fits, and explains less.
         found = [order for order in fits if order.keeps_axes] or [
             order for order in fits if not (order.in_pixels and self.are_square)
@@ -157,20 +138,23 @@ def _is_many(number: int, of: int) -> bool:
     return is_share and (number > _MOST_SLIPS or 2 * number >= of)
 
 
-def _fit(
-    places: list[int], corners: np.ndarray, width: np.ndarray, height: np.ndarray
-) -> np.ndarray:
-    """Which of some orders make all boxes proper, bool of shape (orders,)."""
-    stored = np.array([_ORDERS[place].stored for place in places], np.int64).reshape(-1, 4)
-    in_pixels = np.array([_ORDERS[place].in_pixels for place in places], bool)
-    sides = np.stack((width, height, width, height), axis=1)
-    fits = np.ones(len(places), bool)
-    for start in range(0, len(corners), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        found = corners[part][:, stored]  # of shape (boxes, orders, 4)
-        found[:, in_pixels] *= sides[part][:, stored[in_pixels]] / sides[part, None, :]
-        fits &= _proper(found).all(axis=0)
-    return fits
+def _fitting(
+    orders: frozenset[ColumnOrder], corners: np.ndarray, sides: np.ndarray
+) -> frozenset[ColumnOrder]:
+    """Those of some orders that make all boxes proper.
+
+    Args:
+        orders: which.
+        corners: of the boxes as they are stored, shape (n, 4).
+        sides: of each box's image what belongs to its four corners, in pixels; shape (n, 4).
+    """
+    some = list(orders)
+    stored = np.array([one.stored for one in some], np.int64).reshape(-1, 4)
+    in_pixels = np.array([one.in_pixels for one in some], bool)
+    found = corners[:, stored]  # of shape (boxes, orders, 4)
+    found[:, in_pixels] *= sides[:, stored[in_pixels]] / sides[:, None, :]
+    fits = _proper(found).all(axis=0)
+    return frozenset(some[place] for place in np.flatnonzero(fits).tolist())
 
 
 def _proper(corners: np.ndarray) -> np.ndarray:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import functools
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -25,94 +24,51 @@ from tfod.kernel import hash_spans
 
 if TYPE_CHECKING:
     from tfod.check.records.batch import Batch
+    from tfod.check.records.result import ShardResult
 
 _TRAINING, _UNION = "train", "trainval"
-_NO_ROWS = np.empty(0, np.int64)
-_FACTOR = 0x9E3779B97F4A7C15
-_THINGS = (keys.FILENAME, keys.SOURCE_ID)
 
 
-@dataclass
-class RecordIndex:
-    """The records of one shard that could be read: what they share with others, and where they are.
+class IndexedBatch(NamedTuple):
+    """Records of a shard that follow each other: what they share with others, and where they are.
 
     Attributes:
-        offsets: the byte that each record starts at.
-        numbers: of the records; None where they count from 0 without a gap.
-        filenames, source_ids, images: of each record a hash, uint64, 0 for nothing; None where no
-            record has one.
-        texts: file names and source ids, packed, with the row of the first record of each pack.
+        first: number of the first one.
+        offsets: the byte that each starts at.
+        hashes: of file names, source ids and images, by the OD API's key: one for each record,
+            uint64, 0 for nothing. A thing that no record has is left out.
+        texts: file names and source ids, packed.
     """
 
-    offsets: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
-    numbers: np.ndarray | None = None
-    filenames: np.ndarray | None = None
-    source_ids: np.ndarray | None = None
-    images: np.ndarray | None = None
-    texts: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    first: int
+    offsets: np.ndarray
+    hashes: Mapping[str, np.ndarray]
+    texts: tuple[bytes, bytes]
 
-    def __len__(self) -> int:
-        return len(self.offsets)
+    @classmethod
+    def of(cls, batch: Batch) -> IndexedBatch:
+        """That of a batch; what cannot be read shares nothing."""
+        found, records = batch.detections, batch.records
+        hashes = {keys.ENCODED: batch.images.hashes}
+        for key in (keys.FILENAME, keys.SOURCE_ID):
+            column = found.column(key, Kind.BYTES)
+            rows, spans = single_values(column)
+            hashes[key] = np.zeros(len(batch), np.uint64)
+            hashes[key][rows] = hash_spans(column.buffer, spans)
+        known = {key: one * batch.live for key, one in hashes.items()}
+        offsets = records.offsets
+        is_narrow = not len(offsets) or offsets[-1] < 1 << 32
+        return cls(
+            records.first,
+            offsets.astype(np.uint32 if is_narrow else np.uint64),
+            {key: one for key, one in known.items() if one.any()},
+            (_packed(found.filenames), _packed(found.source_ids)),
+        )
 
     def place(self, row: int, shard: str) -> Place:
         """Where a record is."""
-        name = self.texts_of(row)[0]
-        number = row if self.numbers is None else int(self.numbers[row])
-        return Place(shard, number, int(self.offsets[row]), name or None)
-
-    def texts_of(self, row: int) -> tuple[str, str]:
-        """File name and source id of a record; empty for none."""
-        firsts = [first for first, _, _ in self.texts]
-        pack = int(np.searchsorted(firsts, row, "right")) - 1
-        first, *packed = self.texts[pack]
-        name, source_id = (_unpacked(one)[row - first] for one in packed)
-        return name, source_id
-
-
-class Indexer:
-    """Makes the index of a shard from its batches."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[np.ndarray, ...]] = []
-        self._texts: list[tuple[int, bytes, bytes]] = []
-        self._rows = 0
-
-    def add(self, batch: Batch) -> None:
-        """Remember the records of a batch."""
-        live = np.flatnonzero(batch.live)
-        hashes = []
-        for key in _THINGS:
-            column = batch.detections.column(key, Kind.BYTES)
-            rows, spans = single_values(column)
-            found = np.zeros(len(batch), np.uint64)
-            found[rows] = hash_spans(column.buffer, spans)
-            hashes.append(found[live])
-        records = batch.records
-        numbers, offsets = records.numbers[live].astype(np.uint32), records.offsets[live]
-        self._parts.append((numbers, _narrow(offsets), *hashes, batch.images.hashes[live]))
-        if len(live):
-            texts = (batch.detections.filenames, batch.detections.source_ids)
-            names, source_ids = (
-                _packed(one if len(live) == len(one) else [one[row] for row in live.tolist()])
-                for one in texts
-            )
-            self._texts.append((self._rows, names, source_ids))
-            self._rows += len(live)
-
-    def finish(self) -> RecordIndex:
-        """What is remembered of all of them."""
-        if not self._parts:
-            return RecordIndex()
-        columns = [np.concatenate(parts) for parts in zip(*self._parts, strict=True)]
-        self._parts.clear()
-        numbers, offsets, *hashes = columns
-        is_plain = int(numbers[-1]) == len(numbers) - 1 if len(numbers) else True
-        names, ids, images = (one if one.any() else None for one in hashes)
-        return RecordIndex(offsets, None if is_plain else numbers, names, ids, images, self._texts)
-
-
-def _narrow(offsets: np.ndarray) -> np.ndarray:
-    return offsets.astype(np.uint32 if not len(offsets) or offsets[-1] < 1 << 32 else np.uint64)
+        name = _unpacked(self.texts[0])[row]
+        return Place(shard, self.first + row, int(self.offsets[row]), name or None)
 
 
 def _packed(names: Sequence[str | None]) -> bytes:
@@ -129,89 +85,69 @@ def _unpacked(pack: bytes) -> list[str]:
     return zlib.decompress(pack).decode("utf-8", "surrogatepass").split("\0")
 
 
-@dataclass(frozen=True)
-class Repeat:
+class Repeat(NamedTuple):
     """A record that shares something with an earlier one.
 
     Attributes:
         place, first: where the record is, and the first one that has the same.
         subset, first_subset: theirs.
-        text: the record's source id.
-        image: checksum of the record's image.
+        source_id: of the record; empty for none.
+        image: checksum of the record's image; 0 for none.
     """
 
     place: Place
     first: Place
     subset: str
     first_subset: str
-    text: str
+    source_id: str
     image: int
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Running numbers of records that share something with an earlier one, and of that one.
+class Duplicates:
+    """What the records of some shards share.
 
-    Both are int64 of shape (n,), in the order of the later records.
+    Pairs are the running numbers of records that share something with an earlier one, and of the
+    first that has the same; int64 of shape (n, 2), in the order of the later records.
     """
 
-    laters: np.ndarray
-    firsts: np.ndarray
-
-    def __getitem__(self, part: slice) -> Pairs:
-        return Pairs(self.laters[part], self.firsts[part])
-
-
-class IndexedShard(Protocol):
-    """What is looked at of a shard."""
-
-    name: str
-    subset: str
-    images: int
-    index: RecordIndex
-
-
-class Duplicates:
-    """What the records of some shards share."""
-
-    def __init__(self, shards: Sequence[IndexedShard]) -> None:
+    def __init__(self, shards: Sequence[ShardResult]) -> None:
         self._shards = shards
-        self._ends = np.cumsum([len(one.index) for one in shards], dtype=np.int64)
+        self._batches = [(shard, batch) for shard in shards for batch in shard.index]
+        self._ends = np.cumsum([len(one.offsets) for _, one in self._batches], dtype=np.int64)
         names = {one: number for number, one in enumerate(dict.fromkeys(s.subset for s in shards))}
-        self._subsets = np.array([names[one.subset] for one in shards], np.int64)
+        self._subsets = np.array([names[shard.subset] for shard, _ in self._batches], np.int64)
 
     @cached_property
-    def filenames(self) -> Pairs:
-        """Of the same subset and file name."""
-        return self._in_subset("filenames")
+    def filenames(self) -> np.ndarray:
+        """Pairs of the same subset and file name."""
+        return self._in_subset(keys.FILENAME)
 
     @cached_property
-    def source_ids(self) -> Pairs:
-        """Of the same subset and source id."""
-        return self._in_subset("source_ids")
+    def source_ids(self) -> np.ndarray:
+        """Pairs of the same subset and source id."""
+        return self._in_subset(keys.SOURCE_ID)
 
     @cached_property
-    def same_images(self) -> Pairs:
-        """Of the same subset and encoded image."""
-        return self._in_subset("images")
+    def same_images(self) -> np.ndarray:
+        """Pairs of the same subset and encoded image."""
+        return self._in_subset(keys.ENCODED)
 
     @cached_property
-    def shared_images(self) -> Pairs:
-        """Of the same image in another subset; the first record of each subset."""
-        key, rows = self._sorted("images")
-        heads = rows[_starts(key, self._subset_of(rows))]
-        keys_of_heads = key[_starts(key, self._subset_of(rows))]
-        order = np.lexsort((heads, keys_of_heads))
-        heads, keys_of_heads = heads[order], keys_of_heads[order]
-        return _pairs(heads, _starts(keys_of_heads))
+    def shared_images(self) -> np.ndarray:
+        """Pairs of the same image in two subsets, of the first records of each."""
+        hashes, subsets, rows = self._shared(keys.ENCODED)
+        heads = _starts(hashes, subsets)
+        hashes, rows = hashes[heads], rows[heads]
+        order = np.lexsort((rows, hashes))
+        return _pairs(rows[order], _starts(hashes[order]))
 
     @cached_property
     def leaked_subsets(self) -> dict[str, int]:
         """Subsets for evaluation all of whose images are in others, and how many those are."""
-        shared = self.shared_images
-        elsewhere = self._by_subset(_distinct(np.concatenate((shared.laters, shared.firsts))))
+        shared = np.sort(self.shared_images, axis=None)
+        elsewhere = self._by_subset(shared[_starts(shared)])
         total: Counter[str] = Counter()
-        total.subtract(self._by_subset(self.same_images.laters))
+        total.subtract(self._by_subset(self.same_images[:, 0]))
         for shard in self._shards:
             total[shard.subset] += shard.images
         whole = {name for name, count in elsewhere.items() if count == total[name]}
@@ -222,69 +158,61 @@ class Duplicates:
                 whole.remove(val)
         return {one: elsewhere[one] for one in sorted(whole) if _TRAINING not in one.lower()}
 
-    def repeats(self, pairs: Pairs) -> Iterator[Repeat]:
-        """What is known of each."""
-        for later, first in zip(pairs.laters.tolist(), pairs.firsts.tolist(), strict=True):
-            (shard, row), (other, first_row) = self._at(later), self._at(first)
+    def repeats(self, pairs: np.ndarray) -> Iterator[Repeat]:
+        """What is known of each pair."""
+        for later, first in pairs.tolist():
+            (shard, batch, row), (other, others, first_row) = self._at(later), self._at(first)
+            images = batch.hashes.get(keys.ENCODED)
             yield Repeat(
-                shard.index.place(row, shard.name),
-                other.index.place(first_row, other.name),
+                batch.place(row, shard.name),
+                others.place(first_row, other.name),
                 shard.subset,
                 other.subset,
-                shard.index.texts_of(row)[1],
-                int(shard.index.images[row]) if shard.index.images is not None else 0,
+                _unpacked(batch.texts[1])[row],
+                0 if images is None else int(images[row]),
             )
 
-    def shards_of(self, rows: np.ndarray) -> list[str]:
-        """The name of the shard of each running number."""
-        return [self._shards[at].name for at in np.searchsorted(self._ends, rows, "right").tolist()]
+    def shards_of(self, rows: np.ndarray) -> list[ShardResult]:
+        """The shard of each running number."""
+        return [self._batches[at][0] for at in np.searchsorted(self._ends, rows, "right").tolist()]
 
-    def _at(self, row: int) -> tuple[IndexedShard, int]:
-        number = int(np.searchsorted(self._ends, row, "right"))
-        shard = self._shards[number]
-        return shard, row - int(self._ends[number]) + len(shard.index)
+    def _at(self, number: int) -> tuple[ShardResult, IndexedBatch, int]:
+        at = int(np.searchsorted(self._ends, number, "right"))
+        shard, batch = self._batches[at]
+        return shard, batch, number - int(self._ends[at]) + len(batch.offsets)
 
-    def _subset_of(self, rows: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._subsets[np.searchsorted(self._ends, rows, "right")]
-        return found
+    def _by_subset(self, rows: np.ndarray) -> Counter[str]:
+        return Counter(shard.subset for shard in self.shards_of(rows))
 
-    def _by_subset(self, rows: np.ndarray) -> dict[str, int]:
-        at = np.searchsorted(self._ends, rows, "right").tolist()
-        return Counter(self._shards[number].subset for number in at)
+    def _in_subset(self, thing: str) -> np.ndarray:
+        hashes, subsets, rows = self._shared(thing)
+        return _pairs(rows, _starts(hashes, subsets))
 
-    def _in_subset(self, thing: str) -> Pairs:
-        key, rows = self._sorted(thing, by_subset=True)
-        return _pairs(rows, _starts(key))
+    def _shared(self, thing: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Hash, subset and running number of what has the hash of another; sorted by all three."""
+        hashes = self._hashes(thing)
+        hashes.sort()  # in place: there may be a hundred million
+        again = hashes[1:][hashes[1:] == hashes[:-1]]
+        again = again[_starts(again) & (again != 0)]
+        if len(again):
+            hashes = self._hashes(thing)
+            at = np.minimum(np.searchsorted(again, hashes), len(again) - 1)
+            rows = np.flatnonzero(again[at] == hashes)
+        else:
+            rows = np.empty(0, np.int64)
+        hashes, subsets = hashes[rows], self._subsets[np.searchsorted(self._ends, rows, "right")]
+        order = np.lexsort((rows, subsets, hashes))
+        return hashes[order], subsets[order], rows[order]
 
-    def _sorted(self, thing: str, *, by_subset: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Hashes that several records have, and the records: by hash, subset and running number."""
-        key = self._hashes(thing, by_subset)
-        key.sort()  # in place: there may be a hundred million
-        again = _distinct(key[1:][key[1:] == key[:-1]])
-        again = again[again != 0]
-        if not len(again):
-            return np.empty(0, np.uint64), _NO_ROWS
-        key = self._hashes(thing, by_subset)
-        at = np.minimum(np.searchsorted(again, key), len(again) - 1)
-        rows = np.flatnonzero(again[at] == key)
-        rows = rows[np.lexsort((rows, self._subset_of(rows), key[rows]))]
-        return key[rows], rows
-
-    def _hashes(self, thing: str, by_subset: bool) -> np.ndarray:
-        """Those of all records, uint64 of shape (records,); empty where none has one.
-
-        What two subsets have in common has two hashes, where they are told apart.
-        """
-        columns: list[np.ndarray | None] = [getattr(one.index, thing) for one in self._shards]
+    def _hashes(self, thing: str) -> np.ndarray:
+        """Those of all records, uint64 of shape (records,); empty where none has one."""
+        columns = [one.hashes.get(thing) for _, one in self._batches]
         if all(one is None for one in columns):
             return np.empty(0, np.uint64)
         found = np.zeros(int(self._ends[-1]), np.uint64)
-        for column, end, subset in zip(columns, self._ends, self._subsets, strict=True):
+        for column, end in zip(columns, self._ends.tolist(), strict=True):
             if column is not None:
-                part = found[end - len(column) : end]
-                part[:] = column
-                if by_subset:
-                    part[column > 0] ^= np.uint64(int(subset) * _FACTOR % (1 << 64))
+                found[end - len(column) : end] = column
         return found
 
 
@@ -295,16 +223,9 @@ def _starts(*columns: np.ndarray) -> np.ndarray:
     return found
 
 
-def _distinct(values: np.ndarray) -> np.ndarray:
-    """As np.unique, which loads NumPy's masked arrays to do it."""
-    ordered = np.sort(values)
-    found: np.ndarray = ordered[_starts(ordered)]
-    return found
-
-
-def _pairs(rows: np.ndarray, starts: np.ndarray) -> Pairs:
+def _pairs(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Each row but the first of its group, with the first."""
     firsts = rows[starts][np.cumsum(starts) - 1] if len(rows) else rows
-    laters, firsts = rows[~starts], firsts[~starts]
-    order = np.argsort(laters)
-    return Pairs(laters[order], firsts[order])
+    pairs = np.stack((rows, firsts), axis=1)[~starts]
+    ordered: np.ndarray = pairs[np.argsort(pairs[:, 0])]
+    return ordered

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
+from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.records.batch import Batch
-from tfod.check.records.duplicates import Indexer
+from tfod.check.records.column_order import BoxColumns
+from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
 from tfod.check.records.objects import ObjectFigures
@@ -125,7 +127,6 @@ class _Examiner:
         self._decoder = Decoder(
             instructions.decode if "IMG003" in instructions.codes else 0, instructions.threads
         )
-        self._index = Indexer()
         self._damages: list[Damage] = []
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
@@ -180,7 +181,7 @@ class _Examiner:
         result.images += len(checked)
         result.decoded += sum(images.by_row[row].failure is not None for row in checked)
         result.boxes += int(batch.stated_box_counts.sum())
-        result.columns = result.columns.with_boxes(batch.boxes)
+        result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
         if not batch.boxes.are_proper:
             result.flat += int(batch.boxes.flat.sum())
         codes, uses = batch.uses
@@ -191,7 +192,7 @@ class _Examiner:
             result.objects += ObjectFigures.of(batch)
         if instructions.keeps_rows:
             result.rows += rows_of(batch)
-        self._index.add(batch)
+        result.index.append(IndexedBatch.of(batch))
 
     def _report_damages(self) -> None:
         if self._damages:
@@ -204,10 +205,9 @@ class _Examiner:
         self._look_at_pending()
         self._report_damages()
         result = self.result
-        result.index = self._index.finish()
         if result.objects is not None:
             result.objects = replace(result.objects, classes=frozenset(result.uses))
-        result.has_defects = result.findings.have_defects
+        result.has_defects = not result.findings.are_below(Severity.WARNING)
         return result
 
 

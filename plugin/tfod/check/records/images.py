@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,31 +67,23 @@ class Decoder:
     """
 
     def __init__(self, most: int | None, threads: int | None = None) -> None:
-        self._most = most if can_decode() else 0
+        self._every = most is None
+        self._left = (math.inf if most is None else most) if can_decode() else 0
         self._threads = threads or os.cpu_count() or 1
-        self._done = 0
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether more images are to be decoded."""
-        return self._most is None or self._done < self._most
-
-    def is_cheap(self, height: int, width: int, size: int) -> bool:
-        """Whether an image of so many pixels and bytes is decoded, if it is among the first."""
-        return self._most is None or height * width <= max(_SMALL, size * _PIXELS_OF_A_BYTE)
 
     def failures(self, found: Detections, rows: Sequence[int]) -> dict[int, str]:
         """Of the first of these records why their images do not decode; empty for those that do."""
         chosen: list[int] = []
         spans: list[memoryview] = []
         for row in rows:
-            if not self.goes_on:
+            if self._left < 1:
                 break
             header, (start, end) = found.headers[row], found.encoded[row].tolist()
-            if header and self.is_cheap(header.height, header.width, end - start):
+            cheap = max(_SMALL, (end - start) * _PIXELS_OF_A_BYTE)
+            if header and (self._every or header.height * header.width <= cheap):
                 chosen.append(row)
                 spans.append(memoryview(found.examples.buffer)[start:end])
-                self._done += 1
+                self._left -= 1
         if not spans:
             return {}
         with strict_pillow():
@@ -139,7 +132,7 @@ class EncodedImages:
         rows = np.flatnonzero(spans[:, 1] > 0)
         hashes = np.zeros(len(found), np.uint64)
         hashes[rows] = hash_spans(found.examples.buffer, spans[rows])
-        failures = decoder.failures(found, rows.tolist()) if decoder.goes_on else {}
+        failures = decoder.failures(found, rows.tolist())
         bounds = zip(rows.tolist(), found.encoded[rows].tolist(), strict=True)
         by_row = {
             row: _encoded_image(found, row, start, end, failures.get(row))

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from tfod.check.findings.finding import Finding, Place, Severity
 from tfod.check.findings.findings import Findings
 from tfod.check.records.batch import Use
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.duplicates import Duplicates, Pairs, RecordIndex, Repeat
-from tfod.check.records.expectation import renamed_keys
+from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
+from tfod.check.records.expectation import own_key
 from tfod.check.records.objects import ObjectFigures
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
@@ -35,8 +37,7 @@ def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
             counts[kind] += count
 
 
-@dataclass(frozen=True)
-class ImageRow:
+class ImageRow(NamedTuple):
     """A record once all are read: its name ('' for none), size in pixels, number of boxes."""
 
     place: Place
@@ -98,15 +99,14 @@ class ShardResult:
     flat: int = 0
     uses: Counter[Use] = field(default_factory=Counter)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    index: RecordIndex = field(default_factory=RecordIndex)
+    index: list[IndexedBatch] = field(default_factory=list)
 
     def slimmed(self) -> ShardResult:
         """The same without its records: what a report says of it."""
-        return replace(self, rows=[], index=RecordIndex())
+        return replace(self, rows=[], index=[])
 
 
-@dataclass(frozen=True)
-class UsedClasses:
+class UsedClasses(NamedTuple):
     """How the shards of one label map use its classes; ``shard`` is the first of them."""
 
     map_name: str
@@ -115,8 +115,7 @@ class UsedClasses:
     shard: str
 
 
-@dataclass(frozen=True)
-class Misfit:
+class Misfit(NamedTuple):
     """Records that fit no profile, or none that the receiver reads.
 
     Attributes:
@@ -143,12 +142,8 @@ class DatasetResult:
         findings: all that was found.
         shards: in order.
         image_sizes: images of each ``(height, width)``, pixels.
-        has_defects: whether there are any but infos.
-        flat: boxes without width or height.
         uses: how often each pair of class text and id is used, by the name of the label map.
         misfit: records that fit no profile.
-        damaged: shards in zips that could not be unpacked to their end, and why.
-        unreadable: files that the system, or a store, does not let be read on, and why.
         task, training_config: what the shards are held against.
         memo: what several rules work out, once one has.
         room: how many findings of the rule that looks at it are to be put into words.
@@ -162,17 +157,11 @@ class DatasetResult:
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
     misfit: Misfit | None = None
-    damaged: list[tuple[str, str]] = field(default_factory=list)
-    unreadable: list[tuple[str, str]] = field(default_factory=list)
     task: Task | None = None
     training_config: TrainingConfig | None = None
     memo: dict[str, Any] = field(default_factory=dict)
     room: int = 1000
     _known: dict[object, object] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        zips = self.dataset.zips
-        self.unreadable += [(one.name, one.unreadable) for one in zips if one.unreadable]
 
     def add(self, shard: ShardResult) -> None:
         """Add the shard that comes next."""
@@ -183,15 +172,11 @@ class DatasetResult:
         # The keys of many shards are equal: held once.
         self._known.setdefault(shard.keys, shard.keys)
         shard.keys = self._known[shard.keys]  # type: ignore[assignment]
-        if shard.damage:
-            self.damaged.append((shard.name, shard.damage))
-        if shard.unreadable:
-            self.unreadable.append((shard.name, shard.unreadable))
         self.shards.append(shard)
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""
-        return renamed_keys(self.mapping).get(key, key)
+        return own_key(self.mapping, key)
 
     def count(self, code: str, shard: str) -> int:
         """How many findings of a rule a shard has."""
@@ -239,7 +224,7 @@ class DatasetResult:
 
     def repeated(
         self,
-        pairs: Pairs | None,
+        pairs: np.ndarray,
         make: Callable[[Repeat], Finding],
         severity: Severity | None = None,
     ) -> Iterator[Finding]:
@@ -247,8 +232,6 @@ class DatasetResult:
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
-        if pairs is None:
-            return
         yield from map(make, self.duplicates.repeats(pairs[: self.room]))
-        for shard in self.duplicates.shards_of(pairs.laters[self.room :]):
-            yield Finding(message="", shard=shard, of_case=severity)
+        for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
+            yield Finding(message="", shard=shard.name, of_case=severity)

@@ -16,7 +16,7 @@ from tfod.check.records.duplicates import Repeat
 from tfod.check.records.images import ImageFacts
 from tfod.check.records.result import DatasetResult
 from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
-from tfod.check.rules.registry import Said, dataset_rule, each_image, rule
+from tfod.check.rules.registry import dataset_rule, each_image, rule
 from tfod.detection import keys
 
 
@@ -29,10 +29,10 @@ from tfod.detection import keys
     source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866, #1814",
 )
 @each_image
-def check_missing(facts: ImageFacts) -> Iterator[Said]:
+def check_missing(facts: ImageFacts) -> Iterator[Finding]:
     """There is no image."""
     if facts.header is None and facts.size == 0:
-        yield Said("the encoded image is missing or empty", keys.ENCODED)
+        yield Finding("the encoded image is missing or empty", keys.ENCODED)
 
 
 @rule(
@@ -43,7 +43,7 @@ def check_missing(facts: ImageFacts) -> Iterator[Said]:
     source="tensorflow/core/kernels/image/decode_image_op.cc",
 )
 @each_image
-def check_no_image(facts: ImageFacts) -> Iterator[Said]:
+def check_no_image(facts: ImageFacts) -> Iterator[Finding]:
     """There are bytes, without the header of an image."""
     if facts.header is not None or facts.size <= 0:
         return
@@ -52,7 +52,7 @@ def check_no_image(facts: ImageFacts) -> Iterator[Said]:
     looks_like = f"raw pixels, {raw}" if raw else facts.looks_like
     fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else ""
     more = f": they look like {looks_like}" if looks_like else ""
-    yield Said(message + more, keys.ENCODED, fix=fix)
+    yield Finding(message + more, keys.ENCODED, fix=fix)
 
 
 def _raw_shape(facts: ImageFacts) -> str:
@@ -88,16 +88,16 @@ def check_decodes(batch: Batch) -> Iterator[Finding]:
     source="tf_slim/data/tfexample_decoder.py, Image",
 )
 @each_image
-def check_format(facts: ImageFacts) -> Iterator[Said]:
+def check_format(facts: ImageFacts) -> Iterator[Finding]:
     """The bytes are of one format, and image/format says another."""
     if facts.says_another_format:
         yield _other_format(facts)
 
 
-def _other_format(facts: ImageFacts) -> Said:
+def _other_format(facts: ImageFacts) -> Finding:
     true, said = facts.header.format if facts.header else "", facts.declared_format
     message = f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[true]}"
-    return Said(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
+    return Finding(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
 
 
 @rule(
@@ -109,11 +109,11 @@ def _other_format(facts: ImageFacts) -> Said:
     "lib/png/png_io.cc; tests/training/tensorflow asks TensorFlow for each kind",
 )
 @each_image
-def check_decodable(facts: ImageFacts) -> Iterator[Said]:
+def check_decodable(facts: ImageFacts) -> Iterator[Finding]:
     """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
     obstacle = obstacle_to_decoding(facts.header) if facts.header else ""
     if facts.header and obstacle:
-        yield Said(obstacle, keys.ENCODED, facts.header.format)
+        yield Finding(obstacle, keys.ENCODED, facts.header.format)
 
 
 @rule(
@@ -124,7 +124,7 @@ def check_decodable(facts: ImageFacts) -> Iterator[Said]:
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
 @each_image
-def check_size(facts: ImageFacts) -> Iterator[Said]:
+def check_size(facts: ImageFacts) -> Iterator[Finding]:
     """Where the record says a size it is the image's."""
     header, sides = facts.header, facts.other_sides
     if header is None or not sides:
@@ -138,7 +138,7 @@ def check_size(facts: ImageFacts) -> Iterator[Said]:
         if header.orientation >= _QUARTER:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _TURN
-    yield Said(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
+    yield Finding(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
 
 
 _QUARTER = 5  # from this orientation on height and width are exchanged
@@ -164,7 +164,7 @@ def _said_size(height: int | None, width: int | None) -> str:
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
 )
 @each_image
-def check_orientation(facts: ImageFacts) -> Iterator[Said]:
+def check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     """EXIF has an orientation other than 1."""
     header = facts.header
     if header is None or header.orientation == 1:
@@ -179,7 +179,7 @@ def check_orientation(facts: ImageFacts) -> Iterator[Said]:
         fits = "the record's size is that of" if exchanged else "its boxes fit only"
         message += f"; {fits} the turned image, {header.width} x {header.height}"
         severity = Severity.ERROR
-    yield Said(message, keys.ENCODED, header.orientation, severity=severity)
+    yield Finding(message, keys.ENCODED, header.orientation, of_case=severity)
 
 
 _TURNED = {
@@ -224,13 +224,13 @@ def check_sha256(batch: Batch) -> Iterator[Finding]:
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
 )
 @each_image
-def check_complete(facts: ImageFacts) -> Iterator[Said]:
+def check_complete(facts: ImageFacts) -> Iterator[Finding]:
     """The end that the format wants is there."""
     header = facts.header
     if header is not None and not header.complete:
         end = _MISSING_END.get(header.format, "it has fewer bytes than its header announces")
         message = f"the {FORMAT_TITLES[header.format]} is cut short: {end}"
-        yield Said(message, keys.ENCODED, header.format)
+        yield Finding(message, keys.ENCODED, header.format)
 
 
 _MISSING_END = {
@@ -251,7 +251,7 @@ def check_same_image(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         message = f"the same image is in {named_record(one.first)}"
-        return Finding.at(one.place, message, result.own(keys.ENCODED), f"{one.image:016x}")
+        return Finding(message, result.own(keys.ENCODED), f"{one.image:016x}").at(one.place)
 
     return result.repeated(result.duplicates.same_images, make)
 
@@ -277,7 +277,7 @@ def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
         message = f"the image is in {one.subset} and in {one.first_subset}: "
         message += f"{named_record(one.first)} has it{more}"
         key, value = result.own(keys.ENCODED), list[JsonValue]([one.first_subset, one.subset])
-        return Finding.at(one.place, message, key, value, severity=severity)
+        return Finding(message, key, value, of_case=severity).at(one.place)
 
     severity = Severity.ERROR if leaked else None
     return result.repeated(result.duplicates.shared_images, make, severity)
@@ -296,10 +296,10 @@ def named_record(place: Place) -> str:
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
 @each_image
-def check_positive_size(facts: ImageFacts) -> Iterator[Said]:
+def check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
     """What is declared for a size can be one."""
     for key, said in facts.no_sides.items():
-        yield Said(f"{key} is {said}", key, said)
+        yield Finding(f"{key} is {said}", key, said)
 
 
 @rule(
@@ -309,14 +309,14 @@ def check_positive_size(facts: ImageFacts) -> Iterator[Said]:
     source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
 )
 @each_image
-def check_palette(facts: ImageFacts) -> Iterator[Said]:
+def check_palette(facts: ImageFacts) -> Iterator[Finding]:
     """A BMP of 8 bits has a palette other than the grays."""
     header = facts.header
     if header is None or header.format != "bmp" or "palette" not in header.note:
         return
     if not obstacle_to_decoding(header):
         message = "the BMP has a palette, of which tf.io.decode_image knows nothing: "
-        yield Said(message + "it takes the indices for gray values", keys.ENCODED, "bmp")
+        yield Finding(message + "it takes the indices for gray values", keys.ENCODED, "bmp")
 
 
 @rule(
@@ -327,7 +327,7 @@ def check_palette(facts: ImageFacts) -> Iterator[Said]:
     source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
 )
 @each_image
-def check_raw(facts: ImageFacts) -> Iterator[Said]:
+def check_raw(facts: ImageFacts) -> Iterator[Finding]:
     """The bytes have the header of an image, and image/format says that they are pixels."""
     if facts.says_raw:
         yield _other_format(facts)

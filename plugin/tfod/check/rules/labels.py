@@ -15,7 +15,7 @@ from tfod.check.dataset import LabelMapFile
 from tfod.check.findings.finding import Finding, JsonValue, first_of, plural
 from tfod.check.records.batch import Batch, ClassUse
 from tfod.check.records.result import DatasetResult
-from tfod.check.rules.registry import Said, dataset_rule, each_class, each_label_map, rule
+from tfod.check.rules.registry import dataset_rule, each_class, each_label_map, rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
@@ -58,10 +58,10 @@ def no_label_map(result: DatasetResult) -> Iterator[Finding]:
     source="tensorflow/models: protos/string_int_label_map.proto; tensorflow/models#8575",
 )
 @each_label_map
-def unreadable_map(file: LabelMapFile) -> Iterator[Said]:
+def unreadable_map(file: LabelMapFile) -> Iterator[Finding]:
     """The file is no StringIntLabelMap in protobuf's text format."""
     if file.label_map is None:
-        yield Said(file.error)
+        yield Finding(file.error)
 
 
 @dataset_rule(
@@ -71,11 +71,11 @@ def unreadable_map(file: LabelMapFile) -> Iterator[Said]:
     source=_UTIL,
 )
 @each_label_map
-def duplicate_ids(file: LabelMapFile) -> Iterator[Said]:
+def duplicate_ids(file: LabelMapFile) -> Iterator[Finding]:
     """Two classes have one id."""
     shared = file.label_map.names_of_shared_ids if file.label_map else {}
     for number, names in shared.items():
-        yield Said(f"id {number} is given to {', '.join(map(repr, names))}", value=number)
+        yield Finding(f"id {number} is given to {', '.join(map(repr, names))}", value=number)
 
 
 @dataset_rule(
@@ -85,14 +85,14 @@ def duplicate_ids(file: LabelMapFile) -> Iterator[Said]:
     source=_UTIL,
 )
 @each_label_map
-def duplicate_names(file: LabelMapFile) -> Iterator[Said]:
+def duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
     """Two classes have one name."""
     ids_of: dict[str, list[str]] = {}
     for item in _items(file):
         ids_of.setdefault(item.name, []).append(str(item.id))
     for name, ids in ids_of.items():
         if name and len(ids) > 1:
-            yield Said(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
+            yield Finding(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
 
 
 @dataset_rule(
@@ -103,13 +103,13 @@ def duplicate_names(file: LabelMapFile) -> Iterator[Said]:
     source=_UTIL,
 )
 @each_label_map
-def id_zero(file: LabelMapFile) -> Iterator[Said]:
+def id_zero(file: LabelMapFile) -> Iterator[Finding]:
     """Id 0, also that of an item without an id, is a class; or an id is negative."""
     for item in _items(file):
         if item.id < 0:
-            yield Said(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
+            yield Finding(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
         elif item.id == 0 and not _is_background(item):
-            yield Said(f"{item.class_name!r} has the id 0", value=0)
+            yield Finding(f"{item.class_name!r} has the id 0", value=0)
 
 
 @rule(
@@ -119,7 +119,7 @@ def id_zero(file: LabelMapFile) -> Iterator[Said]:
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 @each_class
-def unknown_text(use: ClassUse) -> Iterator[Said]:
+def unknown_text(use: ClassUse) -> Iterator[Finding]:
     """A class text is neither a name nor a display name of the map."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
@@ -130,7 +130,7 @@ def unknown_text(use: ClassUse) -> Iterator[Said]:
         items = use.label_map.items  # maybe a million, looked up as often
         has = first_of([one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items))
         message = f"class {use.text!r} is not in the label map{hint} (it has {has})"
-        yield Said(message, keys.CLASS_TEXT, use.text)
+        yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
 @rule(
@@ -141,14 +141,14 @@ def unknown_text(use: ClassUse) -> Iterator[Said]:
     source=f"{_DECODER}; inputs.py, tf.one_hot",
 )
 @each_class
-def unknown_id(use: ClassUse) -> Iterator[Said]:
+def unknown_id(use: ClassUse) -> Iterator[Finding]:
     """An id above 0 that the map has not, and no text that would decide in its place."""
     label, label_map = use.label, use.label_map
     if use.text or label is None or label <= 0 or not label_map or label_map.find_id(label):
         return
     low, high = label_map.id_range
     has = f"the map has {low} to {high}" if label_map.items else "the map is empty"
-    yield Said(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
+    yield Finding(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
 
 
 @rule(
@@ -159,7 +159,7 @@ def unknown_id(use: ClassUse) -> Iterator[Said]:
     source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
 )
 @each_class
-def text_and_id_disagree(use: ClassUse) -> Iterator[Said]:
+def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
     """The map gives the text another id."""
     if not use.text or use.label is None or not use.label_map:
         return
@@ -170,7 +170,7 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Said]:
     other = use.label_map.find_id(use.label)
     is_other = f", which is {other.class_name!r}" if other else ""
     message = f"text {use.text!r} has id {item.id} in the label map, the record says {use.label}"
-    yield Said(message + is_other, keys.CLASS_LABEL, use.label)
+    yield Finding(message + is_other, keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -180,10 +180,10 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Said]:
     source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
 )
 @each_class
-def not_positive(use: ClassUse) -> Iterator[Said]:
+def not_positive(use: ClassUse) -> Iterator[Finding]:
     """An object has an id below 1, and no text that would decide in its place."""
     if not use.text and use.label is not None and _is_not_positive(use.label, use.label_map):
-        yield Said(f"id {use.label} is not a class", keys.CLASS_LABEL, use.label)
+        yield Finding(f"id {use.label} is not a class", keys.CLASS_LABEL, use.label)
 
 
 def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
@@ -203,10 +203,10 @@ def _is_background(item: LabelMapItem) -> bool:
     source=f"{_DECODER}; {_UTIL}",
 )
 @each_class
-def empty_text(use: ClassUse) -> Iterator[Said]:
+def empty_text(use: ClassUse) -> Iterator[Finding]:
     """An object's class text has no letters."""
     if use.text is not None and not use.text.strip():
-        yield Said("an object's class text is empty", keys.CLASS_TEXT, use.text)
+        yield Finding("an object's class text is empty", keys.CLASS_TEXT, use.text)
 
 
 @rule(
@@ -216,14 +216,14 @@ def empty_text(use: ClassUse) -> Iterator[Said]:
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 @each_class
-def nearly_in_map(use: ClassUse) -> Iterator[Said]:
+def nearly_in_map(use: ClassUse) -> Iterator[Finding]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
     meant = use.label_map.near_names.same(use.text)
     if meant:
         message = f"class {use.text!r} is {meant!r} in the label map"
-        yield Said(message, keys.CLASS_TEXT, use.text)
+        yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
 @dataset_rule(
@@ -271,10 +271,10 @@ def unused_class(result: DatasetResult) -> Iterator[Finding]:
     "apps/dataset_manager/bindings.py",
 )
 @each_class
-def no_class(use: ClassUse) -> Iterator[Said]:
+def no_class(use: ClassUse) -> Iterator[Finding]:
     """An object has no text, or an empty one, and no id."""
     if not use.text and use.label is None:
-        yield Said("objects have neither class text nor class id", keys.CLASS_TEXT, None)
+        yield Finding("objects have neither class text nor class id", keys.CLASS_TEXT, None)
 
 
 @dataset_rule(
@@ -284,11 +284,11 @@ def no_class(use: ClassUse) -> Iterator[Said]:
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
 @each_label_map
-def liberties(file: LabelMapFile) -> Iterator[Said]:
+def liberties(file: LabelMapFile) -> Iterator[Finding]:
     """What is meant is plain, but it is not what protobuf reads."""
     for liberty in file.liberties:
         what = liberty.partition(": ")[2] or liberty
-        yield Said(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
+        yield Finding(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
 
 
 @dataset_rule(
@@ -339,12 +339,12 @@ def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonVa
     source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
 )
 @each_class
-def not_positive_beside_a_text(use: ClassUse) -> Iterator[Said]:
+def not_positive_beside_a_text(use: ClassUse) -> Iterator[Finding]:
     """As LAB009, where a text decides; LAB008 says it of a text that the label map has."""
     if not use.text or use.label is None or (use.label_map and use.label_map.find(use.text)):
         return
     if _is_not_positive(use.label, use.label_map):
-        yield Said(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
+        yield Finding(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -354,11 +354,11 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Said]:
     source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
 )
 @each_class
-def unexplained_id(use: ClassUse) -> Iterator[Said]:
+def unexplained_id(use: ClassUse) -> Iterator[Finding]:
     """An object has an id and no text, and its shard has no label map."""
     if not use.text and use.label is not None and use.label_map is None:
         message = f"object has only the id {use.label}, and no label map explains it"
-        yield Said(message, keys.CLASS_LABEL, use.label)
+        yield Finding(message, keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -373,11 +373,11 @@ def unexplained_id(use: ClassUse) -> Iterator[Said]:
     once=True,
 )
 @each_class
-def text_alone(use: ClassUse) -> Iterator[Said]:
+def text_alone(use: ClassUse) -> Iterator[Finding]:
     """An object has a class text and no id; of each shard the first is reported."""
     if use.text and use.label is None:
         message = f"class {use.text!r} has no id"
-        yield Said(message, keys.CLASS_LABEL, use.text)
+        yield Finding(message, keys.CLASS_LABEL, use.text)
 
 
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:

@@ -47,11 +47,10 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         name = one.place.item or ""
-        return Finding.at(
-            one.place, f"{name!r} is also the name of {_record(one.first)}", key, name
-        )
+        message = f"{name!r} is also the name of {_record(one.first)}"
+        return Finding(message, key, name).at(one.place)
 
-    return result.repeated(result.duplicates.filenames if key else None, make)
+    return result.repeated(result.duplicates.filenames, make)
 
 
 @rule(
@@ -185,10 +184,10 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     key = result.mapping.source_id
 
     def make(one: Repeat) -> Finding:
-        message = f"{one.text!r} is also the source id of {_record(one.first)}"
-        return Finding.at(one.place, message, key, one.text)
+        message = f"{one.source_id!r} is also the source id of {_record(one.first)}"
+        return Finding(message, key, one.source_id).at(one.place)
 
-    return result.repeated(result.duplicates.source_ids if key else None, make)
+    return result.repeated(result.duplicates.source_ids, make)
 
 
 @rule(

@@ -12,9 +12,9 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfod.check.findings.finding import FAMILIES, Finding, JsonValue, Rule, Severity
+from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity
 from tfod.detection.problems import Wrong
 from tfod.errors import TfodError
 
@@ -30,6 +30,7 @@ _HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
 _RULES: dict[str, Rule] = {}
 BatchCheck: TypeAlias = "Callable[[Batch], Iterable[Finding]]"
 DatasetCheck: TypeAlias = "Callable[[DatasetResult], Iterable[Finding]]"
+Check = TypeVar("Check", bound="Callable[[Any], Iterable[Finding]]")
 
 
 def rule(
@@ -49,21 +50,26 @@ def rule(
     Raises:
         ValueError: the heading is ill-formed, of no family, or its code is taken.
     """
-
-    def declare(check: BatchCheck) -> BatchCheck:
-        _declare(heading, check, why=why, fix=fix, source=source, once=once)
-        return check
-
-    return declare
+    return _declaration(heading, why=why, fix=fix, source=source, once=once)
 
 
 def dataset_rule(
     heading: str, *, why: str, fix: str, source: str
 ) -> Callable[[DatasetCheck], DatasetCheck]:
     """Declare a rule that looks at what the shards of a data set add up to, as :func:`rule`."""
+    return _declaration(heading, why=why, fix=fix, source=source, of_dataset=True)
 
-    def declare(check: DatasetCheck) -> DatasetCheck:
-        _declare(heading, check, why=why, fix=fix, source=source, of_dataset=True)
+
+def _declaration(heading: str, **more: Any) -> Callable[[Check], Check]:
+    match = _HEADING.fullmatch(heading)
+    if match is None or match[1][:3] not in FAMILIES:
+        raise ValueError(f"{heading!r} is not a code, a severity and a title")
+    code, severity, title = match.groups()
+    if code in _RULES:
+        raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
+
+    def declare(check: Check) -> Check:
+        _RULES[code] = Rule(code, Severity(severity), title, check=check, **more)
         return check
 
     return declare
@@ -79,76 +85,47 @@ def detection_rule(heading: str, wrong: Wrong, *, why: str, fix: str, source: st
                 yield batch.finding(problem.row, f"{problem.key} {problem.cause}", problem.key)
 
 
-class Said(NamedTuple):
-    """What is wrong with something that recurs, as :meth:`Batch.finding` takes it.
-
-    ``key`` is the OD API's: where the records have another one in its place, that is named.
-    """
-
-    message: str
-    key: str | None = None
-    value: JsonValue = None
-    fix: str = ""
-    severity: Severity | None = None
-
-
-def each_image(check: Callable[[ImageFacts], Iterable[Said]]) -> BatchCheck:
-    """A rule about what a record has for an image, and says about it."""
+def each_image(check: Callable[[ImageFacts], Iterable[Finding]]) -> BatchCheck:
+    """A rule about what a record has for an image, and says about it; see :func:`_of_rows`."""
 
     @functools.wraps(check)
     def of_batch(batch: Batch) -> Iterator[Finding]:
         for facts in batch.image_kinds:
-            for said in check(facts):
-                yield from _of_rows(batch, batch.rows_of_image(facts), said)
+            for found in check(facts):
+                yield from _of_rows(batch, batch.rows_of_image(facts), found)
 
     return of_batch
 
 
-def each_class(check: Callable[[ClassUse], Iterable[Said]]) -> BatchCheck:
-    """A rule about what an object says about its class."""
+def each_class(check: Callable[[ClassUse], Iterable[Finding]]) -> BatchCheck:
+    """A rule about what an object says about its class; see :func:`_of_rows`."""
 
     @functools.wraps(check)
     def of_batch(batch: Batch) -> Iterator[Finding]:
         for use in batch.class_uses:
-            for said in check(use):
-                yield from _of_rows(batch, batch.rows_of_class(use), said)
+            for found in check(use):
+                yield from _of_rows(batch, batch.rows_of_class(use), found)
 
     return of_batch
 
 
-def _of_rows(batch: Batch, rows: list[int], said: Said) -> Iterator[Finding]:
-    message, key = said.message, said.key
+def _of_rows(batch: Batch, rows: list[int], found: Finding) -> Iterator[Finding]:
+    """A finding without a place for each record; of its key is said what the records call it."""
+    key = found.feature
     if key is not None and (own := batch.own(key)) != key:
-        message, key = message.replace(key, own), own
-
-    def make(row: int) -> Finding:
-        return batch.finding(row, message, key, said.value, said.fix, said.severity)
-
-    return batch.findings(rows, make, said.severity)
+        found = found._replace(message=found.message.replace(key, own), feature=own)
+    return batch.findings(rows, lambda row: found.at(batch.place(row)), found.of_case)
 
 
-def each_label_map(
-    check: Callable[[LabelMapFile], Iterable[Said]],
-) -> DatasetCheck:
-    """A rule about a label map."""
+def each_label_map(check: Callable[[LabelMapFile], Iterable[Finding]]) -> DatasetCheck:
+    """A rule about a label map, whose findings are at its file."""
 
     @functools.wraps(check)
     def of_dataset(result: DatasetResult) -> Iterator[Finding]:
         for name, file in result.dataset.label_maps.items():
-            for said in check(file):
-                yield Finding(message=said.message, shard=name, value=said.value, fix=said.fix)
+            yield from (found._replace(shard=name) for found in check(file))
 
     return of_dataset
-
-
-def _declare(heading: str, check: Callable[[Any], Iterable[Finding]], **more: Any) -> None:
-    match = _HEADING.fullmatch(heading)
-    if match is None or match[1][:3] not in FAMILIES:
-        raise ValueError(f"{heading!r} is not a code, a severity and a title")
-    code, severity, title = match[1], Severity(match[2]), match[3]
-    if code in _RULES:
-        raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
-    _RULES[code] = Rule(code=code, severity=severity, title=title, check=check, **more)
 
 
 @functools.cache  # asked for fifteen times in a check

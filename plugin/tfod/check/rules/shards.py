@@ -166,8 +166,10 @@ def silent_compression(result: DatasetResult) -> Iterator[Finding]:
 )
 def unreadable(result: DatasetResult) -> Iterator[Finding]:
     """The operating system, or the store, does not let us read on."""
-    for name, reason in result.unreadable:
-        yield Finding(message=f"cannot be read: {reason}", shard=name)
+    reasons = [(one.name, one.unreadable) for one in result.dataset.zips]
+    for name, reason in (*reasons, *((one.name, one.unreadable) for one in result.shards)):
+        if reason:
+            yield Finding(message=f"cannot be read: {reason}", shard=name)
 
 
 @dataset_rule(

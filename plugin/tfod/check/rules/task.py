@@ -98,11 +98,11 @@ def no_frame(result: DatasetResult) -> Iterator[Finding]:
             yield _of_name(result, one, message)
         elif one.place is None:
             message = "record has no file name, so that it matches no frame"
-            yield Finding.at(one.row.place, message, result.own(keys.FILENAME))
+            yield Finding(message, result.own(keys.FILENAME)).at(one.row.place)
 
 
 def _of_name(result: DatasetResult, one: Attachment, message: str) -> Finding:
-    return Finding.at(one.row.place, message, result.own(keys.FILENAME), one.row.filename)
+    return Finding(message, result.own(keys.FILENAME), one.row.filename).at(one.row.place)
 
 
 @dataset_rule(
@@ -139,7 +139,7 @@ def other_size(result: DatasetResult) -> Iterator[Finding]:
         if size == its[::-1]:
             message += ": one of them is turned, as EXIF orientation does"
         key, value = (keys.HEIGHT, size[0]) if size[1] == its[1] else (keys.WIDTH, size[1])
-        yield Finding.at(one.row.place, message, result.own(key), value)
+        yield Finding(message, result.own(key), value).at(one.row.place)
 
 
 @dataset_rule(

@@ -104,8 +104,9 @@ _zip_rule(
 def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
     """What unpacks has the size and the CRC-32 that the directory says, be it a shard or not."""
     yield from _faults(result, ZipFault.DAMAGED)
-    for name, cause in result.damaged:
-        yield Finding(message=cause, shard=name)
+    for shard in result.shards:
+        if shard.damage:
+            yield Finding(message=shard.damage, shard=shard.name)
     for archive in result.dataset.zips:
         for entry in archive.others:
             try:

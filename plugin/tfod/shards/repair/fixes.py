@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.check.findings.finding import JsonValue
+from tfod.check.records.boxes import BOX_KEY
 from tfod.check.records.column_order import ROUNDING, TOLERATED
-from tfod.check.records.expectation import BOX_PREFIX
 from tfod.check.records.images import ImageFacts
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
@@ -73,9 +73,7 @@ def clip_rounding(record: EditedRecord) -> Iterator[Change]:
         old, new = (boxes[number].tolist() for boxes in (before, after))
         said = " became ".join(", ".join(f"{side:.6g}" for side in box) for box in (old, new))
         what = f"box {number} clipped to the image: {said}"
-        yield Change(
-            what, BOX_PREFIX, {"object": number, "box": old}, {"object": number, "box": new}
-        )
+        yield Change(what, BOX_KEY, {"object": number, "box": old}, {"object": number, "box": new})
 
 
 # Ids by the label map: the text decides

@@ -49,7 +49,7 @@ class Change:
     def to_json(self, place: Place) -> dict[str, Any]:
         """The change at its location, as the report file has it."""
         own = {**vars(self), "what": shortened(self.what)}
-        return {"code": own.pop("code"), "what": own.pop("what"), **vars(place), **own}
+        return {"code": own.pop("code"), "what": own.pop("what"), **place._asdict(), **own}
 
 
 @dataclass

@@ -133,7 +133,7 @@ class ShardRepair:
         changes = fix_record(record, self.codes)
         if not changes:
             return bytes(source.payload)
-        place = replace(place, item=record.text(record.field_mapping.filename) or None)
+        place = place._replace(item=record.text(record.field_mapping.filename) or None)
         for change in changes:
             self.changes.add(change, place)
         self.changes.records_changed += 1
