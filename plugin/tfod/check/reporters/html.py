@@ -185,7 +185,7 @@ def _for_the_page(group: Group) -> Group:
     fix = ON_THE_PAGE.get(group.code)
     if fix is None:
         return group
-    return replace(group, fix=fix, findings=[replace(one, fix=fix) for one in group.findings])
+    return replace(group, fix=fix, findings=[one._replace(fix=fix) for one in group.findings])
 
 
 def _bars(counts: Mapping[str, int]) -> dict[str, object]:

@@ -85,7 +85,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
 
 def _examples(listed: Sequence[tuple[Place, Change]], count: int) -> Iterator[str]:
     for place, change in listed:
-        yield f"  {place_of(Finding.at(place, change.what))}:"
+        yield f"  {place_of(Finding(change.what).at(place))}:"
         yield f"    {visible(change.what)}"
     if count > len(listed):
         yield f"  and {count - len(listed):,} more"
