@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,12 +85,12 @@ def test_a_name_that_begins_with_another_is_another_file() -> None:
 
 
 def _img006(shard: str) -> Finding:
-    return replace(found("BOX903", "x", shard=shard, record=1), code="IMG006")
+    return found("BOX903", "x", shard=shard, record=1)._replace(code="IMG006")
 
 
 def test_the_most_frequent_rule_comes_first() -> None:
     codes = ["LAB006", "ZIP013", "LAB006", "TFR001"]
-    findings = [replace(found("SET901", "x", fix=f"Do {code}."), code=code) for code in codes]
+    findings = [found("SET901", "x", fix=f"Do {code}.")._replace(code=code) for code in codes]
     assert steps(make_report(findings)) == [("Begin with LAB006: Do LAB006.", "")]
     assert steps(make_report(findings[1:])) == [("Begin with TFR001: Do TFR001.", "")]
     assert steps(make_report(findings[:1])) == [("Do LAB006.", "")]
@@ -108,7 +107,7 @@ def test_the_most_frequent_rule_comes_first() -> None:
 )
 def test_what_is_valid_is_used(receiver: str, source: str, said: str) -> None:
     report = make_report(
-        [replace(found("LAB906", "x"), code="LAB006")], receiver=receiver, sources=[source]
+        [found("LAB906", "x")._replace(code="LAB006")], receiver=receiver, sources=[source]
     )
     first, second = steps(report)
     assert said in first[0] and second[0].startswith("Look at the warnings")

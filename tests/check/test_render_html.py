@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -173,7 +172,7 @@ def test_four_images_are_seen_at_once_the_severest_first() -> None:
 
 
 def test_damaged_records_are_images_too() -> None:
-    report = make_report([replace(found("BOX903", "x", record=3), code="TFR004")])
+    report = make_report([found("BOX903", "x", record=3)._replace(code="TFR004")])
     assert "1 error in 1 of 1,205 images" in page(report).text
 
 
@@ -193,7 +192,7 @@ def test_what_the_page_advises_can_be_done_on_the_page() -> None:
     assert {code for code, fix in fixes.items() if named.search(fix)} <= ON_THE_PAGE.keys()
     assert not [fix for fix in ON_THE_PAGE.values() if named.search(fix)]
     wrong = found("BOX903", "x", fix="Pass --option.")
-    report = make_report([replace(wrong, code="LAB001")])
+    report = make_report([wrong._replace(code="LAB001")])
     assert "--option" in render_html(report)
     on_page = render_html(report, on_page=True)
     assert ON_THE_PAGE["LAB001"] in on_page and "--option" not in on_page
@@ -207,7 +206,6 @@ def test_without_the_extra_it_is_said_in_a_line(absent: str, output: str) -> Non
     """A fresh process, in which a module cannot be imported."""
     code = f"""
 import sys
-from dataclasses import replace
 sys.modules[{absent!r}] = None
 import numpy as np
 from tests.check.reports import found, make_report
@@ -215,7 +213,7 @@ from tfod.errors import TfodError
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.text import render_text
 from tfod.check.reporters.samples import Sample
-report = make_report([replace(found("BOX903", "x"), code="BOX003")])
+report = make_report([found("BOX903", "x")._replace(code="BOX003")])
 render_text(report, color=False)
 one = Sample("a.record", 1, None, ("BOX903",), b"x", 1, 1, np.zeros((0, 4)), ())
 try:

@@ -37,7 +37,7 @@ class Boxes:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
-    def are_proper(self) -> bool:
+    def all_proper(self) -> bool:
         """Whether all boxes lie in their images and have an area: most rules are about others."""
         corners = self.corners
         with np.errstate(invalid="ignore"):
@@ -51,7 +51,7 @@ class Boxes:
         return found
 
     @cached_property
-    def pixels(self) -> np.ndarray:
+    def far(self) -> np.ndarray:
         """Boxes whose coordinates look like pixels, bool of shape (n,)."""
         return far_boxes(self.corners)
 
@@ -64,16 +64,16 @@ class Boxes:
         """
         counts = BoxCounts.of(self.corners)
         if counts.in_pixels == counts.far:
-            return self.pixels
-        found: np.ndarray = self.pixels & ~touch_image(self.corners)
+            return self.far
+        found: np.ndarray = self.far & ~touch_image(self.corners)
         return found
 
     @cached_property
     def normalized(self) -> np.ndarray:
         """Boxes that the other rules are about, bool of shape (n,)."""
-        if self.are_proper:
+        if self.all_proper:
             return np.ones(len(self.corners), bool)
-        found: np.ndarray = self.finite & ~self.pixels
+        found: np.ndarray = self.finite & ~self.far
         return found
 
     @cached_property

@@ -87,7 +87,7 @@ class BoxColumns:
         """What these boxes say, where only some orders fit those before."""
         are_square = bool((boxes.width == boxes.height)[boxes.counts > 0].all())
         always = {_SWAPPED, _SWAPPED_PIXELS} if are_square else {_SWAPPED}
-        if boxes.are_proper and orders <= always:
+        if boxes.all_proper and orders <= always:
             return cls(len(boxes.corners), 0, are_square, orders)
         corners, rows = boxes.corners[boxes.finite], boxes.rows[boxes.finite]
         sides = np.stack((boxes.width, boxes.height) * 2, axis=1)[rows]

@@ -182,7 +182,7 @@ class _Examiner:
         result.decoded += sum(images.by_row[row].failure is not None for row in checked)
         result.boxes += int(batch.stated_box_counts.sum())
         result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
-        if not batch.boxes.are_proper:
+        if not batch.boxes.all_proper:
             result.flat += int(batch.boxes.flat.sum())
         codes, uses = batch.uses
         counts = np.bincount(codes, minlength=len(uses)).tolist()

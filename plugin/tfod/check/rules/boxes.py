@@ -61,7 +61,7 @@ def different_lengths(batch: Batch) -> Iterator[Finding]:
 def not_finite(batch: Batch) -> Iterator[Finding]:
     """A coordinate is NaN or infinite."""
     boxes = batch.boxes
-    if boxes.are_proper:
+    if boxes.all_proper:
         return
 
     def make(box: int) -> Finding:
@@ -85,11 +85,11 @@ def not_finite(batch: Batch) -> Iterator[Finding]:
 def far_outside(batch: Batch) -> Iterable[Finding]:
     """A coordinate lies further outside [0, 1] than the trainer tolerates."""
     boxes = batch.boxes
-    if boxes.are_proper:
+    if boxes.all_proper:
         return ()
     outside = boxes.overhang
     mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
-    mask |= boxes.pixels & ~boxes.in_pixels  # large coordinates that BOX005 does not speak of
+    mask |= boxes.far & ~boxes.in_pixels  # large coordinates that BOX005 does not speak of
     return batch.of_boxes(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
@@ -102,7 +102,7 @@ def far_outside(batch: Batch) -> Iterable[Finding]:
 def slightly_outside(batch: Batch) -> Iterable[Finding]:
     """A coordinate lies outside [0, 1], but within what the trainer tolerates."""
     boxes = batch.boxes
-    if boxes.are_proper:
+    if boxes.all_proper:
         return ()
     outside = boxes.overhang
     mask = boxes.normalized & (outside > ROUNDING) & (outside <= TOLERATED - 1 + ROUNDING)
@@ -122,7 +122,7 @@ def _how_far(corners: list[float], outside: float) -> str:
 def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
     """A coordinate is larger than 2, in most boxes of the batch or in one outside its image."""
     boxes = batch.boxes
-    if boxes.are_proper:
+    if boxes.all_proper:
         return ()
     return batch.of_boxes(
         boxes.in_pixels, lambda _, corners: f"looks like pixels: {_spelled(corners)}"
@@ -139,10 +139,10 @@ def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
 def inverted(batch: Batch) -> Iterable[Finding]:
     """The right edge lies left of the left one, or the lower above the upper one."""
     boxes = batch.boxes
-    if boxes.are_proper:
+    if boxes.all_proper:
         return ()
     with np.errstate(invalid="ignore"):
-        mask = boxes.normalized | (boxes.pixels & touch_image(boxes.corners))
+        mask = boxes.normalized | (boxes.far & touch_image(boxes.corners))
         mask &= (boxes.size < 0).any(axis=1)
     return batch.of_boxes(mask, _how_inverted)
 
@@ -164,7 +164,7 @@ def _how_inverted(_: int, corners: list[float]) -> str:
 def no_area(batch: Batch) -> Iterable[Finding]:
     """Width or height is exactly zero."""
     boxes = batch.boxes
-    if boxes.are_proper:
+    if boxes.all_proper:
         return ()
     return batch.of_boxes(boxes.flat, lambda _, corners: f"has no area: {_spelled(corners)}")
 
@@ -180,7 +180,7 @@ def smaller_than_a_pixel(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized & (boxes.size_in_pixels < _ONE_PIXEL).any(axis=1)
-        if not boxes.are_proper:
+        if not boxes.all_proper:
             mask &= (boxes.size > 0).all(axis=1)
 
     def what(box: int, _: list[float]) -> str:
@@ -267,7 +267,7 @@ def too_many_boxes(batch: Batch) -> Iterator[Finding]:
 def swapped_axes(batch: Batch) -> Iterator[Finding]:
     """Boxes leave the image along its long side only, as when divided by the wrong side."""
     boxes = batch.boxes
-    if boxes.are_proper or not len(boxes.corners):
+    if boxes.all_proper or not len(boxes.corners):
         return
     occupied = boxes.counts > 0
     starts = (np.cumsum(boxes.counts) - boxes.counts)[occupied]
