@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from tfod.check.findings.finding import Finding, plural
+from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Report
 from tfod.check.reporters.escaping import WIDTH, columns, visible
 from tfod.check.reporters.wording import (
@@ -21,12 +20,9 @@ from tfod.check.reporters.wording import (
 )
 
 _EXAMPLES = 3  # findings that are shown of each rule; the others are counted
-_COLOURS = {"INVALID": "1;31", "error": "1;31", "warning": "1;33", "info": "1;36", "VALID": "1;32"}
-_BOLD, _DIM = "1", "2"
-_COLOURED = re.compile(
-    r"^ {0,2}(?:((?:IN)?VALID)\b|[A-Z]{3}\d{3} (error|warning|info):|(Fix:)|More about .*)", re.M
-)
-"""What is seen first: verdicts, the headings of rules, and what to do."""
+_BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_RED, _YELLOW, _CYAN, _GREEN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;36m", "\x1b[1;32m"
+_COLORS = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.INFO: _CYAN}
 
 
 def render_text(
@@ -44,20 +40,14 @@ def render_text(
     if quiet and report.valid:
         return ""
     groups = group_findings(report)
-    lines = [] if quiet else [*_head(report)]
+    lines = [] if quiet else [*_head(report, color)]
     lines += _receivers(report) if receivers and not quiet else ()
     for group in groups:
-        lines += ["", *group_lines(group)]
+        lines += ["", *group_lines(group, color)]
     if not quiet and groups:
-        lines += [*_next(report, groups), "", f"More about a rule: tfod rules {groups[0].code}"]
-    text = "\n".join(lines[1:] if quiet else lines) + "\n"
-    return _COLOURED.sub(_paint, text) if color else text
-
-
-def _paint(match: re.Match[str]) -> str:
-    verdict_or_severity = match[1] or match[2]
-    colour = _COLOURS[verdict_or_severity] if verdict_or_severity else _BOLD if match[3] else _DIM
-    return f"\x1b[{colour}m{match[0]}\x1b[0m"
+        hint = f"More about a rule: tfod rules {groups[0].code}"
+        lines += [*_next(report, groups), "", _paint(hint, hint, _DIM) if color else hint]
+    return "\n".join(lines[1:] if quiet else lines) + "\n"
 
 
 def _next(report: Report, groups: Sequence[Group]) -> Iterator[str]:
@@ -66,34 +56,47 @@ def _next(report: Report, groups: Sequence[Group]) -> Iterator[str]:
     steps = steps if len(groups) > 1 else steps[1:]
     yield from [""] if steps else ()
     for number, (sentence, command) in enumerate(steps):
-        yield from _wrap(f"{'Then' if number else 'Next'}: {visible(sentence)}", 0, 2)
+        word = "Then:" if number else "Next:"
+        yield from _wrap([word, *visible(sentence).split(" ")], 0, 2)
         if command:
             yield f"  {command}"
 
 
-def _head(report: Report) -> Iterator[str]:
-    reason = f" ({report.profile.reason})" if report.profile.reason else ""
-    yield from _wrap(f"{verdict(report)}: {totals(report)}", 0, 2)
-    yield from _wrap(f"Checked: {amounts(report.counts)}", 0, 2)
-    yield from _wrap(f"Decoded: {decoded(report)}", 0, 2)
-    yield from _wrap(f"Profile: {visible(report.profile.name + reason)}", 0, 2)
+def _head(report: Report, color: bool) -> Iterator[str]:
+    profile = report.profile
+    reason = f" ({profile.reason})" if profile.reason else ""
+    head = [
+        f"{verdict(report)}: {totals(report)}",
+        f"Checked: {amounts(report.counts)}",
+        f"Decoded: {decoded(report)}",
+        f"Profile: {visible(profile.name + reason)}",
+    ]
     if report.configuration is not None:
-        yield from _wrap(f"Configuration: {visible(report.configuration)}", 0, 2)
+        head.append(f"Configuration: {visible(report.configuration)}")
+    lines = [line for one in head for line in _wrap(one.split(" "), 0, 2)]
+    if color:
+        lines[0] = _paint(lines[0], verdict(report), _GREEN if report.valid else _RED)
+    yield from lines
     if len(report.datasets) > 1:
         yield "Datasets:"
-        for one in report.datasets:
-            about = about_dataset(one).split(" ")
-            words = ["VALID" if one.valid else "INVALID", f"{visible(one.name)}:", *about]
-            yield from _wrap(words, 2, 4)
+    for one in report.datasets if len(report.datasets) > 1 else ():
+        word = "VALID" if one.valid else "INVALID"
+        words = [word, f"{visible(one.name)}:", *about_dataset(one).split(" ")]
+        first, *others = _wrap(words, 2, 4)
+        yield _paint(first, word, _GREEN if one.valid else _RED) if color else first
+        yield from others
 
 
-def group_lines(group: Group) -> Iterator[str]:
+def group_lines(group: Group, color: bool) -> Iterator[str]:
     """The findings of a rule below its title, some of them as examples."""
+    mark = f"{group.code} {group.severity.value}"
     extent = f" ({group.total:,} in {plural(group.files, 'file')})" if group.total > 1 else ""
-    yield from _wrap(f"{group.code} {group.severity.value}: {group.rule.title}{extent}", 0, 2)
-    yield from _examples(group)
-    if group.fix:
-        yield from _wrap(f"Fix: {visible(group.fix)}", 2, 4)
+    heading = list(_wrap(f"{mark}: {group.rule.title}{extent}".split(" "), 0, 2))
+    fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], 2, 4) if group.fix else ())
+    if color:
+        heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
+        fix[:1] = [_paint(line, "Fix:", _BOLD) for line in fix[:1]]
+    yield from (*heading, *_examples(group), *fix)
 
 
 def _receivers(report: Report) -> Iterator[str]:
@@ -118,21 +121,21 @@ def _examples(group: Group) -> Iterator[str]:
                 place[-1] += ":"
             yield from _wrap(place, 2, 6)
         indent = 4 if place else 2  # nothing to be below of
-        yield from _wrap(message, indent, indent + 2)
+        yield from _wrap(message.split(" "), indent, indent + 2)
         if fix and fix != group.fix:
-            yield from _wrap(f"Fix here: {visible(fix)}", 4, 6)
+            yield from _wrap(["Fix", "here:", *visible(fix).split(" ")], 4, 6)
     if group.total > len(shown):
         yield f"  and {group.total - len(shown):,} more"
 
 
-def _wrap(words: str | Iterable[str], indent: int, hanging: int) -> Iterator[str]:
-    """Set a text, or words that may hold spaces, in lines. No word is broken, however long it is.
+def _wrap(words: Iterable[str], indent: int, hanging: int) -> Iterator[str]:
+    """Set words in lines. No word is broken; one that is too long gets a line of its own.
 
     ``textwrap`` counts characters, of which some take two cells of a terminal and some none.
     """
     line: list[str] = []
     used = indent - 1
-    for word in words.split(" ") if isinstance(words, str) else words:
+    for word in words:
         size = columns(word)
         if line and used + 1 + size > WIDTH:
             yield " " * indent + " ".join(line)
@@ -141,3 +144,7 @@ def _wrap(words: str | Iterable[str], indent: int, hanging: int) -> Iterator[str
         used += 1 + size
     if line:
         yield " " * indent + " ".join(line)
+
+
+def _paint(line: str, part: str, paint: str) -> str:
+    return line.replace(part, f"{paint}{part}{_RESET}", 1)

@@ -80,7 +80,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     yield "\nLeft for you to decide, by the record numbers of the result:"
     for group in group_findings(outcome.remaining):
         if group.severity is not Severity.INFO:
-            yield from group_lines(group)
+            yield from group_lines(group, color=False)
 
 
 def _examples(listed: Sequence[tuple[Place, Change]], count: int) -> Iterator[str]:
