@@ -34,8 +34,9 @@ def render_text(
 ) -> str:
     """Write a report as text.
 
-    ANSI sequences of shards are never passed on. ``receivers`` lists what each makes of the shards,
-    ``quiet`` leaves the findings alone, and of what is valid nothing.
+    ANSI sequences of shards are never passed on: what is of a shard goes through ``visible``, here
+    or in ``wording``. ``receivers`` lists what each makes of the shards, for a check for any of
+    them; ``quiet`` leaves the findings alone, and of what is valid nothing.
     """
     if quiet and report.valid:
         return ""
@@ -47,13 +48,14 @@ def render_text(
     if not quiet and groups:
         hint = f"More about a rule: tfod rules {groups[0].code}"
         lines += [*_next(report, groups), "", _paint(hint, hint, _DIM) if color else hint]
+    # Alone, the findings begin without a line between them and the head.
     return "\n".join(lines[1:] if quiet else lines) + "\n"
 
 
 def _next(report: Report, groups: Sequence[Group]) -> Iterator[str]:
     """What to do next about what fails; a fix that is the only one is said above."""
     steps = list(next_steps(report, groups)) if not report.valid else []
-    steps = steps if len(groups) > 1 else steps[1:]
+    steps = steps if len(groups) > 1 else steps[1:]  # the first one is that fix
     yield from [""] if steps else ()
     for number, (sentence, command) in enumerate(steps):
         word = "Then:" if number else "Next:"
