@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -235,7 +235,10 @@ class Report:
     @cached_property
     def counts(self) -> Counts:
         """True totals."""
-        return Counts.of(self.shards, self._all_findings)
+        # A rule may be more severe in one data set than in another.
+        levels = [one.counts.by_severity for one in self._parts]
+        by_severity = {level: sum(one[level] for one in levels) for level in Severity}
+        return replace(Counts.of(self.shards, self._all_findings), by_severity=by_severity)
 
     @property
     def total(self) -> int:
