@@ -100,6 +100,11 @@ NO_SIZE = ("image/height", "image/width", "image/format")
         ),
         ("create_coco of an empty image", sample(NAMED, ENCODED, SHA256), "tf_detection_api"),
         (
+            "create_coco's panoptic masks of an empty image",
+            sample(NAMED, ENCODED, SHA256, {"image/panoptic/category_mask": b"PNG"}),
+            "tf_detection_api",
+        ),
+        (
             "create_oid",
             sample(NAMED, ENCODED, BOXES, OCCURRENCES, without=NO_SIZE),
             "open_images",

@@ -14,12 +14,13 @@ import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, Frame, Task
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task.task import load_task
+from tfod.detection import keys
 
 from tests.changed_records import SOUND, changed_shards, sound_record
 from tests.conftest import examples
@@ -128,6 +129,7 @@ def test_changed_records(name: str, data: st.DataObject, tmp_path: Path, temp_ro
 
 
 def assert_one_verdict_of(shard: bytes, folder: Path, temp_root: Path) -> None:
+    assume(keys.IMAGE_MASKS["semantic"].encode() not in shard)  # DeepLab's, which nobody checks
     path, xml = folder / "upload.zip", folder / "task.xml"
     path.write_bytes(real_zip([("a.tfrecord", shard), ("label_map.pbtxt", LABEL_MAP)]))
     task, described = task_for(path, "a.png")

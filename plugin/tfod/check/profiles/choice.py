@@ -19,8 +19,8 @@ from tfod.example.wire import Kind
 from tfod.tfrecord.reader import read_record_batch_stream
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
-SEGMENTATION = frozenset(keys.IMAGE_MASKS.values())
-"""Keys of DeepLab's records: masks of the whole image, and no boxes."""
+SEGMENTATION = frozenset({keys.IMAGE_MASKS["semantic"]})
+"""Of DeepLab's records: a mask of the whole image, and no boxes. Panoptic masks stand beside boxes."""
 _KNOWN = (keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}) - SEGMENTATION
 """Keys that a record of detection may have, with or without objects."""
 _GUESSED = [one for name, one in READY.items() if name != "tf_vision"]  # it has no key of its own
