@@ -20,7 +20,7 @@ from tfod.tfrecord.reader import read_record_batch_stream
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 SEGMENTATION = frozenset({keys.IMAGE_MASKS["semantic"]})
-"""Of DeepLab's records: a mask of the whole image, and no boxes. Panoptic masks stand beside boxes."""
+"""Of DeepLab's records: masks of whole images, and no boxes. Those of panoptic masks have both."""
 _KNOWN = (keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}) - SEGMENTATION
 """Keys that a record of detection may have, with or without objects."""
 _GUESSED = [one for name, one in READY.items() if name != "tf_vision"]  # it has no key of its own
