@@ -12,7 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from tfod.kernel import hash_spans
 
 if TYPE_CHECKING:
     from tfod.check.records.batch import Batch
-    from tfod.check.records.result import ShardResult
 
 _TRAINING, _UNION = "train", "trainval"
 
@@ -103,6 +102,15 @@ class Repeat(NamedTuple):
     image: int
 
 
+class IndexedShard(Protocol):
+    """What is looked at of a shard."""
+
+    name: str
+    subset: str
+    images: int
+    index: list[IndexedBatch]
+
+
 class Duplicates:
     """What the records of some shards share.
 
@@ -110,7 +118,7 @@ class Duplicates:
     first that has the same; int64 of shape (n, 2), in the order of the later records.
     """
 
-    def __init__(self, shards: Sequence[ShardResult]) -> None:
+    def __init__(self, shards: Sequence[IndexedShard]) -> None:
         self._shards = shards
         self._batches = [(shard, batch) for shard in shards for batch in shard.index]
         self._ends = np.cumsum([len(one.offsets) for _, one in self._batches], dtype=np.int64)
@@ -172,11 +180,11 @@ class Duplicates:
                 0 if images is None else int(images[row]),
             )
 
-    def shards_of(self, rows: np.ndarray) -> list[ShardResult]:
+    def shards_of(self, rows: np.ndarray) -> list[IndexedShard]:
         """The shard of each running number."""
         return [self._batches[at][0] for at in np.searchsorted(self._ends, rows, "right").tolist()]
 
-    def _at(self, number: int) -> tuple[ShardResult, IndexedBatch, int]:
+    def _at(self, number: int) -> tuple[IndexedShard, IndexedBatch, int]:
         at = int(np.searchsorted(self._ends, number, "right"))
         shard, batch = self._batches[at]
         return shard, batch, number - int(self._ends[at]) + len(batch.offsets)
