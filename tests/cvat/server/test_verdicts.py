@@ -125,11 +125,12 @@ def test_sound_records(name: str, tmp_path: Path, temp_root: Path) -> None:
 @examples(60)
 @given(name=st.sampled_from(OF_DETECTION), data=st.data())
 def test_changed_records(name: str, data: st.DataObject, tmp_path: Path, temp_root: Path) -> None:
-    assert_one_verdict_of(data.draw(changed_shards(name)), tmp_path, temp_root)
+    shard = data.draw(changed_shards(name))
+    assume(keys.IMAGE_MASKS["semantic"].encode() not in shard)  # DeepLab's, which nobody checks
+    assert_one_verdict_of(shard, tmp_path, temp_root)
 
 
 def assert_one_verdict_of(shard: bytes, folder: Path, temp_root: Path) -> None:
-    assume(keys.IMAGE_MASKS["semantic"].encode() not in shard)  # DeepLab's, which nobody checks
     path, xml = folder / "upload.zip", folder / "task.xml"
     path.write_bytes(real_zip([("a.tfrecord", shard), ("label_map.pbtxt", LABEL_MAP)]))
     task, described = task_for(path, "a.png")
