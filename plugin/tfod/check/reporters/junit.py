@@ -31,8 +31,11 @@ def render_junit(report: Report) -> str:
             root, "testsuite", name=visible(name) or _EVERYTHING, skipped="0", time="0.000"
         )
         properties = SubElement(suite, "properties")
-        profile = (report.dataset_of(name) or report).profile.name
-        for key, value in (("receiver", report.receiver), ("profile", profile)):
+        dataset = report.dataset_of(name)
+        profile = (dataset or report).profile.name
+        known = {"receiver": report.receiver, "profile": profile}
+        known |= {"dataset": dataset.name} if dataset else {}
+        for key, value in known.items():
             SubElement(properties, "property", name=key, value=visible(value))
         for group in (one for one in groups if one.code in counts):
             listed = [one for one in group.findings if report.source_of(one.shard) == name]
