@@ -155,7 +155,7 @@ coverage: $(VENV)/test-all.installed .venv-datumaro-0.3/installed
 	$(BIN)/python -m coverage report --include 'validator/*' --fail-under 94
 
 CORE = tests/kernel tests/tfrecord tests/example tests/detection tests/test_import.py \
-	$(patsubst %,tests/convert/test_%.py,detection_csv numbers) tests/cli/test_describe.py --ignore tests/tfrecord/remote
+	$(patsubst %,tests/formats/test_%.py,csv numbers) tests/cli/test_describe.py --ignore tests/tfrecord/remote
 
 # The core and the kernel at the lower bounds that CVAT's images pin, which are of Python 3.10 where there is one.
 test-lowest: .venv-lowest/installed

@@ -15,8 +15,12 @@ LIGHT = {
     "import tfod": "numpy",
     "import tfod.datumaro, tfod.cli.main": "datumaro tensorflow flask django cvat_sdk PIL cv2 lxml",
     # Neither XML, images nor outlines before they are needed.
-    "import tfod.shards.create.pascal, tfod.shards.create.coco.create": (
+    "import tfod.formats.voc, tfod.formats.coco": (
         "lxml PIL pycocotools datumaro tensorflow tfod.check"
+    ),
+    # A format is loaded when it is asked for.
+    f"from tfod.cli.main import main; main(['convert', {_SHARD!r}, 'x.csv', '--no-images'])": (
+        "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat_xml PIL lxml"
     ),
     "import tfod.check.find, tfod.tfrecord.reader": "fsspec s3fs aiohttp asyncio",
     "import tfod.check.check, tfod.beam": "apache_beam",

@@ -151,10 +151,10 @@ class TestLeaks:
         assert report_of(tmp_path)[1]["severities"] == {"IMG011": "warning"}
 
 
-def test_spellings_of_one_class_that_create_has_put_into_the_label_map(
+def test_spellings_of_one_class_that_convert_has_put_into_the_label_map(
     tmp_path: Path, report_of: Check
 ) -> None:
-    rows = [("Cat", 5), ("cat ", 3), ("c at", 2), ("dog", 1)]
+    rows = [("Cat", 5), ("cat", 3), ("c at", 2), ("dog", 1)]
     (tmp_path / "images").mkdir()
     with (tmp_path / "labels.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -164,13 +164,12 @@ def test_spellings_of_one_class_that_create_has_put_into_the_label_map(
             for box in range(boxes):
                 size = (f"{number}.jpg", 120, 80 + number)
                 writer.writerow([*size, name, 10 + box, 10, 50 + box, 60])
-    sources = [f"--csv-input={tmp_path}/labels.csv", f"--image-dir={tmp_path}/images"]
     shard = tmp_path / "shards" / "train.record"
     shard.parent.mkdir()
-    assert main(["create", "csv", *sources, f"--output-path={shard}"]) == 0
+    assert main(["convert", f"{tmp_path}/labels.csv", str(shard)]) == 0
     code, report = report_of(shard)
     (finding,) = [one for one in report["findings"] if one["code"] == "LAB016"]
-    assert finding["message"].startswith("'Cat' (5 objects) and 'c at' (2 objects) and 'cat ")
+    assert finding["message"].startswith("'Cat' (5 objects) and 'c at' (2 objects) and 'cat'")
     assert "are 3 classes" in finding["message"] and code == 0
 
 

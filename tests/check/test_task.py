@@ -18,10 +18,10 @@ from tfod.check.findings.findings import Findings
 from tfod.check.records.result import DatasetResult, ImageRow, ShardResult
 from tfod.check.references.cvat_task.task import Frame, Task, load_task
 from tfod.check.rules.registry import all_rules, run_rules
-from tfod.convert.cvat_xml.reader import read_cvat_xml
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
+from tfod.formats.cvat_xml import read_cvat_xml
 
 from tests.commands import run_python
 from tests.image_kinds import plain_image
@@ -369,7 +369,7 @@ class TestBadInput:
     def test_what_is_held_is_bounded(
         self, write: Write, monkeypatch: pytest.MonkeyPatch, inside: str
     ) -> None:
-        monkeypatch.setattr("tfod.convert.documents._MOST_HELD", 300)
+        monkeypatch.setattr("tfod.formats.documents._MOST_HELD", 300)
         head = "<annotations>\n" + "<image id='0' name='a.jpg'><points/></image>\n" * 3
         path = write("a.xml", head.replace("\n", "\n<meta/>", 1) + inside + "<box a=''/>" * 200)
         kind = inside[1:].partition(">")[0]

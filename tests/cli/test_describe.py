@@ -129,12 +129,11 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert caught.value.code == 2
 
 
-@pytest.mark.parametrize("command", ["describe", "repair", "create csv", "cvat import"])
+@pytest.mark.parametrize("command", ["describe", "repair", "cvat import"])
 def test_an_unknown_option_is_one_line_that_names_its_command(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {
-        "create csv": ["--csv-input=a", "--image-dir=b", "--output-path=c"],
         "cvat import": ["task", "1", "a.zip"],
     }
     with pytest.raises(SystemExit) as caught:

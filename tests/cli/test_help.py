@@ -8,10 +8,10 @@ import pytest
 from tfod.cli.main import main
 
 COMMANDS = (
-    *("check", "convert", "create", "cvat", "describe", "diff", "repair", "reshard", "rules"),
+    *("check", "convert", "cvat", "describe", "diff", "repair", "reshard", "rules"),
     *("serve", "show"),
 )
-BELOW = ("create pascal", "create coco", "create csv", "cvat export", "cvat import")
+BELOW = ("cvat export", "cvat import")
 MOST_LINES, MOST_OPTIONS, MOST_OPTIONS_OF_CHECK = 45, 20, 24
 
 

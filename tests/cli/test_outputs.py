@@ -114,7 +114,7 @@ def test_color_by_no_color_org_and_force_color_org(
 
 
 def test_the_name_of_what_is_written_is_not_empty(run: Run) -> None:
-    assert "the name of what to write is empty" in run("create", "coco", "--output-dir=").refused()
+    assert "the name of what to write is empty" in run("convert", "a", "").refused()
 
 
 def test_names_do_not_steer_the_terminal(run: Run) -> None:

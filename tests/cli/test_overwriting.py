@@ -12,8 +12,8 @@ import pytest
 
 from tests.commands import Run
 from tests.files import files_in, write_file
+from tests.formats.conftest import IMAGES
 from tests.records import encode, frame, image, objects
-from tests.shards.create.conftest import IMAGES
 
 LABELS = b'[{"name": "cat"}]'
 ROWS = """filename,width,height,class,xmin,ymin,xmax,ymax
@@ -90,9 +90,7 @@ def test_a_report_takes_the_place_of_a_former_one(run: Run, folder: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["a.xml", "shapes_01.jpg", "train.txt", "rows.csv"])
-@pytest.mark.parametrize(
-    "source", ["csv --csv-input x/rows.csv --image-dir x", "pascal --data-dir x"]
-)
+@pytest.mark.parametrize("source", ["x/rows.csv", "x"])
 def test_shards_take_the_place_of_shards_alone(
     run: Run, folder: Path, name: str, source: str
 ) -> None:
@@ -101,12 +99,12 @@ def test_shards_take_the_place_of_shards_alone(
     write_file(folder / "x" / "train.txt", "shapes_01")
     shutil.copy(IMAGES / "shapes_01.jpg", folder / "x")
     before = files_in(folder)
-    command = ("create", *source.split(), "--overwrite", "--output-path")
-    message = run(*command, f"x/{name}").refused()
-    assert "is no shard" in message or "read and not written to" in message
+    command = ("convert", source, "--from", "csv" if source.endswith("csv") else "voc")
+    message = run(*command, f"x/{name}", "--to", "shards", "--overwrite").refused()
+    assert "it is no folder" in message or "read and not written to" in message
     assert files_in(folder) == before
     for _ in range(2):
-        assert run(*command, "x/train.data").code == 0
+        assert run(*command, "y/train.record", "--overwrite").code == 0
 
 
 def test_pages_of_rules_replace_nothing_unasked(run: Run, folder: Path) -> None:

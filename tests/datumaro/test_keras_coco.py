@@ -278,7 +278,7 @@ class TestWriting:
             "boxes that reach outside the image, written so: 1",
             "images without an object, for which there is no record: 1",
             "not written: 1 class of the whole image",
-            "attributes not written: 1 difficult, 1 weather (of the image)",
+            "attributes not written: 1 weather (of the image), 1 difficult",
             "without a class, written as category -1: 1",
         }
         (found,) = load(tmp_path)

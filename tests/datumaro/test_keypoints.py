@@ -99,8 +99,7 @@ def test_they_come_back(images: list[list[dict[str, Any]]]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         file = write_coco(folder, images)
-        options = ["--train-image-dir", str(folder), "--train-annotations-file", str(file)]
-        assert main(["create", "coco", *options, "--output-dir", str(folder / "shards")]) == 0
+        assert main(["convert", str(file), str(folder / "shards")]) == 0
         label_map, _ = read_label_map(folder / "shards" / "label_map.pbtxt")
         for item in label_map.items:
             assert [point.id for point in item.keypoints] == PLACES[item.id]

@@ -1,4 +1,4 @@
-"""Keypoints of ``tfod create coco``, as the OD API's decoder reads them: TF-Vision's reads none."""
+"""COCO's keypoints in shards, as the OD API's decoder reads them: TF-Vision's reads none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CATEGORIES = [
 NOWHERE = (np.nan, np.nan)
 
 
-def write_coco(folder: Path) -> list[str]:
+def write_coco(folder: Path) -> Path:
     """An image with objects of three classes, two of them with points; the options naming it."""
     Image.new("RGB", (WIDTH, HEIGHT)).save(folder / "a.png")
     points = {
@@ -40,7 +40,7 @@ def write_coco(folder: Path) -> list[str]:
     image = {"id": 5, "file_name": "a.png", "height": HEIGHT, "width": WIDTH}
     found = {"images": [image], "annotations": annotations, "categories": CATEGORIES}
     (folder / "a.json").write_text(json.dumps(found))
-    return [f"--train-image-dir={folder}", f"--train-annotations-file={folder / 'a.json'}"]
+    return folder / "a.json"
 
 
 @pytest.mark.parametrize("by_name", [False, True])
@@ -50,16 +50,15 @@ def test_the_od_api_reads_them(tmp_path: Path, by_name: bool) -> None:
     from object_detection.core.standard_fields import InputDataFields as fields
     from object_detection.data_decoders.tf_example_decoder import TfExampleDecoder
 
-    options = write_coco(tmp_path)
     out = tmp_path / "out"
-    assert main(["create", "coco", *options, f"--output-dir={out}"]) == 0
+    assert main(["convert", str(write_coco(tmp_path)), str(out)]) == 0
 
     decoder = TfExampleDecoder(
         num_keypoints=5,
         label_map_proto_file=str(out / "label_map.pbtxt"),
         use_keypoint_label_map=by_name,
     )
-    (record,) = tf.data.TFRecordDataset(str(out / "coco_train.record"))
+    (record,) = tf.data.TFRecordDataset(str(out / "a.tfrecord"))
     read = decoder.decode(record)
     labelled = [
         [True, True, False, False, False],

@@ -134,7 +134,7 @@ def text_of(features: Any, key: str) -> str:
 def voc(folder: Path) -> Source:
     data = EXAMPLES / "shapes_voc"
     output = folder / "voc" / "train.record"
-    command = ["create", "pascal", "--data-dir", data, "--set", "train", "--output-path", output]
+    command = ["convert", data, output, "--set", "train"]
     assert main([str(one) for one in command]) == 0
     return Source(output.parent, of_voc(data, "train"))
 
@@ -143,17 +143,15 @@ def coco(folder: Path) -> Source:
     data = EXAMPLES / "shapes_coco"
     annotations = data / "annotations" / "instances_train.json"
     output = folder / "coco"
-    command = [f"--train-image-dir={data / 'images' / 'train'}", "--include-masks"]
-    command += [f"--train-annotations-file={annotations}", f"--output-dir={output}"]
-    assert main(["create", "coco", *command]) == 0
+    command = ["convert", data, output, "--set", "train", "--masks"]
+    assert main([str(one) for one in command]) == 0
     return Source(output, of_coco(annotations, masks=True))
 
 
 def keypoints(folder: Path) -> Source:
     folder.mkdir()
-    options = write_coco(folder)
-    assert main(["create", "coco", *options, f"--output-dir={folder / 'out'}"]) == 0
-    annotations = Path(options[-1].partition("=")[2])
+    annotations = write_coco(folder)
+    assert main(["convert", str(annotations), str(folder / "out")]) == 0
     return Source(folder / "out", of_coco(annotations))
 
 
@@ -166,9 +164,9 @@ def roboflow(folder: Path) -> Source:
 
 
 SOURCES: Mapping[str, Callable[[Path], Source]] = {
-    "Pascal VOC, `tfod create pascal`": voc,
-    "COCO with masks, `tfod create coco`": coco,
-    "COCO with keypoints, `tfod create coco`": keypoints,
+    "Pascal VOC": voc,
+    "COCO with masks": coco,
+    "COCO with keypoints": keypoints,
     "Roboflow's export, `tfod reshard --for tf-vision`": roboflow,
 }
 

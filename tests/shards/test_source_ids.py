@@ -22,8 +22,8 @@ from tfod.detection.images.source_ids import (
 from tfod.errors import TfodError
 
 from tests.commands import Run
+from tests.formats.conftest import by_filename
 from tests.records import encode, image, objects, write_shard
-from tests.shards.create.conftest import by_filename
 
 RECEIVERS = ("tf-vision", "model-maker", "efficientdet")
 
@@ -86,8 +86,8 @@ def test_ids_of_coco_that_float32_does_not_hold(run: Run, tmp_path: Path) -> Non
     found = {"images": images, "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
     (tmp_path / "a.json").write_text(json.dumps(found))
     done = run(
-        *("create", "coco", "--for", "efficientdet", "--output-dir", tmp_path / "out"),
-        *("--val-image-dir", tmp_path / "images", "--val-annotations-file", tmp_path / "a.json"),
+        *("convert", tmp_path / "a.json", tmp_path / "out", "--for", "efficientdet"),
+        *("--images", tmp_path / "images"),
     )
     assert done.code == 0, done.err
     numbers = source_ids(tmp_path / "out")

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "check": "find every defect of shards and annotation zips",
-    "convert": "write shards as COCO, Pascal VOC, YOLO or CVAT XML, or these as shards",
-    "create": "make shards from Pascal VOC, COCO or a CSV",
+    "convert": "make shards of Pascal VOC, COCO, YOLO, a CSV or CVAT XML, and these of shards",
     "cvat": "export shards from a CVAT server, and import them",
     "describe": "say what is in shards",
     "diff": "compare two datasets: shards, or shards and what they were made from",

@@ -1,78 +1,92 @@
-"""``tfod convert``: shards from and to other formats."""
+"""``tfod convert``: a dataset of one format as another."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import plural
 from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, file_name, to_write, whole_number
 from tfod.cli.output import print_line, print_note
-from tfod.shards.convert.formats import FORMATS, ReadOptions
-from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
+from tfod.formats.options import OddBoxes, OddMasks, Options
+from tfod.formats.table import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfod.formats.options import CompleteShard
 
 
 def add_arguments(parser: Parser) -> None:
     """What ``convert`` takes."""
     parser.description = (
-        "Convert a dataset, subset by subset. What the other format has no place for "
-        "is counted. Nothing is written over."
+        "Convert a dataset, subset by subset: Pascal VOC, COCO, YOLO, a CSV or CVAT XML to shards "
+        "and back. What the other format has no place for is counted."
     )
     parser.set_defaults(run=_run)
     arguments = Arguments(parser)
     text = "shards, or a dataset of another format"
     arguments.value("source", "SOURCE", text, type=file_name)
-    text = "the folder or file to write, which must not be there"
+    text = "a folder, or a file by its name: .record, .tfrecord, .json, .csv, .xml"
     arguments.value("target", "DEST", text, type=to_write)
     text = "the format of SOURCE, where the path does not say it: %(choices)s"
     arguments.value("--from", "FORMAT", text, choices=FORMATS, dest="source_format")
-    text = "the format of DEST, likewise"
+    text = "the format of DEST, likewise (default: shards)"
     arguments.value("--to", "FORMAT", text, choices=FORMATS, dest="target_format")
-    arguments.label_map("a label map for all records; what is found in SOURCE otherwise")
-    text = "the folder of images: of shards where to write them, else where they are"
-    arguments.value("--images", "FOLDER", text)
-    arguments.flag("--no-images", "write no images")
-    text = "shards of each subset, if DEST is shards (default: 1)"
+    text = "the images: where they are; from shards where to write them"
+    arguments.value("--images", "DIR", text)
+    arguments.flag("--no-images", "the annotations alone; sizes are those that they give")
+    arguments.label_map("the ids of the classes; what is found in SOURCE otherwise")
+    text = "only this subset; the name of the one that has none"
+    arguments.value("--set", "NAME", text, dest="subset")
+    text = "shards of each subset (default: 1), never more than images"
     arguments.value("--num-shards", "N", text, type=whole_number(1, MOST_SHARDS), default=1)
-    add_policy(arguments)
-
-
-def add_policy(arguments: Arguments) -> None:
-    """Add what is to be done with boxes and images that do not fit."""
-    text = "of boxes that are inverted, flat, not finite or outside the image: write nothing, "
-    text += "clip what reaches outside and leave out the rest, or leave all out (default: refuse)"
+    arguments.flag("--masks", "outlines as masks, one for each object")
+    arguments.flag("--ignore-difficult", "leave out objects that VOC calls difficult")
+    arguments.receiver()
+    text = "boxes that are inverted, flat, not finite or outside the image (default: refuse)"
     kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
     arguments.value("--odd-boxes", None, text, choices=kinds, default="refuse")
-    add_image_policy(arguments)
-
-
-def add_image_policy(arguments: Arguments) -> None:
-    """Add what is to be done with images that do not fit."""
-    text = "where sizes do not tell whether an image was annotated as its EXIF orientation shows "
-    text += "it: refuse it, assume that it was, or that it was not (default: auto)"
-    kinds = [one.value for one in ExifOrientation]
-    arguments.value("--exif-orientation", None, text, choices=kinds, default="auto")
-    arguments.flag("--skip-missing-images", "leave out images that are missing")
-
-
-def policy_of(options: argparse.Namespace) -> Policy:
-    """What these options say."""
-    boxes, orientation = OddBoxes(options.odd_boxes), ExifOrientation(options.exif_orientation)
-    return Policy(boxes, orientation, options.skip_missing_images)
+    text = "masks of another size than their image (default: refuse)"
+    kinds = [one.value for one in OddMasks]
+    arguments.value("--odd-masks", None, text, choices=kinds, default="refuse")
+    text = "photos with an EXIF orientation: store them upright, or keep them as they are "
+    text += "and put the boxes on the stored pixels (default: upright)"
+    arguments.value("--exif", None, text, choices=("upright", "keep"), default="upright")
+    arguments.flag("--overwrite", "replace files of the same names")
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tfod.shards.convert.convert import Options, convert
+    from tfod.detection.images.source_ids import LARGEST_FOR
+    from tfod.formats.table import convert
 
-    read = ReadOptions(options.label_map, options.images, policy_of(options))
-    named = options.source_format, options.target_format
-    done = convert(
-        options.source,
-        options.target,
-        Options(*named, read, options.no_images, options.num_shards),
+    wanted = Options(
+        label_map=options.label_map,
+        images=options.images,
+        no_images=options.no_images,
+        subset=options.subset,
+        masks=options.masks,
+        ignore_difficult=options.ignore_difficult,
+        odd_boxes=OddBoxes(options.odd_boxes),
+        odd_masks=OddMasks(options.odd_masks),
+        upright=options.exif == "upright",
+        num_shards=options.num_shards,
+        largest_source_id=LARGEST_FOR.get(options.receiver),
+        verify=None if options.no_images else functools.partial(_verify, options.receiver),
+        overwrite=options.overwrite,
     )
+    formats = options.source_format, options.target_format
+    done = convert(options.source, options.target, wanted, *formats)
     for subset, images in done.images.items():
         counts = f"{plural(images, 'image')}, {plural(done.objects[subset], 'object')}"
         print_line(f"{options.target}: {subset}: {counts}")
     if done.notes:
         print_note("; ".join(done.notes))
     return 0
+
+
+def _verify(receiver: str | None, shards: Sequence[CompleteShard], label_map: str) -> None:
+    from tfod.shards.verify import verify  # the check takes its time to load
+
+    verify(shards, label_map, receiver)

@@ -7,9 +7,10 @@ import glob
 import math
 
 from tfod.cli.arguments import Arguments, Parser, file_name, whole_number
-from tfod.cli.convert import add_image_policy, policy_of
 from tfod.cli.output import begin_output, files_among
-from tfod.shards.convert.formats import FORMATS, ReadOptions
+from tfod.formats.options import OddBoxes
+from tfod.formats.options import Options as ReadOptions
+from tfod.formats.table import FORMATS
 from tfod.shards.diff.diff import PIXEL
 
 
@@ -19,7 +20,7 @@ def add_arguments(parser: Parser) -> None:
         "Compare two datasets: records, images, boxes, classes and other values. "
         "Exit status 0: equal; 1: different; 2: they could not be compared."
     )
-    parser.set_defaults(run=_run, odd_boxes="keep")
+    parser.set_defaults(run=_run)
     arguments = Arguments(parser)
     text = "shards (a shard, a folder, a glob, a zip), or another format that tfod convert reads"
     arguments.value("a", "A", text, type=file_name)
@@ -37,7 +38,6 @@ def add_arguments(parser: Parser) -> None:
     text = "list so many of each change; all are counted (default: 100)"
     arguments.value("--max-differences", "N", text, type=whole_number(), default=100)
     arguments.output(formats=("text", "json"))
-    add_image_policy(arguments)
 
 
 def _pixels(text: str) -> float:
@@ -56,7 +56,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
     options = Options(
         (arguments.from_a, arguments.from_b),
-        ReadOptions(arguments.label_map, arguments.images, policy_of(arguments)),
+        ReadOptions(
+            arguments.label_map,
+            arguments.images,
+            no_images="images" in arguments.ignore,
+            masks="masks" not in arguments.ignore,
+            odd_boxes=OddBoxes.KEEP,
+        ),
         arguments.tolerance,
         arguments.same_subsets,
         frozenset(arguments.ignore),

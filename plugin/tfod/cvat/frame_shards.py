@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfod.check.findings.finding import plural
-from tfod.convert.cvat_xml.detections import DetectionBuilder
-from tfod.convert.cvat_xml.reader import CvatImage
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
+from tfod.formats.cvat_detections import DetectionBuilder
+from tfod.formats.cvat_shapes import CvatImage
 from tfod.tfrecord.writer import ShardSetWriter
 
 LABEL_MAP = "label_map.pbtxt"

@@ -11,9 +11,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfod.convert.cvat_xml.reader import CvatImage, CvatTag
-from tfod.convert.cvat_xml.shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
 from tfod.detection.boxes import PixelBox, enclosing_points
+from tfod.formats.cvat_shapes import (
+    BOX,
+    ELLIPSE,
+    MASK,
+    POLYGON,
+    CvatImage,
+    CvatShape,
+    CvatTag,
+)
 
 KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
 """The shapes of CVAT that cover an area (its ShapeType), and what its XML calls them."""

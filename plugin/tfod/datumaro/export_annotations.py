@@ -11,22 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from tfod.convert.losses import Losses
 from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.images import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, Keypoints, PngMask
-from tfod.detection.images.image import boxes_turned_back, keypoints_turned_back, mask_turned_back
 from tfod.detection.images.masks import (
     box_outline,
-    decode_mask_png,
     ellipse_outline,
     encode_mask_png,
     fill_box,
-    is_box_png,
 )
+from tfod.detection.losses import Losses
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -54,24 +51,6 @@ class ExportedObject:
     shape: Any = None
     turned: Sequence[float] | None = None  # outline of a rotated shape: x, y, x, y, …
     points: Any = None
-
-
-def turned_back(objects: Detection, orientation: int) -> Detection:
-    """The objects of an image as its EXIF orientation shows it, on its stored pixels."""
-    masks = objects.masks
-    if masks is not None:
-        masks = [one and _mask_turned_back(one, orientation) for one in masks]
-    return replace(
-        objects,
-        boxes=boxes_turned_back(objects.boxes, orientation).astype(np.float32),
-        masks=masks,
-        keypoints=keypoints_turned_back(objects.keypoints, orientation),
-    )
-
-
-def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
-    turned = mask_turned_back(decode_mask_png(mask.data), orientation)
-    return PngMask(encode_mask_png(turned, is_box=is_box_png(mask.data)))
 
 
 class ObjectBuilder:

@@ -6,21 +6,23 @@ import contextlib
 import logging
 import os
 from abc import abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
-from tfod.convert.losses import Losses
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, ObjectBuilder
-from tfod.datumaro.images import ImageEncoder
+from tfod.datumaro.images import ImageEncoder, UprightImage, media_size
 from tfod.datumaro.options import ExportOptions, add_arguments, check_image_extension
-from tfod.detection.images.image import DEFAULT_EXTENSION
+from tfod.detection.images.image import DEFAULT_EXTENSION, UPRIGHT
+from tfod.detection.images.upright import orientation_of
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes
 from tfod.detection.labels.search import LABEL_MAP_FILE
+from tfod.detection.losses import Losses
 from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.formats.objects import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -30,6 +32,8 @@ from tfod.tfrecord.writer import OptionError, ShardSetWriter
 _log = logging.getLogger("tfod.datumaro")
 NO_CLASS = -1
 """What is written for no class, where there is no text to say so: 0 may be a class."""
+OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
+"""Annotations that are of no place in their image."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that are not reported where a format has no attributes."""
 
@@ -96,6 +100,7 @@ class ShardExporter(compat.Exporter):
         self._writers: dict[str, ShardSetWriter] = {}
         self._files: dict[str, AtomicFile] = {}
         self._images = ImageEncoder(self._save_media, self._image_ext, self._default_image_ext)
+        self._turned: defaultdict[str, list[str]] = defaultdict(list)
 
     @abstractmethod
     def _payloads(self, item: Any) -> Iterable[bytes]:
@@ -153,8 +158,30 @@ class ShardExporter(compat.Exporter):
     _apply_impl = apply
 
     def _loss_sentences(self) -> list[str]:
-        """What the format could not take, counted."""
-        return self._losses.sentences()
+        """What the format could not take, counted; and which images were turned."""
+        turned = self._turned.items()
+        return [
+            *self._losses.sentences(),
+            *(f"{what}: {len(names)} (the first: {names[0]})" for what, names in turned),
+        ]
+
+    def _upright(self, item: Any, media: Any, encoded: bytes | None, name: str) -> UprightImage:
+        """An item's image with its pixels as EXIF shows them, and what its annotations are of.
+
+        In shards they are of the stored pixels. YOLO's boxes are of the upright ones, whatever
+        size its importer has scaled them by.
+        """
+        if not encoded or orientation_of(encoded) == UPRIGHT:
+            size = media_size(media, encoded)
+            return UprightImage(encoded, size, size)
+        labels = self._extractor.categories().get(compat.AnnotationType.label)
+        is_of_shards = getattr(labels, "origin", None) is not None
+        is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
+        found, told = UprightImage.of(media, encoded, name, not is_normalized, is_of_shards)
+        self._turned[TURNED].append(name)
+        if not (told or is_of_shards) and any(one.type not in OF_IMAGE for one in item.annotations):
+            self._turned[TAKEN_UPRIGHT].append(name)
+        return found._replace(encoded=self._images.as_asked(found.encoded or b""))
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:

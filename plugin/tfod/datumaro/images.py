@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import attr
 import numpy as np
@@ -16,15 +16,19 @@ import numpy as np
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
 from tfod.detection.boxes import PixelBox
+from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
+    UPRIGHT,
+    boxes_turned_back,
     image_size,
     sniff_format,
 )
 from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.upright import opposite, orientation_of, turned_back, upright_image
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
@@ -65,11 +69,20 @@ class ImageEncoder:
         if media is None or not self.save_media:
             return None
         data = compat.image_bytes(media)
-        if data and not self._must_reencode(media, data):
+        if data and (orientation_of(data) != UPRIGHT or not self._must_reencode(data)):
             return data
         if not media.has_data or media.data is None:
             _log.warning("item %r has no image, its record holds none", item.id)
             return None
+        return self._reencoded(media, data)
+
+    def as_asked(self, data: bytes) -> bytes:
+        """A file that was turned, in the format that is asked for."""
+        if not self._must_reencode(data):
+            return data
+        return self._reencoded(compat.image_from_bytes(lambda *_: data, "", None), data)
+
+    def _reencoded(self, media: Any, data: bytes | None) -> bytes:
         extension = _dotted(self.image_ext or compat.extension_of(media, data) or "")
         if extension.lower() not in FORMAT_OF_EXTENSION:
             extension = self.default_ext if not extension else ".png"
@@ -90,11 +103,70 @@ class ImageEncoder:
             )
         return media, encoded
 
-    def _must_reencode(self, media: Any, data: bytes) -> bool:
+    def _must_reencode(self, data: bytes) -> bool:
         """Only where an extension is asked for that the bytes are not."""
         if not self.image_ext:
             return False
         return FORMAT_OF_EXTENSION.get(_dotted(self.image_ext).lower()) != sniff_format(data[:16])
+
+
+class UprightImage(NamedTuple):
+    """An image as it is written: its pixels are stored as its EXIF orientation shows them.
+
+    Attributes:
+        encoded: its file's bytes; None where they are not written.
+        frame: height and width of what its annotations are of; None where nothing says them.
+        size: its own.
+        turn: what puts annotations of the pixels that were stored on these.
+    """
+
+    encoded: bytes | None
+    frame: tuple[int, int] | None
+    size: tuple[int, int] | None
+    turn: int = UPRIGHT
+
+    @classmethod
+    def of(
+        cls, media: Any, encoded: bytes, name: str, tells: bool, is_stored: bool
+    ) -> tuple[UprightImage, bool]:
+        """Turn an image that has an orientation, and find out which pixels its annotations are of.
+
+        Args:
+            media: the image.
+            encoded: its file's bytes.
+            name: for messages.
+            tells: whether the size that the dataset gives may tell it: it does where the image is
+                turned by a quarter and not square.
+            is_stored: what holds else: whether they are of the stored pixels.
+
+        Returns:
+            The image, and whether its size told it.
+
+        Raises:
+            TfodError: it cannot be turned.
+        """
+        has_size, turn = media.has_size, orientation_of(encoded)
+        frame, stored = media_size(media, encoded), image_size(encoded)
+        found = upright_image(encoded, f"image {name!r}")
+        shown = image_size(found)
+        tells = tells and has_size and stored != shown and frame in (stored, shown)
+        of_stored = frame == stored if tells else is_stored
+        if not has_size:
+            frame = stored if of_stored else shown
+        return cls(found, frame, shown, opposite(turn) if of_stored else UPRIGHT), tells
+
+    def place(self, objects: Detection) -> Detection:
+        """The objects on the upright pixels."""
+        return objects if self.turn == UPRIGHT else turned_back(objects, self.turn)
+
+    def corners(self, box: PixelBox) -> PixelBox:
+        """A box in pixels of the frame, as one in pixels of the image."""
+        if not self.frame or not self.size or (self.frame == self.size and self.turn == UPRIGHT):
+            return box
+        sides = np.tile((self.frame[::-1], self.size[::-1]), 2).astype(np.float64)
+        found = boxes_turned_back(np.array([box]) / sides[0], self.turn) * sides[1]
+        left, top, right, bottom = found[0].tolist()
+        return left, top, right, bottom
 
 
 def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:

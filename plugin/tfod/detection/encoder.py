@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -158,3 +160,36 @@ def encode_labelled_image(
         "filename": bytes_feature([filename.encode()]),
     }
     return encode_example({key: features[what] for key, what in _KEYS_OF_LABELLED[profile]})
+
+
+@dataclass(frozen=True)
+class KerasAnnotation:
+    """One object of an image, as the recipe has it; box is x, y, width, height in pixels."""
+
+    id: int
+    category_id: int
+    box: tuple[float, float, float, float]
+    area: float
+
+
+def encode_keras_annotations(
+    encoded: bytes, path: str, image_id: int, annotations: Iterable[KerasAnnotation]
+) -> Iterator[bytes]:
+    """The records of an image, serialized Examples with the recipe's features in its order.
+
+    Raises:
+        OverflowError: a number does not fit into 64 bits.
+    """
+    image = bytes_feature([encoded])
+    for one in annotations:
+        yield encode_example(
+            {
+                "image": image,
+                "path": bytes_feature([path.encode()]),
+                "area": float_feature([one.area]),
+                "bbox": float_feature(one.box),
+                "category_id": int64_feature([one.category_id]),
+                "id": int64_feature([one.id]),
+                "image_id": int64_feature([image_id]),
+            }
+        )

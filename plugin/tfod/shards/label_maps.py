@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TypeAlias
 
@@ -16,12 +15,10 @@ from tfod.detection.columns import lenient_text
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.labels_file import read_classes
-from tfod.detection.labels.search import LabelMapFinder, find_labels
 from tfod.errors import LabelMapError
 from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.example import int64_feature
 from tfod.example.wire import Kind
-from tfod.tfrecord.storage.urls import folder_of
 
 ClassName: TypeAlias = "tuple[str | None, int]"
 """Text and id of a class; None where the record has no text."""
@@ -34,22 +31,6 @@ _IDS = {
 """Where records have ids of classes, and where the texts beside them are, if anywhere."""
 _MASK_OF_CLASSES = keys.IMAGE_MASKS["panoptic_category"]
 _MOST_NAMED = 5
-
-
-def label_maps_of(paths: Sequence[str], notes: list[str]) -> dict[str, str | None]:
-    """The label map, or the ``labels.txt``, of each shard; None where it has neither.
-
-    Shards beside which several label maps lie are noted; none of these is theirs.
-    """
-    finder, labels_for = LabelMapFinder(), functools.cache(find_labels)
-    found: dict[str, str | None] = {}
-    for path in paths:
-        label_map, candidates = finder.find(path)
-        if candidates:
-            names = ", ".join(candidates)
-            notes.append(f"{path}: several label maps are there, none was used: {names}")
-        found[path] = label_map or (None if candidates else labels_for(folder_of(path)))
-    return found
 
 
 class JoinedClasses:

@@ -16,18 +16,11 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.detection.images.source_ids import LARGEST_FOR
-from tfod.detection.labels.search import LABEL_MAP_FILE
+from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
-from tfod.shards.inputs import (
-    compression_of,
-    missing_shards,
-    naming_repair,
-    sound_batches,
-    unpack,
-)
-from tfod.shards.label_maps import JoinedClasses, label_maps_of
+from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.source_ids import number_source_ids, numbers_for
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.reader import RecordBatch, read_records
@@ -38,6 +31,13 @@ from tfod.tfrecord.shard_sets.names import (
     subset_of_stem,
 )
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
+from tfod.tfrecord.sound import (
+    compression_of,
+    missing_shards,
+    naming_repair,
+    sound_batches,
+    unpack,
+)
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter

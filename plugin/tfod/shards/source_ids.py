@@ -12,8 +12,8 @@ from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, 
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example, bytes_feature
 from tfod.example.wire import Kind
-from tfod.shards.inputs import sound_batches
 from tfod.tfrecord.reader import RecordBatch
+from tfod.tfrecord.sound import sound_batches
 
 
 def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:

@@ -11,7 +11,7 @@ from tfod.tfrecord.framing import HEADER_BYTES
 
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
-_SHARD = "pass the shard; tfod create makes shards of annotations"
+_SHARD = "pass the shard; tfod convert makes shards of annotations"
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
     (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),

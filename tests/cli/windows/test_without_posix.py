@@ -116,14 +116,11 @@ def test_zips(shards: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").iterdir())) == 3
 
 
-def test_create(tmp_path: Path) -> None:
+def test_convert(tmp_path: Path) -> None:
     voc = ROOT / "examples" / "shapes_voc"
     for _ in range(2):
-        output = tfod(
-            "create", "pascal", "--data-dir", voc, "--output-path", "out/p.record", "--overwrite",
-            cwd=tmp_path,
-        )  # fmt: skip
-        assert "p.record: 8 " in output
+        output = tfod("convert", voc, "out/p.record", "--set", "train", "--overwrite", cwd=tmp_path)
+        assert "p.record: train: 8 " in output
     tfod("check", "out", cwd=tmp_path, code=0)
 
 

@@ -10,10 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.convert.cvat_xml.detections import DetectionBuilder
-from tfod.convert.cvat_xml.document import DocumentWriter
-from tfod.convert.cvat_xml.reader import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
-from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape, decode_runs, encode_runs
 from tfod.cvat.attributes import AttributeSpec, fit_value, text_of
 from tfod.cvat.client.changes import Changes, shapes_by_frame
 from tfod.cvat.client.dataset import compressed_runs
@@ -32,6 +28,17 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError
 from tfod.example.example import Example
+from tfod.formats.cvat_detections import DetectionBuilder
+from tfod.formats.cvat_shapes import (
+    BOX,
+    MASK,
+    CvatImage,
+    CvatShape,
+    CvatTag,
+    decode_runs,
+    encode_runs,
+)
+from tfod.formats.cvat_xml import DocumentWriter, read_cvat_stream, read_cvat_xml
 
 pytest.importorskip("lxml")
 coco_mask = pytest.importorskip("pycocotools.mask")

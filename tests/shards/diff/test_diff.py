@@ -19,14 +19,14 @@ from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.masks import encode_gray_png, encode_mask_png
 from tfod.errors import TfodError
-from tfod.shards.convert.convert import Options as ConvertOptions
-from tfod.shards.convert.convert import convert
+from tfod.formats.options import Options as ConvertOptions
+from tfod.formats.table import convert
 from tfod.shards.diff.diff import Options, diff
 from tfod.shards.diff.result import Diff
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import examples
-from tests.convert.test_round_trips import FORMATS, masked
+from tests.formats.test_round_trips import FORMATS, masked
 from tests.records import encode
 
 _HEIGHT, _WIDTH = 200, 400
@@ -313,6 +313,7 @@ _LOST: Mapping[str, set[str]] = {
     "coco": {"captions"},
     "voc": {"masks", "keypoints", "captions", "is_crowd", "color"},
     "yolo": {"masks", "keypoints", "captions", "is_crowd", "color", "difficult"},
+    "csv": {"masks", "keypoints", "captions", "is_crowd", "color", "difficult"},
     "cvat_xml": {"keypoints", "captions"},
 }
 
@@ -320,7 +321,7 @@ _LOST: Mapping[str, set[str]] = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_another_format_lacks_what_convert_has_counted(tmp_path: Path, name: str) -> None:
     a = write(tmp_path / "a", "", train=[masked()])
-    convert(a, str(tmp_path / "b"), ConvertOptions(target_format=name))
+    convert(a, str(tmp_path / "b"), ConvertOptions(), target_format=name)
     for one, other in ((a, str(tmp_path / "b")), (str(tmp_path / "b"), a)):
         found = diff(one, other, Options())
         assert set(found.values) == _LOST[name]
@@ -346,7 +347,7 @@ def test_odd_boxes_are_compared_as_they_are(tmp_path: Path, name: str) -> None:
     records = [record("a.png", CAT, *_ODD), record("b.png", CAT, *_ODD, masks=masks, number=1)]
     for source in (corpus, write(tmp_path / "a", train=records)):
         other = str(tmp_path / f"from_{Path(source).name}")
-        convert(source, other, ConvertOptions(target_format=name))
+        convert(source, other, ConvertOptions(), target_format=name)
         for sides in ((source, other), (other, source)):
             found = diff(*sides, Options(ignore=frozenset(["masks"])))
             assert found.is_equal and "left out" not in str(found.notes), found.listed
@@ -372,7 +373,7 @@ def test_boxes_that_are_none_are_not_compared(
     """Inverted or not finite, which no export of shards is."""
     a = write(tmp_path / "a", train=[record("a.png", CAT)])
     other = tmp_path / name
-    convert(a, str(other), ConvertOptions(target_format=name))
+    convert(a, str(other), ConvertOptions(), target_format=name)
     text = (other / file).read_text()
     assert text.count(old) == 1
     (other / file).write_text(text.replace(old, new))

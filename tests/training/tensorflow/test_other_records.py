@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tfod.convert.coco import KerasAnnotation, encode_keras_annotations
-from tfod.detection.encoder import LabelProfile, encode_labelled_image
+from tfod.detection.encoder import (
+    KerasAnnotation,
+    LabelProfile,
+    encode_keras_annotations,
+    encode_labelled_image,
+)
 from tfod.detection.features.field_mapping import classification_field_mapping
 from tfod.detection.stream import read_examples
 from tfod.tensorflow import feature_description

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 import tfod
-from tfod.shards.create.csv import create_from_csv
+from tfod.formats.options import Options
+from tfod.formats.table import convert
 
 pytest.importorskip("datumaro")
 
@@ -48,15 +49,11 @@ def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> 
         for detection in tfod.read_detections(source / f"{subset}.record"):
             path = tmp_path / "data" / "images" / subset / str(detection.filename)
             path.write_bytes(bytes(detection.encoded or b""))
-        create_from_csv(
-            str(tmp_path / "data" / f"{subset}_labels.csv"),
-            str(tmp_path / "data" / "images" / subset),
-            str(tmp_path / "out" / f"{subset}.record"),
-        )
+    convert(str(tmp_path / "data"), str(tmp_path / "out"), Options())
     compared = 0
     for subset in ("train", "test"):
         theirs = features(source / f"{subset}.record")
-        ours = features(tmp_path / "out" / f"{subset}.record")
+        ours = features(tmp_path / "out" / f"{subset}.tfrecord")
         assert list(ours) == list(theirs)
         for name, expected in theirs.items():
             assert expected.pop("image/format") == [b"jpg"]

@@ -79,7 +79,7 @@ def not_finite(batch: Batch) -> Iterator[Finding]:
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is cut "
     "to nothing.",
     fix="Clip boxes to the image, and divide by the size of the very image that is encoded; tfod "
-    "create clips with --odd-boxes=clip.",
+    "convert clips with --odd-boxes=clip.",
     source=_TO_ABSOLUTE,
 )
 def far_outside(batch: Batch) -> Iterable[Finding]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.check.reporters.escaping import in_columns
-from tfod.convert.cvat_xml.shapes import CvatShape
-from tfod.convert.losses import listed
 from tfod.cvat.shapes import KINDS, make_shape
 from tfod.detection.boxes import PixelBox
+from tfod.detection.losses import listed
+from tfod.formats.cvat_shapes import CvatShape
 
 _Key = tuple[str, str, tuple[int, ...]]
 """Class, kind and rounded corners of a shape: what makes it the same as another on its frame."""

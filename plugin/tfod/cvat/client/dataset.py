@@ -15,13 +15,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.convert.cvat_xml.shapes import MASK, CvatShape, decode_runs
-from tfod.convert.dataset import size_of
 from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
 from tfod.detection.images.image import EXTENSION_OF_FORMAT, sniff_format
 from tfod.detection.images.masks import run_lengths
 from tfod.errors import TfodError
+from tfod.formats.cvat_shapes import MASK, CvatShape, decode_runs
+from tfod.formats.dataset import size_of
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 
 _DEFAULT_SUBSET = "default"

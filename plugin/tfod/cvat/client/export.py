@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, ZipImages, read_cvat_stream
-from tfod.convert.documents import MEMBER, open_xml
 from tfod.cvat.client.requests import progress_bar, writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
+from tfod.formats.cvat_shapes import CvatImage
+from tfod.formats.cvat_xml import CvatMeta, image_of_frame, read_cvat_stream
+from tfod.formats.documents import MEMBER, open_xml
+from tfod.formats.files import ImageFiles
 from tfod.tfrecord.storage.publishing import AtomicFile
 
 FORMAT = "CVAT for images 1.1"
@@ -53,7 +55,7 @@ def _write_shards(source: str, scratch: str, options: ExportOptions) -> Exported
             zipfile.ZipFile(source) as archive,
             progress_bar("converting", _document_size(archive), "B") as bar,
         ):
-            images = ZipImages(archive)
+            images = ImageFiles(["images", ""], archive)
             for part in read_cvat_stream(CallbackIOWrapper(bar.update, stream), name):
                 if isinstance(part, CvatMeta):  # the head comes first
                     meta = part
@@ -61,7 +63,11 @@ def _write_shards(source: str, scratch: str, options: ExportOptions) -> Exported
                         FrameShards(scratch, meta.labels, meta.input_types, options)
                     )
                 elif isinstance(part, CvatImage):
-                    read = functools.partial(images.read, part) if options.with_images else None
+                    read = (
+                        functools.partial(image_of_frame, images, part)
+                        if options.with_images
+                        else None
+                    )
                     shards.add(replace(part, subset=part.subset or meta.subset), read)
         return shards.finish()
 

@@ -16,8 +16,6 @@ from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
 from tfod.check.references.cvat_task.task import Task
 from tfod.check.reporters.text import render_text
-from tfod.convert.cvat_xml.document import DocumentWriter
-from tfod.convert.documents import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.requests import (
@@ -33,6 +31,8 @@ from tfod.cvat.client.server import Server
 from tfod.cvat.client.shapes import ShapeBuilder, read_zip
 from tfod.cvat.client.task import PROJECT, LiveTask, Target, fetch_task
 from tfod.errors import TfodError
+from tfod.formats.cvat_xml import DocumentWriter
+from tfod.formats.documents import MEMBER
 
 Say = Callable[[str], object]
 _NAMES_SHOWN = 5

@@ -9,10 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tfod.convert.cvat_xml.detections import GROUP, OCCLUDED
-from tfod.convert.cvat_xml.reader import CvatTag
-from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape, encode_runs, pillow
-from tfod.convert.losses import listed
 from tfod.cvat.attributes import fit_value, text_of
 from tfod.cvat.client.task import Label
 from tfod.detection.boxes import PixelBox, corners_in_pixels
@@ -21,8 +17,11 @@ from tfod.detection.detections import Detections
 from tfod.detection.images.masks import decode_mask_png, fills_its_box
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.detection.labels.search import LabelMapFinder
+from tfod.detection.losses import listed
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
+from tfod.formats.cvat_detections import GROUP, OCCLUDED
+from tfod.formats.cvat_shapes import BOX, MASK, CvatShape, CvatTag, encode_runs, pillow
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_shards
 

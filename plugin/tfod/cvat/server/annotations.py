@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tfod.convert.cvat_xml.detections import GROUP
-from tfod.convert.losses import Losses
 from tfod.cvat.attributes import AttributeSpec, fit_value, storable
 from tfod.cvat.server.instance import Instance
 from tfod.datumaro.compat import annotation, mask_to_polygons
 from tfod.datumaro.images import BoxedMask
 from tfod.detection.boxes import enclosing_pixels
 from tfod.detection.images.masks import fills_its_box
+from tfod.detection.losses import Losses
 from tfod.errors import TfodError
+from tfod.formats.cvat_detections import GROUP
 
 # CVAT takes these for its own, and would turn or hide the shape.
 _TRACK = "track_id"

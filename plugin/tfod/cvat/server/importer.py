@@ -10,7 +10,6 @@ from typing import Any
 
 from tfod.check.findings.finding import plural
 from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
-from tfod.convert.losses import listed
 from tfod.cvat.server.annotations import AnnotationConverter
 from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
 from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound
@@ -24,6 +23,7 @@ from tfod.detection.images.image import (
     FORMAT_OF_EXTENSION,
     sniff_format,
 )
+from tfod.detection.losses import listed
 from tfod.errors import TfodError, in_plain_words
 
 _log = logging.getLogger("tfod.cvat")

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
-from tfod.convert.coco import KerasAnnotation, encode_keras_annotations, is_number
-from tfod.convert.losses import Losses
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.export_annotations import (
     ATTRIBUTES,
@@ -19,10 +17,15 @@ from tfod.datumaro.export_annotations import (
     ObjectBuilder,
 )
 from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
-from tfod.datumaro.images import media_size
-from tfod.detection.encoder import encode_labelled_image
+from tfod.datumaro.images import UprightImage
+from tfod.detection.encoder import (
+    KerasAnnotation,
+    encode_keras_annotations,
+    encode_labelled_image,
+)
 from tfod.detection.labels.labels_file import labels_text
 from tfod.detection.labels.search import LABELS_FILE
+from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.names import file_names, find_files
 from tfod.tfrecord.writer import ShardSetWriter
@@ -73,7 +76,6 @@ class KerasCocoExporter(ShardExporter):
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         found, image_labels = self._objects.objects(item.annotations)
-        annotations = [self._annotation(one) for one in found]
         self._losses[_WITHOUT_OBJECTS][""] += not found
         self._losses[_NOT_WRITTEN]["class of the whole image"] += len(image_labels)
         count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
@@ -81,20 +83,22 @@ class KerasCocoExporter(ShardExporter):
         if not found:
             return ()
         media, encoded = self._images.required(item)
-        if (size := media_size(media, encoded)) is not None:
-            self._objects.count_outside([one.corners for one in found], size)
         image_id = _image_id(item) if self._keeps_images else self._images_done
         path = self._images.filename(item, media, encoded)
-        return encode_keras_annotations(encoded, path, image_id, annotations)
+        image = self._upright(item, media, encoded, path)
+        if image.frame is not None:
+            self._objects.count_outside([one.corners for one in found], image.frame)
+        annotations = [self._annotation(one, image) for one in found]
+        return encode_keras_annotations(image.encoded or b"", path, image_id, annotations)
 
-    def _annotation(self, one: ExportedObject) -> KerasAnnotation:
+    def _annotation(self, one: ExportedObject, image: UprightImage) -> KerasAnnotation:
         self._objects_done += 1
         self._losses[_WITHOUT_CLASS][""] += one.label is None
         self._losses[_NOT_WRITTEN]["points"] += one.points is not None
         for name, value in one.attributes.items():
-            carried = value in EMPTY_VALUES or (name == "area" and is_number(value))
+            carried = value in EMPTY_VALUES or (name == "area" and _is_number(value))
             self._losses[ATTRIBUTES][name] += not carried
-        left, top, right, bottom = one.corners
+        left, top, right, bottom = image.corners(one.corners)
         # Rounded as Datumaro rounds corners: 1.x has them as float32, whose difference is not.
         x, y, width, height = (round(float(v), 2) for v in (left, top, right - left, bottom - top))
         label = NO_CLASS if one.label is None else self._classes.of(one.label).label
@@ -118,7 +122,7 @@ def _object_id(one: ExportedObject) -> int:
 
 def _area(one: ExportedObject, of_box: float) -> float:
     """COCO's: what an attribute says, or of the outline where there is one."""
-    if is_number(one.attributes.get("area")):
+    if _is_number(one.attributes.get("area")):
         return float(one.attributes["area"])
     if one.outlines:
         return float(sum(part.get_area() for part in one.outlines))
@@ -143,8 +147,9 @@ class ImageClassificationExporter(ShardExporter):
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         media, encoded = self._images.required(item)
-        size = media_size(media, encoded)
-        if size is None:
+        name = self._images.filename(item, media, encoded)
+        image = self._upright(item, media, encoded, name)
+        if image.size is None:
             raise TfodError(f"item {item.id!r} has an image of unknown size")
         labels = [one for one in item.annotations if one.type.name == "label"]
         others = [one.type.name for one in item.annotations if one.type.name != "label"]
@@ -153,5 +158,9 @@ class ImageClassificationExporter(ShardExporter):
         self._losses[_WITHOUT_LABEL][""] += not labels
         count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
         label = self._classes.of(labels[0].label).label if labels else NO_CLASS
-        name = self._images.filename(item, media, encoded)
-        return (encode_labelled_image(self._options.profile, encoded, name, size, label),)
+        data = image.encoded or b""
+        return (encode_labelled_image(self._options.profile, data, name, image.size, label),)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,17 +15,15 @@ from tfod.datumaro.export_annotations import (
     ENCLOSED,
     OBJECT_LOSSES,
     OUTLINES,
-    turned_back,
 )
-from tfod.datumaro.exporter import ShardExporter, came_from, text_without_comments
+from tfod.datumaro.exporter import OF_IMAGE, ShardExporter, came_from, text_without_comments
 from tfod.datumaro.formats.roboflow import LOST, RoboflowLayout
-from tfod.datumaro.images import media_size
 from tfod.datumaro.options import DEFAULT_NAME, LabelKey, Layout
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.image import QUARTER, UPRIGHT, format_name, read_image_header
+from tfod.detection.images.image import format_name
 from tfod.detection.images.source_ids import (
     LARGEST_FOR,
     SourceIdNumbers,
@@ -42,8 +39,6 @@ from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import read_record_batches, shard_compression
 
-# Annotations that need no size.
-_OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
 # Options that change shards whose images did not change.
 _LAYOUT_OPTIONS = frozenset(
     (
@@ -87,7 +82,6 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
-        self._turned: defaultdict[str, list[str]] = defaultdict(list)
         largest = LARGEST_FOR.get(self._options.receiver.value)
         last = self._last_source_id(largest)
         self._numbers = SourceIdNumbers(largest, lambda: last)
@@ -191,20 +185,20 @@ class TfDetectionApiExporter(ShardExporter):
     def _detection(self, item: Any) -> Detection:
         media = item.media if isinstance(item.media, compat.Image) else None
         encoded = self._images.encoded(item, media)
-        size = media_size(media, encoded)
-        if size is None and any(one.type not in _OF_IMAGE for one in item.annotations):
+        filename = self._images.filename(item, media, encoded)
+        image = self._upright(item, media, encoded, filename)
+        encoded, size = image.encoded, image.size
+        if size is None and any(one.type not in OF_IMAGE for one in item.annotations):
             raise TfodError(
                 f"item {item.id!r} has no image size, so its boxes cannot be normalized; "
                 "give it an image or a size"
             )
-        objects = self._objects.build(item.annotations, size or (1, 1))
+        objects = image.place(self._objects.build(item.annotations, image.frame or (1, 1)))
         if self._options.label_key is LabelKey.ID:
             objects = replace(objects, class_text=None)
         elif self._options.label_key is LabelKey.TEXT:
             objects = replace(objects, class_label=None)
         attributes = dict(item.attributes)
-        filename = self._images.filename(item, media, encoded)
-        objects, size = self._turned_back(objects, size, encoded, filename)
         source_id = _own_id(attributes)
         image_attributes = self._take_known(attributes, filename) if attributes else {}
         is_there = source_id not in (None, _NO_ID)
@@ -247,42 +241,13 @@ class TfDetectionApiExporter(ShardExporter):
             self._losses[ATTRIBUTES][f"{name} (of the image)"] += 1
         return image_attributes
 
-    def _turned_back(
-        self,
-        objects: Detection,
-        size: tuple[int, int] | None,
-        encoded: bytes | None,
-        filename: str,
-    ) -> tuple[Detection, tuple[int, int] | None]:
-        """Objects and size of the stored pixels, where they are of the image as it is shown.
-
-        That is so where the dataset's size is the stored one exchanged, and the EXIF orientation
-        turns by a quarter.
-        """
-        header = read_image_header(encoded, 0, len(encoded)) if encoded else None
-        if header is None or header.orientation == UPRIGHT or not len(objects.boxes):
-            return objects, size
-        stored, turn = (header.height, header.width), header.orientation
-        if turn >= QUARTER and stored[0] != stored[1] and size in (stored, stored[::-1]):
-            if size == stored:
-                return objects, size
-            self._turned["turned back to the stored pixels"].append(filename)
-            return turned_back(objects, turn), stored
-        self._turned["taken to be of the stored pixels, which nothing tells"].append(filename)
-        return objects, size
-
     def _loss_sentences(self) -> list[str]:
         losses = super()._loss_sentences()
         if not (self._options.save_masks or self._roboflow):
             hint = " (--save-masks writes their masks too)"
             areas = ENCLOSED, OUTLINES
             losses = [one + hint if one.startswith(areas) else one for one in losses]
-        turned = [
-            f"annotations of images with an EXIF orientation, {what}: {len(names)} (the first: "
-            f"{names[0]})"
-            for what, names in self._turned.items()
-        ]
-        return losses + turned
+        return losses
 
 
 _NO_ID: Any = object()

@@ -110,6 +110,9 @@ IMAGE_LABEL = FieldMapping.only(
 )
 """An image, encoded or raw, and its label, as many scripts write them."""
 
+MAPPINGS = (SLIM_CLASSIFICATION, IMAGE_CLASSIFICATION, IMAGE_LABEL)
+"""Those of other formats whose records are one image each."""
+
 # FiftyOne has image_bytes and a text in label; the flowers of Google's codelabs have a number in
 # class and a text in label, those of Kaggle's petals only the number.
 # img_raw is pixels in many a tutorial, mostly without their size.

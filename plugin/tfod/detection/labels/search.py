@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
 import re
@@ -154,3 +155,19 @@ def _remote_files(folder: str) -> list[str]:
         return [one.url for one in files_in_folder(folder)]
     except RemoteError:
         return []
+
+
+def label_maps_of(paths: Sequence[str], notes: list[str]) -> dict[str, str | None]:
+    """The label map, or the ``labels.txt``, of each shard; None where it has neither.
+
+    Shards beside which several label maps lie are noted; none of these is theirs.
+    """
+    finder, labels_for = LabelMapFinder(), functools.cache(find_labels)
+    found: dict[str, str | None] = {}
+    for path in paths:
+        label_map, candidates = finder.find(path)
+        if candidates:
+            names = ", ".join(candidates)
+            notes.append(f"{path}: several label maps are there, none was used: {names}")
+        found[path] = label_map or (None if candidates else labels_for(folder_of(path)))
+    return found

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tfod.check.findings.finding import plural
-from tfod.shards.convert.formats import FORMATS, ReadOptions, format_of_source
-from tfod.shards.create.problems import OddBoxes, Policy
+from tfod.formats.options import OddBoxes
+from tfod.formats.options import Options as ReadOptions
+from tfod.formats.table import FORMATS, format_of_source
 from tfod.shards.diff.matching import BoxPairs, iou, match
 from tfod.shards.diff.result import Box, Diff, Difference
 from tfod.shards.diff.side import KEYPOINTS, Record, Side, read_side
@@ -25,7 +26,7 @@ IMAGES = "images"
 _SOURCE_ID = "source id"
 _FROM_BOTH = frozenset(("area", _SOURCE_ID))
 """Values that some formats always have: compared where both sides say them."""
-_AS_IT_IS = ReadOptions(policy=Policy(OddBoxes.KEEP))
+_AS_IT_IS = ReadOptions(odd_boxes=OddBoxes.KEEP, masks=True)
 _CLOSE = 1e-6
 _LEAST = 1e-9
 _NO_SIZE = 1000  # pixels that an image is taken to have a side

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tfod.convert.dataset import Batch, Classes, Images
-from tfod.convert.writers.writer import Mask, masks_of
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
@@ -19,7 +17,10 @@ from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import bytes_of
 from tfod.example.wire import Kind
-from tfod.shards.convert.formats import FORMATS, ReadOptions
+from tfod.formats.dataset import Batch, Classes, Images
+from tfod.formats.options import Options as ReadOptions
+from tfod.formats.table import FORMATS
+from tfod.formats.writer import Mask, masks_of
 from tfod.tfrecord.image_names import safe_relative_path
 
 KEYPOINTS = "keypoints"
@@ -89,14 +90,14 @@ def read_side(path: str, format_name: str, options: ReadOptions) -> Side:
     dataset = FORMATS[format_name].read(path, options)
     classes = Classes(dataset.label_maps)
     records: list[Record] = []
-    for subset, batches in dataset.subsets.items():
-        for batch in batches:
-            records += _records(batch, classes, subset, len(records))
+    for batch in dataset.read():
+        records += _records(batch, classes, len(records))
     notes = dataset.finish()
-    return Side(path, format_name, classes.label_map, list(dataset.subsets), records, notes)
+    subsets = list(dict.fromkeys([*dataset.subsets, *(one.subset for one in records)]))
+    return Side(path, format_name, classes.label_map, subsets, records, notes)
 
 
-def _records(batch: Batch, classes: Classes, subset: str, first: int) -> Iterator[Record]:
+def _records(batch: Batch, classes: Classes, first: int) -> Iterator[Record]:
     images = Images.as_they_are(batch, classes)
     boxes = np.nan_to_num(images.boxes, True, *_NOT_FINITE)
     for row, filename in enumerate(images.filenames):
@@ -106,7 +107,7 @@ def _records(batch: Batch, classes: Classes, subset: str, first: int) -> Iterato
         one = None if images.is_plain else images.detections[row]
         yield Record(
             number=first + row,
-            subset=subset,
+            subset=batch.subset,
             name=safe_relative_path(filename or ""),
             source_id=source_id if source_id != filename else "",
             size=(height, width),

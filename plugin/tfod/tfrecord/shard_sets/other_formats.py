@@ -46,9 +46,7 @@ def none_in_folder(folder: str, files: Sequence[str]) -> str:
         target = "../shards" if folder == os.curdir else "shards"
         command = f"tfod convert {shlex.quote(folder)} {target}"
     elif table is not None:
-        what = "a CSV of boxes"
-        command = f"tfod create csv --csv-input {shlex.quote(table)} --image-dir IMAGES"
-        command += " --output-path train.record"
+        what, command = "a CSV of boxes", f"tfod convert {shlex.quote(table)} shards"
     else:
         return (
             f"{folder}: no shard in this folder or the three levels below it; shards are named "

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, read_cvat_xml
-from tfod.convert.documents import read_json
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, image_size
 from tfod.errors import TfodError
+from tfod.formats.cvat_shapes import CvatImage
+from tfod.formats.cvat_xml import CvatMeta, read_cvat_xml
+from tfod.formats.documents import read_json
 
 _HEAD = 64 << 10
 

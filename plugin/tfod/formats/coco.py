@@ -1,0 +1,539 @@
+"""COCO's JSON: images, categories, and annotations with boxes, outlines, keypoints; images beside.
+
+Read as create_coco_tf_record.py of the OD API reads it: boxes are divided by the size that the JSON
+gives, ids of categories are kept. Sources: cocodataset.org/#format-data; Roboflow's export; CVAT's
+for ``attributes``; the written folders are those that Datumaro and FiftyOne look for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from tfod.detection.boxes import PixelBox
+from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.images.coco_masks import draw_segmentation
+from tfod.detection.images.masks import encode_mask_png, fill_box, run_lengths
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
+from tfod.errors import TfodError
+from tfod.formats.coco_json import (
+    CocoDocument,
+    CocoSet,
+    find_files,
+    numbers,
+    place_of,
+    real_number,
+    scalar,
+    sound,
+    whole_number,
+)
+from tfod.formats.dataset import BACKGROUND, Dataset, Images, KnownClasses, annotated, chosen
+from tfod.formats.documents import quoted
+from tfod.formats.files import ImageFile, ImageFiles, read_image
+from tfod.formats.numbers import digits, lines_of
+from tfod.formats.objects import (
+    AnnotatedSize,
+    Frame,
+    Objects,
+    Size,
+    by,
+    detection_of,
+    frame_of,
+)
+from tfod.formats.options import OddMasks, Options, Problems, Refusal
+from tfod.formats.writer import Writer, masks_of, scaled
+from tfod.tfrecord.image_names import safe_relative_path
+from tfod.tfrecord.shard_sets.names import stem_of_subset
+
+_LEAST_SHARE = 20  # more than one unplaced annotation in so many is a mistake of the whole file
+_UNPLACED = Refusal(
+    "annotations whose image_id is not the id of an image",
+    "correct image_id (a number and a text are different ids), or take the annotations out",
+)
+_WITHOUT_BOX = Refusal(
+    "annotations without bbox, and no other annotation of the file has one",
+    "export the annotations with bounding boxes",
+)
+_OTHER_SIZE = "masks of another size than their image"
+_ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
+    OddMasks.REFUSE: Refusal(_OTHER_SIZE, "correct width and height, or choose --odd-masks"),
+    OddMasks.SCALE: f"{_OTHER_SIZE}, scaled to it",
+    OddMasks.DROP: f"{_OTHER_SIZE}, left out",
+}
+_OUTLINES = "outlines left out, for want of --masks"
+_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_SIDE = (1 << 31) - 1
+_LARGEST_VISIBILITY = 2
+
+
+# Reading
+
+
+def read(source: str, options: Options) -> Dataset:
+    """Read a JSON of instances, or all of a folder's, each a subset.
+
+    The annotations of all are held in memory (about 1.5 GB for COCO 2017), images are not. Without
+    a label map the classes keep the ids of their categories.
+
+    Raises:
+        TfodError: there is none, or one makes no sense, or has no images.
+    """
+    files = find_files(source)
+    if not files:
+        raise TfodError(f"{source} holds no JSON of COCO's instances; name one")
+    sets = [CocoSet.of(file, options.images) for file in files]
+    if len({one.subset for one in sets}) < len(sets):
+        listed = ", ".join(files)
+        raise TfodError(f"{source}: two JSONs are of the same subset: {listed}; name one")
+    named = chosen({one.subset: one for one in sets}, options.subset, source)
+    problems = Problems(options)
+    documents = {name: CocoDocument.read(one, options.masks) for name, one in named.items()}
+    classes = _classes(list(documents.values()), options.label_map, problems)
+    subsets = {
+        name: _Reader(one, classes, options, problems).detections()
+        for name, one in documents.items()
+    }
+    ids = [str(image.get("id")) for one in documents.values() for image in one.images]
+    return annotated(subsets, subsets.items(), classes, problems, files, source_ids=ids)
+
+
+def _classes(
+    documents: Sequence[CocoDocument], label_map: str | None, problems: Problems
+) -> KnownClasses:
+    """The ids of the categories of all sets.
+
+    Of categories of one name, which are one class, the lowest id is kept. The id 0 is left out
+    where no annotation has it.
+
+    Raises:
+        TfodError: two sets give one id to different names, or an annotation has the category 0.
+    """
+    if label_map is not None:
+        found, notes = load_label_map(label_map)
+        return KnownClasses(found, label_map, tuple(notes))
+    items: dict[int, LabelMapItem] = {}
+    path = documents[0].own.file
+    for one in documents:
+        for number, name in one.names.items():
+            places = one.points.get(number, range(0))
+            points = tuple(Keypoint(place, one.point_names[place]) for place in places)
+            known = items.setdefault(number, LabelMapItem(number, name, keypoints=points))
+            if known.name != name:
+                raise TfodError(
+                    f"{one.own.file}: category {number} is {name!r}, and {known.name!r} in another "
+                    "set; write them apart"
+                )
+    kept: dict[int, LabelMapItem] = {}
+    first: dict[str, int] = {}
+    # An id 0 only where its name has no other.
+    for number in sorted(items, key=lambda number: (number == 0, number)):
+        name = items[number].name
+        if first.setdefault(name, number) == number:
+            kept[number] = items[number]
+            continue
+        problems.add(
+            "categories of a name that another one has, made one class",
+            f"{path}: {name!r} is {first[name]} and {number}, written as {first[name]}",
+        )
+    if 0 in kept and kept[0].name != BACKGROUND:
+        for one in documents:
+            if 0 in one.used:
+                raise TfodError(
+                    f"{one.used[0]}: it is of category 0 ({one.names[0]!r}), and the OD API has 0 "
+                    "for the background and refuses a label map with it; number the categories "
+                    "from 1, or name a label map that has ids for them with --label-map"
+                )
+        problems.add(
+            "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
+            "background",
+            f"{path}: {kept.pop(0).name!r}",
+        )
+    made = LabelMap(tuple(kept[number] for number in sorted(kept)))
+    return KnownClasses(made, f"that of {path}")
+
+
+class _Reader:
+    """Makes the Detections of a document, in the order of its images."""
+
+    def __init__(
+        self, document: CocoDocument, classes: KnownClasses, options: Options, problems: Problems
+    ) -> None:
+        self._document = document
+        self._path = document.own.file
+        self._images = ImageFiles(document.own.folders)
+        self._classes, self._options, self._problems = classes, options, problems
+        self._ids: set[Any] = set()
+        self._without_box: list[str] = []
+
+    def detections(self) -> Iterator[Detection]:
+        left = dict(self._document.annotations)
+        placed, names, ids = 0, set[str](), set[Any]()
+        for entry in self._document.images:
+            with sound(f"{self._path}, image {quoted(entry.get('id'))}"):
+                image_id, name = scalar(entry, "id"), _file_name(entry)
+                annotated = _side(entry, "height"), _side(entry, "width")
+                if image_id in ids:
+                    raise ValueError("another image has this id, too")
+            ids.add(image_id)
+            if name in names:
+                self._problems.add(
+                    "images whose file_name another image has, too, a record for each",
+                    f"{self._path}, image {quoted(image_id)}: {name}",
+                )
+            names.add(name)
+            found = left.pop(image_id, [])
+            placed += len(found)
+            one = self._detection(str(image_id), name, annotated, found)
+            if one is not None:
+                yield one
+        self._count_what_is_left(left, placed)
+
+    def _detection(
+        self,
+        image_id: str,
+        name: str,
+        annotated: AnnotatedSize,
+        entries: Sequence[Mapping[str, Any]],
+    ) -> Detection | None:
+        where = f"{self._path}: {name}"
+        image: ImageFile | None = None
+        if not self._options.no_images or not all(annotated):
+            found = read_image(self._images, [name], where, self._problems)
+            if found is None:
+                return None
+            name, image = found[0].name, found[1]
+        rows = self._objects(entries)
+        boxes = [one.box for one in rows]
+        frame = frame_of(image, annotated, boxes, where, self._problems)
+        size = frame.size
+        objects = Objects(
+            [one.name for one in rows],
+            boxes,
+            [one.place for one in rows],
+            _attributes(rows),
+            self._masks(rows, frame) if size and self._options.masks else None,
+            self._keypoints(rows, size) if size and self._document.point_names else None,
+        )
+        return detection_of(
+            image,
+            name,
+            objects,
+            frame,
+            self._classes,
+            self._options,
+            self._problems,
+            where=where,
+            source_id=image_id,
+        )
+
+    def _objects(self, entries: Sequence[Mapping[str, Any]]) -> list[_Object]:
+        found = []
+        for entry in entries:
+            place = place_of(self._path, entry.get("id"))
+            with sound(place):
+                if not entry.get("bbox"):
+                    self._without_box.append(place)
+                    continue
+                one = self._object(entry, place)
+            if one.id is not None and one.id in self._ids:
+                self._problems.add(
+                    "annotations whose id another one has, too, an object for each", place
+                )
+            self._ids.add(one.id)
+            found.append(one)
+        return found
+
+    def _object(self, entry: Mapping[str, Any], place: str) -> _Object:
+        x, y, width, height = numbers(entry["bbox"], 4, "bbox")
+        problems, category = self._problems, whole_number(entry, "category_id")
+        area, attributes = entry.get("area"), entry.get("attributes")
+        if area is None:
+            problems.add("annotations without area, that of their box is written", place)
+        area = width * height if area is None else real_number(area, "area")
+        crowd = entry.get("iscrowd") or 0
+        crowd = int(crowd) if isinstance(crowd, bool) else int(real_number(crowd, "iscrowd"))
+        # What CVAT and others say of an object besides.
+        if attributes is not None and not isinstance(attributes, dict):
+            raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
+        for own, value in (("area", area), ("is_crowd", crowd)):
+            if (attributes or {}).get(own) not in (None, value):
+                problems.add(f"attributes named {own}, left out for COCO's own value", place)
+        outline = entry.get("segmentation")
+        if outline and not self._options.masks:
+            problems.add(_OUTLINES, place)
+        points = entry.get("keypoints")
+        return _Object(
+            scalar(entry, "id") if entry.get("id") is not None else None,
+            self._document.names[category],
+            (x, y, x + width, y + height),
+            place,
+            {**(attributes or {}), "is_crowd": crowd, "area": area},
+            outline,
+            self._points(points, category) if points else None,
+            self._document.points[category],
+        )
+
+    def _points(self, values: Any, category: int) -> np.ndarray:
+        """The keypoints of an object: x and y in pixels, and visibility, of shape (points, 3)."""
+        count = len(self._document.points[category])
+        try:
+            found = np.array(values, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            found = np.zeros(0)
+        is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
+        if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
+            raise ValueError(f"keypoints are not {count} times x, y and visibility")
+        return found.reshape(-1, 3)
+
+    def _keypoints(self, rows: Sequence[_Object], size: Size) -> Keypoints:
+        """The points of all objects, divided by the size; zeros for an object that has none."""
+        height, width = size
+        names = self._document.point_names
+        xy = np.zeros((len(rows), len(names), 2), np.float32)
+        visibility = np.zeros((len(rows), len(names)), np.int64)
+        for row, one in enumerate(rows):
+            if one.points is not None:
+                xy[row, one.places] = one.points[:, :2] / (width, height)
+                visibility[row, one.places] = one.points[:, 2].astype(np.int64)
+        return Keypoints(xy, visibility, tuple(names))
+
+    def _masks(self, rows: Sequence[_Object], frame: Frame) -> list[PngMask]:
+        """A mask for each object, of the size of the image: the OD API wants one for each."""
+        size, own = frame.size or (0, 0), frame.own or (0, 0)
+        found = []
+        for one in rows:
+            drawn = draw_segmentation(one.outline, size, one.place)
+            if drawn is None:
+                what = "annotations without segmentation, their mask is their box"
+                self._problems.add(what, one.place)
+            elif drawn.shape != own:
+                odd = self._options.odd_masks
+                self._problems.add(_ODD_MASKS[odd], f"{one.place}: {by(drawn.shape)} in {by(own)}")
+                drawn = None if odd is OddMasks.DROP else scaled(drawn, own)
+            is_box = drawn is None
+            if drawn is None:
+                box = np.nan_to_num(one.box, posinf=0, neginf=0)  # such a box is refused itself
+                box = box * np.tile(np.divide(own, size)[::-1], 2)
+                drawn = fill_box(tuple(box.tolist()), own)
+            found.append(PngMask(encode_mask_png(drawn, is_box=is_box)))
+        return found
+
+    def _count_what_is_left(
+        self, left: Mapping[Any, Sequence[Mapping[str, Any]]], placed: int
+    ) -> None:
+        unplaced = [
+            f"{place_of(self._path, one.get('id'))}: {quoted(image_id)}"
+            for image_id, entries in left.items()
+            for one in entries
+        ]
+        are_most = len(unplaced) * _LEAST_SHARE > placed + len(unplaced)
+        what = "annotations of images that are not listed, left out"
+        for where in unplaced:
+            self._problems.add(_UNPLACED if are_most else what, where)
+        are_all = len(self._without_box) == placed
+        for where in self._without_box:
+            self._problems.add(
+                _WITHOUT_BOX if are_all else "annotations without bbox, left out", where
+            )
+
+
+class _Object(NamedTuple):
+    """An annotation: its box in pixels, its keypoints and their places among all names."""
+
+    id: Any
+    name: str
+    box: PixelBox
+    place: str
+    attributes: Mapping[str, Any]
+    outline: Any
+    points: np.ndarray | None
+    places: range
+
+
+def _attributes(rows: Sequence[_Object]) -> dict[str, list[Any]]:
+    """By name the values of all objects, None where one has none of that name."""
+    names = dict.fromkeys(name for one in rows for name in one.attributes)
+    return {name: [one.attributes.get(name) for one in rows] for name in names}
+
+
+def _file_name(entry: Mapping[str, Any]) -> str:
+    name = entry["file_name"]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"file_name is {quoted(name)}, expected a text")
+    return safe_relative_path(name)
+
+
+def _side(entry: Mapping[str, Any], key: str) -> int | None:
+    """Height or width; None where it is not there, or is 0."""
+    side = whole_number(entry, key) if entry.get(key) is not None else 0
+    if side > _LARGEST_SIDE:
+        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
+    return side if side > 0 else None
+
+
+# Writing
+
+_DECIMALS = 6
+_DECIMALS_OF_AREA = 2  # of a box, where the record has no other
+
+
+class _Lists:
+    """A JSON of images and annotations; these lie in a file of their own until the end."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self.path = path
+        self._file: IO[bytes] = open(path, "xb")
+        self._annotations: IO[bytes] = open(f"{path}.annotations", "xb+")
+        self._file.write(b'{"images":[')
+        self._begun: set[IO[bytes]] = set()
+
+    def add(self, images: bytes, annotations: bytes) -> None:
+        """Add entries, each with a comma behind it."""
+        for file, entries in ((self._file, images), (self._annotations, annotations)):
+            if entries:
+                file.write(b",\n" if file in self._begun else b"\n")
+                file.write(entries[:-2])
+                self._begun.add(file)
+
+    def finish(self, categories: Sequence[Mapping[str, Any]]) -> None:
+        """Write the end."""
+        self._file.write(b'],\n"annotations":[')
+        self._annotations.seek(0)
+        shutil.copyfileobj(self._annotations, self._file, 1 << 20)
+        self._file.write(b'],\n"categories":' + json.dumps(categories).encode() + b"}\n")
+        self._annotations.close()
+        os.unlink(self._annotations.name)
+        self._file.close()
+
+
+class CocoWriter(Writer):
+    """Ids of images are their source ids, where these are numbers that no other image has."""
+
+    CARRIES = frozenset(("masks", "keypoints"))
+    ALL_ATTRIBUTES = True
+    HAS_IDS = True
+
+    def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
+        super().__init__(folder, image_folder, options)
+        self._open: dict[str, _Lists] = {}
+        self._objects = 0
+        self._points: dict[int, Sequence[str]] = {}  # names of the keypoints of classes
+
+    def begin(self, subset: str) -> None:
+        file = f"instances_{stem_of_subset(subset)}.json"
+        self._open[subset] = _Lists(os.path.join(self.folder, "annotations", file))
+        self.documents.append(self._open[subset].path)
+
+    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
+        names = self._image_names(images, subset)
+        self._write_images(images, names, subset)
+        self._count_losses(images)
+        ids = np.array(self._image_numbers(images, subset), np.int64)
+        height, width = (digits(side) for side in images.sizes.T)
+        heads = lines_of(
+            *(b'{"id":', digits(ids), b',"width":', width, b',"height":', height),
+            b',"file_name":\n',
+        )
+        texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
+        pairs = zip(heads.splitlines(), texts.splitlines(), strict=True)
+        entries = [b"%b%b},\n" % pair for pair in pairs]
+        self._open[subset].add(b"".join(entries), self._annotations(images, ids, label_map))
+
+    def finish(self, label_map: LabelMap) -> None:
+        categories: list[dict[str, Any]] = []
+        for one in label_map.items:
+            names = [point.label for point in one.keypoints] or self._points.get(one.id, ())
+            points = {"keypoints": list(names)} if names else {}
+            categories.append({"id": one.id, "name": one.class_name, **points})
+        for document in self._open.values():
+            document.finish(categories)
+
+    def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
+        """The entries of all objects, each with a comma behind it."""
+        counts = np.diff(images.splits)
+        first, self._objects = self._objects + 1, self._objects + len(images.boxes)
+        left, top, right, bottom = images.in_pixels().T
+        width, height = right - left, bottom - top
+        area = (width * height).round(_DECIMALS_OF_AREA)
+        crowd, others = np.zeros(len(left), np.int64), list[bytes]()
+        if not images.is_plain:
+            others = [
+                text
+                for row in range(len(ids))
+                for text in self._others(images, row, area, crowd, label_map)
+            ]
+        x, y, w, h = (digits(side, _DECIMALS) for side in (left, top, width, height))
+        places = _DECIMALS if others else _DECIMALS_OF_AREA
+        lines = lines_of(
+            *(b'{"id":', digits(np.arange(first, first + len(left)))),
+            *(b',"image_id":', digits(np.repeat(ids, counts))),
+            *(b',"category_id":', digits(np.array(images.classes, np.int64))),
+            *(b',"bbox":[', x, b",", y, b",", w, b",", h, b'],"area":', digits(area, places)),
+            *(b',"iscrowd":', digits(crowd), b"\n" if others else b',"segmentation":[]},\n'),
+        )
+        if not others:
+            return lines
+        parts = zip(lines.splitlines(), others, strict=True)
+        return b"".join(b"%b%b},\n" % part for part in parts)
+
+    def _others(
+        self,
+        images: Images,
+        row: int,
+        areas: np.ndarray,
+        crowds: np.ndarray,
+        label_map: LabelMap,
+    ) -> Iterator[bytes]:
+        """What the entries of a row's objects have besides; areas and crowds are set."""
+        one, size = images.detections[row], tuple(images.sizes[row].tolist())
+        start = images.splits[row]
+        masks = masks_of(one)
+        for number, mask in enumerate(masks):
+            values = {name: column[number] for name, column in one.attributes.items()}
+            area, crowd = values.pop("area", None), values.pop("is_crowd", None)
+            if isinstance(area, (int, float)) and math.isfinite(area):
+                areas[start + number] = area
+            crowds[start + number] = int(bool(crowd))
+            found: dict[str, Any] = {"segmentation": []}
+            if mask is not None:
+                pixels = self._pixels(mask, one, size)
+                if pixels is not None:
+                    runs = run_lengths(pixels.T.ravel())
+                    found["segmentation"] = {"counts": runs, "size": size}
+            if one.keypoints is not None:
+                label = images.classes[start + number]
+                found |= self._keypoints(one.keypoints, number, size, label, label_map)
+            given = {name: value for name, value in values.items() if value is not None}
+            if given:
+                found["attributes"] = given
+            yield b"".join(
+                f",{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in found.items()
+            )
+
+    def _keypoints(
+        self, points: Keypoints, number: int, size: tuple[int, int], label: int, classes: LabelMap
+    ) -> dict[str, Any]:
+        """The points of an object: those of its class, where the label map says which they are."""
+        count = points.xy.shape[1]
+        item = classes.find_id(label)
+        places = [point.id for point in item.keypoints] if item else []
+        if not places or max(places) >= count:
+            if any(one.keypoints for one in classes.items) and not points.visibility[number].any():
+                return {}  # of a class that has none
+            places = list(range(count))
+            names = points.names or [str(place + 1) for place in places]
+            self._points.setdefault(label, names)
+        shown = points.visibility[number, places]
+        pixels = points.xy[number, places] * np.array((size[1], size[0]), np.float64)
+        xy = np.where(shown[:, None] > 0, pixels, 0).round(_DECIMALS).tolist()
+        values = [
+            value for (x, y), v in zip(xy, shown.tolist(), strict=True) for value in (x, y, v)
+        ]
+        return {"keypoints": values, "num_keypoints": int((shown > 0).sum())}

@@ -1,0 +1,306 @@
+"""COCO's JSON as a document: which files there are, and what their lists say.
+
+Sources: cocodataset.org/#format-data; Roboflow's export.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import math
+import os
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfod.errors import TfodError
+from tfod.formats.documents import quoted, read_json
+from tfod.tfrecord.shard_sets.names import subset_of_stem
+
+_PREFIXES = ("instances_", "person_keypoints_")
+_LISTS = ("images", "annotations", "categories")
+_ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
+_FIELDS = frozenset(("id", "image_id", "category_id", "bbox", "iscrowd", "area", "attributes"))
+_IMAGES = re.compile(rb'"images"\s*:')
+_LONGEST_NAME = 64  # with the blanks behind it
+_LARGEST_ID = (1 << 31) - 1
+_LONGEST_REASON = 200
+PERSON_KEYPOINTS = (
+    *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder"),
+    *("right_shoulder", "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip"),
+    *("right_hip", "left_knee", "right_knee", "left_ankle", "right_ankle"),
+)
+"""COCO's names, for a file of keypoints of which no category has any."""
+
+
+# Which files
+
+
+def find_files(path: str) -> list[str]:
+    """The JSONs of instances at a path: it, a folder's, or those in its ``annotations``."""
+    if os.path.isfile(path):
+        return [path] if path.lower().endswith(".json") and _has_images(path) else []
+    roboflow = sorted(glob.glob(os.path.join(glob.escape(path), "*", _ROBOFLOW)))
+    if roboflow:
+        return roboflow
+    inside = os.path.join(path, "annotations")
+    folder = inside if os.path.isdir(inside) else path
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    found = [name for name in names if name.lower().endswith(".json") and name[0] != "."]
+    instances = [name for name in found if name.startswith("instances")]
+    others = [name for name in found if not name.startswith(("captions", "panoptic", "stuff"))]
+    paths = [os.path.join(folder, name) for name in instances or others]
+    return [one for one in paths if os.path.isfile(one) and _has_images(one)]
+
+
+def _has_images(path: str) -> bool:
+    """Whether a JSON may be COCO's; one that names no ``images`` is not."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        before = b""
+        while more := file.read(1 << 20):
+            if _IMAGES.search(before + more):
+                return True
+            before = more[-_LONGEST_NAME:]
+    return False
+
+
+@dataclass(frozen=True)
+class CocoSet:
+    """A subset: its JSON, and where its images are."""
+
+    subset: str
+    file: str
+    folders: tuple[str, ...]
+
+    @classmethod
+    def of(cls, file: str, images: str | None) -> CocoSet:
+        folder, name = os.path.split(os.path.abspath(file))
+        if name == _ROBOFLOW:
+            subset = os.path.basename(folder)
+        else:
+            # One prefix at most: a subset's name may begin with another.
+            prefix: str = next(filter(name.startswith, _PREFIXES), "")
+            subset = subset_of_stem(os.path.splitext(name)[0].removeprefix(prefix))
+        places = [
+            os.path.join(where, *parts)
+            for where in (os.path.dirname(file), os.path.dirname(folder))
+            for parts in (("images", subset), (subset,), ("images",), ())
+        ]
+        return cls(subset, file, (images,) if images else tuple(places))
+
+
+# What they say
+
+
+@dataclass(frozen=True)
+class CocoDocument:
+    """What a file says, its entries as the JSON has them; annotations by their image's id.
+
+    Attributes:
+        own: where it is, and its images.
+        names: of the categories, by id.
+        used: of each id that an annotation has the place of the first.
+        points: of each category with keypoints the places of its own among ``point_names``.
+    """
+
+    own: CocoSet
+    images: list[dict[str, Any]]
+    annotations: dict[Any, list[dict[str, Any]]]
+    names: Mapping[int, str]
+    used: Mapping[int, str]
+    points: Mapping[int, range]
+    point_names: Sequence[str]
+
+    @classmethod
+    def read(cls, own: CocoSet, masks: bool) -> CocoDocument:
+        """Read a file into memory, of each annotation only some fields: outlines are most of it."""
+        path = own.file
+
+        def slim(found: dict[str, Any]) -> dict[str, Any]:
+            if "image_id" not in found:
+                return found
+            one = {key: value for key, value in found.items() if key in _FIELDS}
+            if found.get("keypoints"):
+                one["keypoints"] = found["keypoints"]
+            outline = found.get("segmentation")
+            if outline and masks and isinstance(outline, list):
+                one["segmentation"] = [_packed(polygon) for polygon in outline]
+            elif outline:
+                one["segmentation"] = outline if masks else True
+            return one
+
+        lists = _lists(path, read_json(path, object_hook=slim))
+        images, every, categories = (lists[name] for name in _LISTS)
+        beside = _keypoints_beside(path)
+        if beside is not None:
+            points = _lists(beside, read_json(beside, object_hook=slim))
+            with sound(beside):
+                categories = _joined(categories, points["categories"])
+                every = _joined(every, points["annotations"])
+        annotations: dict[Any, list[dict[str, Any]]] = {}
+        with sound(path):
+            for one in every:
+                annotations.setdefault(scalar(one, "image_id"), []).append(one)
+        names = _names(path, categories)
+        usual = any("keypoints" in one for one in every) and PERSON_KEYPOINTS
+        places, point_names = _points(path, categories, usual or ())
+        return cls(own, images, annotations, names, _used(path, every, names), places, point_names)
+
+
+def _lists(path: str, found: Any) -> dict[str, list[dict[str, Any]]]:
+    lists: dict[str, Any] = {
+        name: found.get(name) if isinstance(found, dict) else None for name in _LISTS
+    }
+    if isinstance(found, dict) and "annotations" not in found:
+        lists["annotations"] = []  # COCO's own of its test images
+    for name, entries in lists.items():
+        if not isinstance(entries, list):
+            raise TfodError(f"{path} is not COCO JSON: it lacks {name}")
+        for one in entries:
+            if not isinstance(one, dict):
+                raise TfodError(
+                    f"{path}: an entry of {name} is {quoted(one)}, expected an object; correct it"
+                )
+    return lists
+
+
+def _keypoints_beside(path: str) -> str | None:
+    """COCO's file of keypoints of the same annotations, by their ids, beside that of instances."""
+    folder, name = os.path.split(path)
+    beside = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))
+    return beside if name.startswith(_PREFIXES[0]) and os.path.isfile(beside) else None
+
+
+def _joined(
+    entries: Sequence[dict[str, Any]], others: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Entries with the keypoints that others of their ids have."""
+    points = {scalar(one, "id"): one["keypoints"] for one in others if one.get("keypoints")}
+    return [
+        {**one, "keypoints": points[one["id"]]} if one.get("id") in points else one
+        for one in entries
+    ]
+
+
+def _names(path: str, categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for place, one in enumerate(categories, 1):
+        with sound(f"{path}, category {place} in the list"):
+            number, name = whole_number(one, "id"), one["name"]
+            if not 0 <= number <= _LARGEST_ID:
+                raise ValueError("its id is below 0 or beyond 32 bits")
+            if name is None or not str(name).strip():
+                raise ValueError(f"category {number} has no name")
+            if names.setdefault(number, str(name)) != str(name):
+                raise ValueError(f"id {number} is that of {names[number]!r} and of {name!r}")
+    return names
+
+
+def _used(
+    path: str, every: Iterable[Mapping[str, Any]], names: Mapping[int, str]
+) -> dict[int, str]:
+    used: dict[int, str] = {}
+    for one in every:
+        where = place_of(path, one.get("id"))
+        with sound(where):
+            number = whole_number(one, "category_id")
+        if number not in names:
+            raise TfodError(f"{where}: there is no category {number}; add it to categories")
+        used.setdefault(number, where)
+    return used
+
+
+def _points(
+    path: str, categories: Sequence[Mapping[str, Any]], usual: Sequence[str]
+) -> tuple[dict[int, range], list[str]]:
+    """Where the keypoints of each category are among all: those of one class after another's."""
+    if any(one.get("keypoints") for one in categories):
+        usual = ()
+    names: list[str] = []
+    known: dict[tuple[str, ...], range] = {}
+    places: dict[int, range] = {}
+    for place, one in enumerate(categories, 1):
+        with sound(f"{path}, category {place} in the list"):
+            own = tuple(str(name) for name in one.get("keypoints") or usual)
+            if own not in known:
+                known[own] = range(len(names), len(names) + len(own))
+                names += own
+            places[whole_number(one, "id")] = known[own]
+    return places, names
+
+
+# Values as JSON has them
+
+
+@contextlib.contextmanager
+def sound(where: str) -> Iterator[None]:
+    """Whatever is amiss with an entry inside becomes an error that reads as one line."""
+    try:
+        yield
+    except KeyError as error:
+        raise TfodError(f"{where}: {error} is missing; add it") from None
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise TfodError(f"{where}: {reason}; correct it") from None
+    except (TypeError, AttributeError, OverflowError):
+        raise TfodError(
+            f"{where}: a value has another type than COCO has there; correct it"
+        ) from None
+
+
+def scalar(entry: Mapping[str, Any], key: str) -> Any:
+    """An entry's id, or that of another entry: a number or a text."""
+    value = entry[key]
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"{key} is {quoted(value)}, expected a number")
+
+
+def whole_number(entry: Mapping[str, Any], key: str) -> int:
+    """A number without a fraction, which may be written as a text."""
+    value = scalar(entry, key)
+    with contextlib.suppress(ValueError, OverflowError):
+        number = int(value)
+        if isinstance(value, str) or number == value:
+            return number
+    raise ValueError(f"{key} is {quoted(value)}, expected a whole number")
+
+
+def numbers(value: Any, count: int, name: str) -> list[float]:
+    """A list of so many numbers, which need not be finite."""
+    if isinstance(value, list) and len(value) == count and all(map(_is_number, value)):
+        return [_float(one) for one in value]
+    raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
+
+
+def real_number(value: Any, name: str) -> float:
+    """A finite number."""
+    if _is_number(value) and math.isfinite(_float(value)):
+        return _float(value)
+    raise ValueError(f"{name} is {quoted(value)}, expected a number")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _packed(polygon: Any) -> Any:
+    """A polygon in an eighth of the memory; whatever else it is stays and is checked later."""
+    try:
+        return array("d", polygon)
+    except (TypeError, OverflowError):
+        return polygon
+
+
+def place_of(path: str, annotation_id: Any) -> str:
+    """Where an annotation is, for messages."""
+    return f"{path}, annotation {annotation_id}"

@@ -1,0 +1,269 @@
+"""From a frame of CVAT to a Detection, and a count of what cannot come.
+
+The one way out of CVAT: of its own exports (:mod:`tfod.cvat.server.export`) and of the bridge's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
+from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
+from tfod.detection.images.image import format_name, sniff_format
+from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import Losses
+from tfod.errors import TfodError
+from tfod.formats.cvat_shapes import (
+    BOX,
+    MASK,
+    CvatImage,
+    CvatShape,
+    decode_runs,
+    draw_shape,
+    pillow,
+)
+from tfod.tfrecord.image_names import split_extension
+
+OCCLUDED = "occluded"
+GROUP = "group_id"
+TRACK = "track_id"
+_CHECKBOX, _NUMBER = "checkbox", "number"
+_TRUTH = {"true": True, "false": False}
+_VIDEO_FRAME_EXTENSION = ".PNG"
+"""What CVAT's own exports add to a video frame's name (``FrameProvider.VIDEO_FRAME_EXT``)."""
+_HUNDREDTH = 0.005
+"""CVAT's XML has hundredths of a pixel: what reaches out by less is rounding."""
+_READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
+"""Formats that TensorFlow decodes (``tf.io.decode_image``); None is for us to leave alone."""
+
+_NO_PLACE = "not written, the format has no place for them"
+_OUTSIDE = "not written, wholly outside their frame"
+_ATTRIBUTES = "attributes not written"
+_ENCLOSED = "written as their enclosing box"
+_CLIPPED = "clipped to their frame"
+_CONVERTED = "images stored as PNG, for TensorFlow"
+_PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"))
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A shape, and the enclosing box of what its frame shows of it."""
+
+    shape: CvatShape
+    corners: PixelBox
+
+
+class DetectionBuilder:
+    """Makes a Detection of one image after the other; counts what does not come along.
+
+    ``input_types`` are those of attributes by class and name, as the document's head says.
+    ``left_out`` is what is not in the shards, ``changed`` what is there in another form. Without
+    ``clip_boxes`` boxes that are not rotated stay as they are, even outside their frame.
+    """
+
+    def __init__(
+        self,
+        label_map: LabelMap,
+        input_types: Mapping[tuple[str, str], str],
+        save_masks: bool,
+        clip_boxes: bool = True,
+    ) -> None:
+        self._ids = {item.name: item.id for item in label_map.items}
+        self._input_types = input_types
+        self._save_masks = save_masks
+        self._clip_boxes = clip_boxes
+        self._numbers = itertools.count(1)  # source ids, which several trainers parse
+        self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
+        self.changed = Losses(_ENCLOSED, _CLIPPED, _CONVERTED)
+
+    def place(self, image: CvatImage) -> list[Placed]:
+        """The shapes of an image of which its frame shows something.
+
+        Raises:
+            TfodError: the size of the image is not known.
+        """
+        self.left_out[_NO_PLACE].update(image.others)
+        placed = []
+        for shape in map(_upright, image.shapes):
+            corners = self._visible(shape, _size(image))
+            if corners is None:
+                _count_shape(self.left_out[_OUTSIDE])
+            else:
+                placed.append(Placed(shape, corners))
+        return placed
+
+    def build(self, image: CvatImage, placed: Sequence[Placed], encoded: bytes | None) -> Detection:
+        """Make the Detection of a frame from its shapes, by :meth:`place`, and its image file.
+
+        Raises:
+            TfodError: a class is not in the label map, or the size is not known.
+        """
+        size = _size(image)
+        filename = _filename(image.name)
+        encoded = self._readable(encoded, image) if encoded else None
+        shapes = [one.shape for one in placed]
+        masks = None
+        if self._save_masks and shapes:
+            masks = [
+                PngMask(encode_mask_png(draw_shape(one, size), is_box=_is_box(one)))
+                for one in shapes
+            ]
+        return Detection(
+            filename=filename,
+            source_id=str(next(self._numbers)),
+            format=format_name(encoded, filename),
+            sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
+            height=size[0],
+            width=size[1],
+            encoded=encoded or b"",
+            boxes=self._boxes(placed, size),
+            class_text=[one.label for one in shapes],
+            class_label=[self._id(one.label, image) for one in shapes],
+            masks=masks,
+            attributes=self._attributes(shapes),
+            image_labels=self._image_labels(image),
+        )
+
+    def _visible(self, shape: CvatShape, size: tuple[int, int]) -> PixelBox | None:
+        """The enclosing box of the part inside the frame; None where there is no such part.
+
+        The editor lets rotated boxes and ellipses reach out (``cvat-core``,
+        ``annotations-objects/drawn.ts``), its API any shape.
+        """
+        height, width = size
+        left, top, right, bottom = corners = shape.corners
+        if left >= 0 and top >= 0 and right <= width and bottom <= height:
+            return corners
+        if not self._clip_boxes and _is_box(shape):
+            return corners
+        if left >= width or top >= height or right <= 0 or bottom <= 0:
+            return None
+        seen: PixelBox | None = (max(left, 0), max(top, 0), min(right, width), min(bottom, height))
+        if max(-left, -top, right - width, bottom - height) < _HUNDREDTH:
+            return seen
+        if shape.kind == MASK:
+            seen = enclosing_pixels(decode_runs(shape.runs, shape.extent, size))
+        elif shape.kind != BOX or shape.rotation:
+            outline = clipped_outline(shape.outline, size)
+            seen = enclosing_points(outline) if outline else None
+        if seen is not None:
+            _count_shape(self.changed[_CLIPPED])
+        return seen
+
+    def _readable(self, encoded: bytes, image: CvatImage) -> bytes:
+        """An image file that TensorFlow can read, with the same pixels."""
+        kind = sniff_format(encoded[:16])
+        if kind in _READABLE:
+            return encoded
+        out = io.BytesIO()
+        try:
+            with pillow().open(io.BytesIO(encoded)) as opened:
+                kept = opened if opened.mode in _PNG_MODES else opened.convert("RGB")
+                exif = opened.getexif()  # with the orientation, by which its pixels are shown
+                kept.save(out, "PNG", exif=exif.tobytes() if exif else b"")
+        except TfodError:
+            raise
+        except Exception as error:  # whatever Pillow raises for what is not an image
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise TfodError(
+                f"frame {image.name!r} is {kind}, which TensorFlow does not read, and cannot be "
+                f"stored as PNG ({reason}); export without images"
+            ) from None
+        self.changed[_CONVERTED][str(kind)] += 1
+        return out.getvalue()
+
+    def _id(self, label: str, image: CvatImage) -> int:
+        if label not in self._ids:
+            raise TfodError(
+                f"image {image.name!r} has the class {label!r}, which is not a label of the task; "
+                "export it again"
+            )
+        return self._ids[label]
+
+    def _boxes(self, placed: Sequence[Placed], size: tuple[int, int]) -> np.ndarray:
+        height, width = size
+        corners = np.array([one.corners for one in placed], np.float64).reshape(-1, 4)
+        for shape in (one.shape for one in placed):
+            # A mask carries what its box does not say.
+            if shape.rotation or (shape.kind != BOX and not self._save_masks):
+                self.changed[_ENCLOSED][
+                    f"rotated {shape.kind}" if shape.rotation else shape.kind
+                ] += 1
+        return np.asarray((corners / (width, height, width, height)).astype(np.float32))
+
+    def _attributes(self, shapes: Sequence[CvatShape]) -> dict[str, list[AttributeValue]]:
+        found: list[dict[str, AttributeValue]] = [
+            {
+                name: self._value(shape.label, name, text)
+                for name, text in shape.attributes
+                if name != OCCLUDED
+            }
+            for shape in shapes
+        ]
+        for shape, own in zip(shapes, found, strict=True):
+            # CVAT's own mark and an attribute of that name cannot both be written.
+            self.left_out[_ATTRIBUTES][OCCLUDED] += sum(n == OCCLUDED for n, _ in shape.attributes)
+            self.left_out[_ATTRIBUTES]["z_order"] += shape.z_order != 0
+            own[OCCLUDED] = int(shape.occluded)
+            if shape.group:
+                own.setdefault(GROUP, shape.group)
+            if shape.track is not None:
+                own.setdefault(TRACK, shape.track)
+        names = dict.fromkeys(name for own in found for name in own)
+        return {name: [own.get(name) for own in found] for name in names}
+
+    def _value(self, label: str, name: str, text: str) -> AttributeValue:
+        """The value that a text means, by the kind of the attribute."""
+        kind = self._input_types.get((label, name), "")
+        if kind == _CHECKBOX:
+            return _TRUTH.get(text.lower(), text)
+        if kind == _NUMBER:
+            for convert in (int, float):
+                try:
+                    return convert(text) if len(text) <= 20 else text
+                except ValueError:
+                    continue
+        return text
+
+    def _image_labels(self, image: CvatImage) -> list[ImageLabel]:
+        for tag in image.tags:
+            self.left_out[_ATTRIBUTES].update(f"{name} (of a tag)" for name, _ in tag.attributes)
+        return [ImageLabel(tag.label, self._id(tag.label, image)) for tag in image.tags]
+
+
+def _count_shape(counter: Counter[str]) -> None:
+    count = counter.total() + 1
+    counter.clear()
+    counter["shape" if count == 1 else "shapes"] = count
+
+
+def _upright(shape: CvatShape) -> CvatShape:
+    """A box with its corners in order; CVAT's API takes others."""
+    left, top, right, bottom = shape.extent
+    if shape.kind != BOX or (left <= right and top <= bottom):
+        return shape
+    extent = min(left, right), min(top, bottom), max(left, right), max(top, bottom)
+    return replace(shape, extent=extent)
+
+
+def _is_box(shape: CvatShape) -> bool:
+    return shape.kind == BOX and not shape.rotation
+
+
+def _size(image: CvatImage) -> tuple[int, int]:
+    if not image.height or not image.width or min(image.height, image.width) < 0:
+        raise TfodError(f"image {image.name!r} has no size, so its boxes cannot be normalized")
+    return image.height, image.width
+
+
+def _filename(name: str) -> str:
+    """The frame's name; what has no extension is a frame of a video."""
+    return name if split_extension(name)[1] else name + _VIDEO_FRAME_EXTENSION

@@ -1,0 +1,303 @@
+"""The shapes of CVAT's XML: what they enclose, their pixels, and what is written at them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfod.detection.boxes import PixelBox, enclosing_pixels, enclosing_points, enclosing_rotated
+from tfod.detection.images.masks import (
+    box_outline,
+    ellipse_outline,
+    fill_box,
+    fill_polygon,
+    run_lengths,
+)
+from tfod.errors import TfodError, how_to_install
+
+BOX, POLYGON, MASK, ELLIPSE = "box", "polygon", "mask", "ellipse"
+AREA_KINDS = (BOX, POLYGON, MASK, ELLIPSE)
+"""Tags of the shapes that cover an area, so that a box can stand for them."""
+MOST_PIXELS = 1 << 28
+
+
+@dataclass(frozen=True)
+class CvatShape:
+    """A shape that covers an area; coordinates are in pixels, x before y.
+
+    Attributes:
+        kind: its tag: ``box``, ``polygon``, ``mask`` or ``ellipse``.
+        label: name of the class.
+        extent: corners before the shape is turned; of a mask half-open.
+        rotation: how far a box or an ellipse is turned about its centre, in degrees.
+        points: outline of a polygon, as x, y, x, y, …
+        runs: of a mask, row by row within its extent: so many pixels outside, inside, outside, …
+        occluded: whether something hides a part of it.
+        group: number that shapes of one group share; 0 for none.
+        attributes: names and values as the document has them.
+        track: number of the track that it is of; None for none, or where it is not known.
+        z_order: its layer; what is in a higher one lies above. 0 where it is not known.
+    """
+
+    kind: str
+    label: str
+    extent: PixelBox
+    rotation: float = 0.0
+    points: tuple[float, ...] = ()
+    runs: tuple[int, ...] = ()
+    occluded: bool = False
+    group: int = 0
+    attributes: tuple[tuple[str, str], ...] = ()
+    track: int | None = None
+    z_order: int = 0
+
+    @property
+    def _ellipse(self) -> tuple[float, float, float, float]:
+        """Centre and radii, of any shape those of the ellipse in its extent."""
+        left, top, right, bottom = self.extent
+        return (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
+
+    @property
+    def outline(self) -> Sequence[float]:
+        """What a shape other than a mask is drawn by, as it is turned: x, y, x, y, …"""
+        if self.kind == POLYGON:
+            return self.points
+        if self.kind == ELLIPSE:
+            return ellipse_outline(*self._ellipse, self.rotation)
+        return box_outline(self.extent, self.rotation)
+
+    @property
+    def corners(self) -> PixelBox:
+        """The enclosing box: of a turned shape larger than its extent, of a mask maybe smaller."""
+        if self.kind == MASK:
+            return _mask_corners(self.runs, self.extent)
+        if not self.rotation:
+            return self.extent
+        x, y, rx, ry = self._ellipse
+        if self.kind != ELLIPSE:
+            return enclosing_rotated(x, y, 2 * rx, 2 * ry, self.rotation)
+        angle = math.radians(self.rotation)
+        half_width = math.hypot(rx * math.cos(angle), ry * math.sin(angle))
+        half_height = math.hypot(rx * math.sin(angle), ry * math.cos(angle))
+        return x - half_width, y - half_height, x + half_width, y + half_height
+
+
+@dataclass(frozen=True)
+class CvatTag:
+    """A class of the whole image."""
+
+    label: str
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class CvatImage:
+    """One ``<image>`` of "CVAT for images".
+
+    Attributes:
+        number: of the frame, as the document has it.
+        name, subset: '' where the document has none.
+        height, width: in pixels.
+        shapes: those that cover an area, in order.
+        tags: classes of the whole image.
+        others: how many shapes there are besides, by tag.
+    """
+
+    number: int
+    name: str
+    subset: str
+    height: int | None
+    width: int | None
+    shapes: tuple[CvatShape, ...] = ()
+    tags: tuple[CvatTag, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+def _mask_corners(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
+    """What the pixels of a mask enclose; its extent where it has none."""
+    left, top = (int(value) for value in extent[:2])
+    corners = enclosing_pixels(_pixels_of_extent(runs, extent))
+    if corners is None:
+        return extent
+    return left + corners[0], top + corners[1], left + corners[2], top + corners[3]
+
+
+def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
+    """The pixels of a shape, bool of shape (height, width); what is outside is cut off.
+
+    Raises:
+        TfodError: there are more than any frame has.
+    """
+    _require_drawable(size)
+    if shape.kind == MASK:
+        return decode_runs(shape.runs, shape.extent, size)
+    if shape.kind == BOX and not shape.rotation:
+        return fill_box(shape.extent, size)
+    return fill_polygon(shape.outline, size)
+
+
+def decode_runs(runs: Sequence[int], extent: PixelBox, size: tuple[int, int]) -> np.ndarray:
+    """A mask from CVAT's runs: row by row in its extent, so many pixels outside, inside, …
+
+    Args:
+        runs: as many pixels in all as the extent has.
+        extent: left, top, right, bottom, half-open.
+        size: height and width of the image; what lies outside of it is cut off.
+
+    Raises:
+        TfodError: there are more pixels than any frame has.
+    """
+    _require_drawable(size)
+    left, top, right, bottom = (int(value) for value in extent)
+    part = _pixels_of_extent(runs, extent)
+    height, width = size
+    mask = np.zeros(size, bool)
+    rows = slice(max(top, 0), min(bottom, height))
+    columns = slice(max(left, 0), min(right, width))
+    part = part[
+        rows.start - top : max(rows.stop - top, 0),
+        columns.start - left : max(columns.stop - left, 0),
+    ]
+    mask[rows, columns] = part
+    return mask
+
+
+def _pixels_of_extent(runs: Sequence[int], extent: PixelBox) -> np.ndarray:
+    left, top, right, bottom = (int(value) for value in extent)
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(bottom - top, right - left)
+
+
+def _require_drawable(size: tuple[int, int]) -> None:
+    height, width = size
+    if height * width > MOST_PIXELS:
+        raise TfodError(f"a frame of {width}x{height} is too large for masks; correct its size")
+
+
+def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:
+    """CVAT's runs of a mask and their extent, half-open; None where the mask is empty."""
+    corners = enclosing_pixels(mask)
+    if corners is None:
+        return None
+    left, top, right, bottom = (int(value) for value in corners)
+    return run_lengths(mask[top:bottom, left:right].ravel()), corners
+
+
+def pillow() -> Any:
+    """Pillow's ``Image`` module. Raises TfodError: it is not installed."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise TfodError(f"masks need Pillow; {how_to_install('cvat')}") from None
+    return Image
+
+
+def read_shape(element: Any, name: str) -> CvatShape:
+    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``.
+
+    Raises:
+        TfodError: a number is none, or a mask does not fill its extent; with the line.
+    """
+    kind = element.tag
+    points: tuple[float, ...] = ()
+    runs: tuple[int, ...] = ()
+    if kind == BOX:
+        left, top, right, bottom = (
+            read_real(element, side, name) for side in ("xtl", "ytl", "xbr", "ybr")
+        )
+        extent = left, top, right, bottom
+    elif kind == ELLIPSE:
+        cx, cy, rx, ry = (read_real(element, one, name) for one in ("cx", "cy", "rx", "ry"))
+        extent = cx - rx, cy - ry, cx + rx, cy + ry
+    elif kind == POLYGON:
+        points = _points(element, name)
+        extent = enclosing_points(points)
+    else:
+        extent, runs = _mask(element, name)
+    return CvatShape(
+        kind=kind,
+        label=element.get("label") or "",
+        extent=extent,
+        rotation=read_real(element, "rotation", name) if element.get("rotation") else 0.0,
+        points=points,
+        runs=runs,
+        occluded=element.get("occluded") == "1",
+        group=read_whole(element.get("group_id"), element, name) or 0,
+        attributes=read_attributes(element),
+        z_order=read_whole(element.get("z_order"), element, name) or 0,
+    )
+
+
+def read_attributes(element: Any) -> tuple[tuple[str, str], ...]:
+    """Names and values of a shape's or a tag's attributes."""
+    return tuple((one.get("name") or "", one.text or "") for one in element.iterfind("attribute"))
+
+
+def _points(element: Any, name: str) -> tuple[float, ...]:
+    text = element.get("points") or ""
+    try:
+        points = tuple(float(one) for pair in text.split(";") for one in pair.split(","))
+    except ValueError:
+        points = ()
+    if not points or len(points) % 2 or not all(map(math.isfinite, points)):
+        raise _no_number(text, element, name, " points")
+    return points
+
+
+def _mask(element: Any, name: str) -> tuple[PixelBox, tuple[int, ...]]:
+    left, top, width, height = (
+        int(read_real(element, one, name)) for one in ("left", "top", "width", "height")
+    )
+    text = element.get("rle") or ""
+    try:
+        runs = tuple(int(one) for one in text.split(","))
+    except ValueError:
+        raise _no_number(text, element, name, " rle") from None
+    if min(runs) < 0 or sum(runs) != width * height or sum(runs) > MOST_PIXELS:
+        raise TfodError(
+            f"{name}, line {element.sourceline}: <mask> has runs of {sum(runs)} pixels for "
+            f"{width}x{height}, or too many; export it again"
+        )
+    return (left, top, left + width, top + height), runs
+
+
+def read_whole(text: str | None, element: Any, name: str) -> int | None:
+    """A whole number; None where there is no text.
+
+    Raises:
+        TfodError: the text is none; with the line.
+    """
+    if text is None or not text.strip():
+        return None
+    # int() is slow on very long texts, and nothing that is counted here needs as many digits.
+    if len(text) <= 20:
+        with contextlib.suppress(ValueError):
+            return int(text)
+    raise _no_number(text, element, name)
+
+
+def read_real(element: Any, attribute: str, name: str) -> float:
+    """A finite number in an attribute.
+
+    Raises:
+        TfodError: it is none; with the line.
+    """
+    text = element.get(attribute) or ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _no_number(text, element, name, f" {attribute}")
+    return value
+
+
+def _no_number(text: str, element: Any, name: str, attribute: str = "") -> TfodError:
+    return TfodError(
+        f"{name}, line {element.sourceline}: <{element.tag}>{attribute} "
+        f"has {text[:40]!r} where a number is expected; export it again"
+    )

@@ -1,0 +1,532 @@
+"""CVAT's own XML: "CVAT for images 1.1", a file with its images or the zip that CVAT gives.
+
+Exports of a task, a job and a project are read as they stream past; written are documents as
+servers import them. Source: CVAT's ``dataset_manager/formats/cvat.py`` and ``bindings.py``, and its
+page on the XML format.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO, Any, Protocol, TypeAlias
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from tfod.detection.boxes import PixelBox
+from tfod.detection.detection import AttributeValue, Detection
+from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import TfodError
+from tfod.formats.cvat_detections import GROUP, OCCLUDED, DetectionBuilder
+from tfod.formats.cvat_shapes import (
+    AREA_KINDS,
+    BOX,
+    MASK,
+    CvatImage,
+    CvatShape,
+    CvatTag,
+    encode_runs,
+    read_attributes,
+    read_shape,
+    read_whole,
+)
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated
+from tfod.formats.documents import (
+    MEMBER,
+    is_zip,
+    iterate,
+    open_xml,
+    root_tag,
+    xml_plain,
+    xml_text,
+)
+from tfod.formats.files import ImageFiles, read_image
+from tfod.formats.objects import OTHER_SIZE, by, frame_of, settled
+from tfod.formats.options import OddBoxes, Options, Problems
+from tfod.formats.writer import NO_PLACE, Writer, masks_of
+
+_MOST_FRAMES = 1_000_000
+_LONGEST_IMAGE = 256 << 20
+_NO_SHAPES = ("tag", "attribute")
+
+
+@dataclass(frozen=True)
+class CvatMeta:
+    """What the head of the document says.
+
+    Attributes:
+        labels: names of the classes; parts of skeletons are none.
+        tasks: how many tasks the document holds: one, unless it is a project's.
+        project: whether it is a project's.
+        video: the frames come from a video, so that they are called ``frame_000000``.
+        first: number that frame 0 of the task has in the document.
+        step: how far the numbers of neighbouring frames are apart.
+        numbers: of the frames, as in the document; empty when the head does not say.
+        height, width: of the video's frames.
+        subset: of the one task.
+        input_types: of attributes, by class and name: ``checkbox``, ``number``, ``text``, …
+    """
+
+    labels: tuple[str, ...]
+    tasks: int
+    project: bool
+    video: bool
+    first: int
+    step: int
+    numbers: range
+    height: int | None
+    width: int | None
+    subset: str = ""
+    input_types: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def frame_name(self, number: int) -> str:
+        """What CVAT calls a frame of a video."""
+        return f"frame_{number:06d}"
+
+
+@dataclass(frozen=True)
+class CvatTrack:
+    """One ``<track>`` of "CVAT for video", of which nothing is read."""
+
+
+def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
+    """Read a document piece by piece, from a file or from ``annotations.xml`` in a zip.
+
+    The head comes first.
+
+    Raises:
+        TfodError: it cannot be read, or is not CVAT's XML; with the line.
+    """
+    with open_xml(path) as (stream, name):
+        yield from read_cvat_stream(stream, name)
+
+
+def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
+    """Read a document piece by piece from an open binary stream; the head comes first.
+
+    Raises:
+        TfodError: it is not CVAT's XML; with the line.
+    """
+    seen_meta = False
+    images = 0
+    for element in iterate(stream, name, "annotations", ("meta", "image", "track")):
+        if element.tag == "meta":
+            seen_meta = True
+            yield _read_meta(element, name)
+        elif not seen_meta:
+            raise TfodError(f"{name} has no <meta> before <{element.tag}>; export it again")
+        elif element.tag == "image":
+            images += 1
+            _require_fewer(images, "images", name)
+            yield _read_image(element, name)
+        else:
+            yield CvatTrack()
+    if not seen_meta:
+        raise TfodError(f"{name} has no <meta>; export the task as CVAT for images 1.1")
+
+
+def _require_fewer(count: int, what: str, name: str) -> None:
+    """Raise TfodError for a document with more frames than are kept in memory."""
+    if count > _MOST_FRAMES:
+        raise TfodError(f"{name} has more than {_MOST_FRAMES:,} {what}; export the task in parts")
+
+
+def _read_meta(meta: Any, name: str) -> CvatMeta:
+    labels = [
+        label.findtext("name") or ""
+        for label in meta.iterfind(".//labels/label")
+        if not label.findtext("parent")
+    ]
+    project = meta.find("project")
+    tasks = meta.findall("project/tasks/task") if project is not None else []
+    one = tasks[0] if len(tasks) == 1 else meta.find("task")
+    if one is None:
+        one = meta.find("job")
+    size = meta.find(".//original_size")
+    # CVAT numbers the frames of a project's tasks on, so that numbers say nothing of a task.
+    first, step, numbers = (0, 1, range(0)) if one is None else _read_numbers(one, name)
+    return CvatMeta(
+        labels=tuple(labels),
+        tasks=max(1, len(tasks)),
+        project=project is not None,
+        video=one is not None and one.findtext("mode") == "interpolation",
+        first=first,
+        step=step,
+        numbers=numbers,
+        height=None if size is None else read_whole(size.findtext("height"), size, name),
+        width=None if size is None else read_whole(size.findtext("width"), size, name),
+        subset="" if one is None else one.findtext("subset") or "",
+        input_types=_input_types(meta),
+    )
+
+
+def _input_types(meta: Any) -> dict[tuple[str, str], str]:
+    return {
+        (label.findtext("name") or "", one.findtext("name") or ""): one.findtext("input_type") or ""
+        for label in meta.iterfind(".//labels/label")
+        for one in label.iterfind("attributes/attribute")
+    }
+
+
+def _read_numbers(task: Any, name: str) -> tuple[int, int, range]:
+    """Number of the task's frame 0, the step, and the numbers of the frames written here."""
+
+    def number(tag: str) -> int | None:
+        return read_whole(task.findtext(tag), task, name)
+
+    step = 1
+    key, _, value = (task.findtext("frame_filter") or "").partition("=")
+    if key.strip() == "step":
+        step = max(1, read_whole(value, task, name) or 1)
+    start, stop, size = number("start_frame"), number("stop_frame"), number("size")
+    if start is None:
+        start = 0
+    if stop is None:
+        stop = start + ((size or 0) - 1) * step
+    numbers = range(start, stop + 1, step)
+    _require_fewer(len(numbers), "frames", name)
+    # A job's frames start in the middle of its task.
+    starts = [
+        read_whole(one.text, one, name) or 0 for one in task.iterfind("segments/segment/start")
+    ]
+    return start - min(starts, default=0) * step, step, numbers
+
+
+def _read_image(image: Any, name: str) -> CvatImage:
+    others = Counter(child.tag for child in image if child.tag not in (*AREA_KINDS, *_NO_SHAPES))
+    return CvatImage(
+        number=read_whole(image.get("id"), image, name) or 0,
+        name=image.get("name") or "",
+        subset=image.get("subset") or "",
+        height=read_whole(image.get("height"), image, name),
+        width=read_whole(image.get("width"), image, name),
+        shapes=tuple(read_shape(one, name) for one in image.iterchildren(*AREA_KINDS)),
+        tags=tuple(
+            CvatTag(tag.get("label") or "", read_attributes(tag)) for tag in image.iterfind("tag")
+        ),
+        others=others,
+    )
+
+
+# As a dataset
+
+
+def is_cvat_xml(path: str) -> bool:
+    """Whether a path is CVAT's XML, a zip that holds it, or its folder."""
+    file = _document(path)
+    try:
+        return os.path.isfile(file) and root_tag(file) == "annotations"
+    except TfodError:
+        return False
+
+
+def _document(path: str) -> str:
+    return os.path.join(path, MEMBER) if os.path.isdir(path) else path
+
+
+def read(source: str, options: Options) -> Dataset:
+    """Read the frames of a document, in its order, each of the subset that it says.
+
+    Raises:
+        TfodError: it is something else, or a frame has no image.
+    """
+    file = _document(source)
+    parts = read_cvat_xml(file)
+    meta = next(parts)
+    assert isinstance(meta, CvatMeta)  # the head comes first
+    labels = list(meta.labels)
+    classes = KnownClasses.find(options.label_map, os.path.dirname(file), lambda: labels, file)
+    clip = options.odd_boxes is not OddBoxes.KEEP
+    builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
+    problems = Problems(options)
+    images = _image_files(file, options.images)
+    subset = meta.subset or DEFAULT_SUBSET
+
+    def frames() -> Iterator[CvatImage]:
+        there: dict[str, None] = {}
+        for part in parts:
+            if isinstance(part, CvatTrack):
+                raise TfodError(f"{file} has tracks; export the task as CVAT for images 1.1")
+            assert isinstance(part, CvatImage)
+            there[own := part.subset or subset] = None
+            if options.subset in (None, own) or not meta.project:
+                yield part
+        if meta.project and options.subset not in (None, *there):
+            names = ", ".join(there)
+            raise TfodError(
+                f"{source} has no subset {options.subset!r}; choose another --set: {names}"
+            )
+
+    # Of a project the frames of its subsets may come in any order.
+    in_turn = itertools.groupby(frames(), lambda one: options.subset or one.subset or subset)
+    subsets = (
+        (own, (_detection(one, builder, images, file, options, problems) for one in some))
+        for own, some in in_turn
+    )
+
+    def notes() -> list[str]:
+        return [*builder.left_out.sentences(), *builder.changed.sentences()]
+
+    names = [] if meta.project else [options.subset or subset]
+    return annotated(names, subsets, classes, problems, [file], notes)
+
+
+def _image_files(file: str, named: str | None) -> ImageFiles:
+    if named is None and is_zip(file):
+        return ImageFiles(["images", ""], zipfile.ZipFile(file))
+    above = os.path.dirname(file)
+    return ImageFiles([named] if named else [os.path.join(above, "images"), above])
+
+
+def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
+    """The bytes of a frame's image; None where there is none."""
+    problems = Problems()
+    found = images.find(_names(frame), frame.name, problems)
+    problems.raise_refusals()
+    return images.read(found, frame.name) if found else None
+
+
+def _names(frame: CvatImage) -> list[str]:
+    return [f"{frame.subset}/{frame.name}"] * bool(frame.subset) + [frame.name]
+
+
+def _detection(
+    frame: CvatImage,
+    builder: DetectionBuilder,
+    images: ImageFiles,
+    file: str,
+    options: Options,
+    problems: Problems,
+) -> Detection | None:
+    """A frame as a Detection; CVAT shows photos as their EXIF orientation says."""
+    image = None
+    if not options.no_images:
+        found = read_image(images, _names(frame), f"{file}: {frame.name}", problems)
+        if found is None:
+            return None
+        image = found[1]
+    placed = builder.place(frame)
+    problems.annotated += len(frame.shapes)
+    one = builder.build(frame, placed, image.data if image else None)
+    boxes = [shape.corners for shape in placed]
+    where = f"{file}: {frame.name}"
+    drawn = frame_of(image, (frame.height, frame.width), boxes, where, problems)
+    if drawn.own is not None and drawn.own != (one.height, one.width):
+        own = f"{frame.width}x{frame.height}, the image {by(drawn.own)}"
+        problems.add(OTHER_SIZE, f"{where}: {own}")
+        one = replace(one, height=drawn.own[0], width=drawn.own[1])
+    return settled(one, drawn, options, problems)
+
+
+# Documents as they are written
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+Labels: TypeAlias = "Mapping[str, Mapping[str, str]]"
+"""The classes of a task, with the kind of each of their attributes: ``text``, ``number``, …"""
+
+
+class DocumentWriter:
+    """Writes one frame of a task after the other."""
+
+    def __init__(
+        self, sink: _Sink, name: str, labels: Labels | None = None, subsets: Sequence[str] = ()
+    ) -> None:
+        self._sink = sink
+        inner = f"<name>{xml_text(name)}</name>{_labels(labels or {})}"
+        head = f"<task>{inner}</task>"
+        if subsets:  # a project's tasks have them
+            tasks = "".join(
+                f"<task><name>{one}</name><subset>{one}</subset></task>\n"
+                for one in map(xml_text, subsets)
+            )
+            head = f"<project>{inner}<tasks>\n{tasks}</tasks></project>"
+        self._write(
+            '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>\n'
+            f"<meta>{head}</meta>\n"
+        )
+
+    def image(
+        self,
+        number: int,
+        name: str,
+        size: tuple[int, int],
+        shapes: Iterable[CvatShape],
+        tags: Iterable[CvatTag] = (),
+    ) -> None:
+        """Write a frame: its number in CVAT's XML, its name, height and width in pixels."""
+        self._write(image_text({"id": number, "name": name}, size, shapes, tags))
+
+    def finish(self) -> None:
+        """Write the end. The sink stays open."""
+        self._write("</annotations>\n")
+
+    def _write(self, text: str) -> None:
+        self._sink.write(text.encode())
+
+
+def image_text(
+    frame: Mapping[str, object],
+    size: tuple[int, int],
+    shapes: Iterable[CvatShape],
+    tags: Iterable[CvatTag] = (),
+    decimals: int = 2,
+) -> str:
+    """``<image>``: its attributes, height and width in pixels, and what is on it."""
+    height, width = size
+    parts = [f"<image{_attributes({**frame, 'width': width, 'height': height})}>\n"]
+    parts += [_shape_text(one, decimals) for one in shapes]
+    parts += [f"<tag{_attributes({'label': tag.label})}></tag>\n" for tag in tags]
+    return "".join(parts) + "</image>\n"
+
+
+def _labels(labels: Labels) -> str:
+    parts = []
+    for label, attributes in labels.items():
+        inner = "".join(
+            f"<attribute><name>{xml_text(name)}</name><mutable>False</mutable>"
+            f"<input_type>{kind}</input_type></attribute>"
+            for name, kind in attributes.items()
+        )
+        parts.append(
+            f"<label><name>{xml_text(label)}</name><attributes>{inner}</attributes></label>\n"
+        )
+    return f"<labels>\n{''.join(parts)}</labels>\n" if parts else ""
+
+
+def _shape_text(shape: CvatShape, decimals: int) -> str:
+    left, top, right, bottom = shape.extent
+    named: dict[str, object] = {"label": shape.label, "occluded": int(shape.occluded)}
+    if shape.kind == MASK:
+        named |= {"rle": ", ".join(map(str, shape.runs)), "left": int(left), "top": int(top)}
+        named |= {"width": int(right - left), "height": int(bottom - top)}
+    else:
+        assert shape.kind == BOX  # a shard holds nothing else
+        sides = zip(("xtl", "ytl", "xbr", "ybr"), shape.extent, strict=True)
+        named |= {side: f"{value:.{decimals}f}" for side, value in sides}
+    named["z_order"] = 0
+    if shape.group:
+        named["group_id"] = shape.group
+    inner = "".join(
+        f"<attribute{_attributes({'name': name})}>{xml_text(text)}</attribute>"
+        for name, text in shape.attributes
+    )
+    return f"<{shape.kind}{_attributes(named)}>{inner}</{shape.kind}>\n"
+
+
+def _attributes(named: Mapping[str, object]) -> str:
+    return "".join(f" {name}={quoteattr(xml_plain(str(value)))}" for name, value in named.items())
+
+
+_DECIMALS = 6
+_MOVED = 0.01  # pixels
+_ENCLOSED = "boxes of masks, written as the box of their pixels"
+_EMPTY = "masks without a pixel, written as boxes"
+_KINDS = {bool: "checkbox", int: "number", float: "number", str: "text"}
+
+
+class CvatXmlWriter(Writer):
+    """The frames are numbered from 0; what they hold lies in a file of its own until the end."""
+
+    CARRIES = frozenset(("masks", "image classes"))
+    ALL_ATTRIBUTES = True
+
+    def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
+        super().__init__(folder, image_folder, options)
+        self._frames: IO[bytes] = open(os.path.join(folder, "frames"), "xb+")
+        self._count = 0
+        self._subsets: list[str] = []
+        self._kinds: dict[str, dict[str, str]] = {}
+        self.documents.append(os.path.join(folder, MEMBER))
+
+    def begin(self, subset: str) -> None:
+        self._subsets.append(subset)
+
+    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
+        names = self._image_names(images, subset)
+        self._write_images(images, names, subset)
+        self._count_losses(images)
+        classes = {one.id: one.class_name for one in label_map.items}
+        corners = images.in_pixels().tolist()
+        for row, name in enumerate(names):
+            places = range(*images.splits[row : row + 2])
+            texts = [classes[images.classes[at]] for at in places]
+            boxes: list[PixelBox] = [tuple(corners[at]) for at in places]
+            height, width = images.sizes[row].tolist()
+            shapes = [CvatShape(BOX, *pair) for pair in zip(texts, boxes, strict=True)]
+            tags: list[CvatTag] = []
+            if not images.is_plain:
+                one = images.detections[row]
+                shapes = self._shapes(one, shapes, (height, width))
+                tags = self._tags(one, label_map)
+            frame = {"id": self._count, "name": name, "subset": subset}
+            text = image_text(frame, (height, width), shapes, tags, _DECIMALS)
+            self._frames.write(text.encode("utf-8", "replace"))
+            self._count += 1
+
+    def finish(self, label_map: LabelMap) -> None:
+        labels = {**{one.class_name: {} for one in label_map.items}, **self._kinds}
+        with open(self.documents[0], "xb") as file:
+            document = DocumentWriter(file, "tfod", labels, self._subsets)
+            self._frames.seek(0)
+            shutil.copyfileobj(self._frames, file, 1 << 20)
+            document.finish()
+        self._frames.close()
+        os.unlink(self._frames.name)
+        self._write_label_map(label_map)
+
+    def _shapes(
+        self, one: Detection, boxes: Sequence[CvatShape], size: tuple[int, int]
+    ) -> list[CvatShape]:
+        """The boxes with what the record says of them besides; masks in their place."""
+        shapes = []
+        for number, (box, mask) in enumerate(zip(boxes, masks_of(one), strict=True)):
+            values = {name: column[number] for name, column in one.attributes.items()}
+            shape = replace(box, occluded=bool(values.pop(OCCLUDED, 0)))
+            if isinstance(group := values.get(GROUP), int):
+                shape = replace(shape, group=group)
+                del values[GROUP]
+            pixels = None if mask is None else self._pixels(mask, one, size)
+            runs = None if pixels is None else encode_runs(pixels)
+            self.losses[_EMPTY][""] += pixels is not None and runs is None
+            if runs is not None:
+                self.losses[_ENCLOSED][""] += not np.allclose(runs[1], box.extent, atol=_MOVED)
+                shape = replace(shape, kind=MASK, runs=tuple(runs[0]), extent=runs[1])
+            shapes.append(replace(shape, attributes=tuple(self._attributes(box.label, values))))
+        return shapes
+
+    def _attributes(
+        self, label: str, values: Mapping[str, AttributeValue]
+    ) -> Iterator[tuple[str, str]]:
+        kinds = self._kinds.setdefault(label, {})
+        for name, value in values.items():
+            if value is None:
+                continue
+            kind = _KINDS.get(type(value))
+            if kind is None:
+                self.losses[NO_PLACE][name] += 1
+                continue
+            if kinds.setdefault(name, kind) != kind:
+                kinds[name] = "text"
+            yield name, str(value).lower() if kind == "checkbox" else str(value)
+
+    def _tags(self, one: Detection, label_map: LabelMap) -> list[CvatTag]:
+        tags = []
+        for each in one.image_labels:
+            item = label_map.find_id(each.label) if each.label is not None else None
+            name = each.text or (item.class_name if item else "")
+            if not name or each.confidence == 0:
+                self.losses[NO_PLACE]["classes that are absent, or have no name"] += 1
+                continue
+            self._kinds.setdefault(name, {})
+            tags.append(CvatTag(name))
+        return tags

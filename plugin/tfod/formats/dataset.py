@@ -1,0 +1,419 @@
+"""What every format is read as and written from: batches of images, each of one subset."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from tfod.detection import keys
+from tfod.detection.detection import Detection
+from tfod.detection.detections import Detections
+from tfod.detection.images.image import image_size
+from tfod.detection.labels.classes import ClassTable, free_ids
+from tfod.detection.labels.label_map import (
+    LabelMap,
+    LabelMapItem,
+    load_label_map,
+    read_label_map,
+    shipped_label_map,
+)
+from tfod.detection.labels.search import LABEL_MAP_FILE
+from tfod.errors import TfodError
+from tfod.example.wire import Kind
+from tfod.formats.options import Problems
+
+_T = TypeVar("_T")
+DEFAULT_SUBSET = "default"
+"""Of a dataset that has no subsets."""
+_BATCH = 16  # images, whose bytes are held
+
+
+class Batch(NamedTuple):
+    """Some images of a subset, and the label map that their classes are of, if there is one.
+
+    Of shards ``detections`` are columns (:class:`~tfod.detection.detections.Detections`).
+    """
+
+    subset: str
+    detections: Sequence[Detection]
+    label_map: LabelMap | None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset while it is read.
+
+    Attributes:
+        label_maps: all that its batches have.
+        subsets: those that are known beforehand, in this order; one may have no images.
+        read: begins to read it. What a batch holds is valid until the next one is asked for.
+        finish: to be called when all is read, before anything is published: what was odd or left
+            out, as sentences; raises TfodError where nothing may be written.
+        require_objects: likewise, with how many images and objects are left.
+        sources: the files that are read, which are never written over.
+        source_ids: of all images, where the format has ids; images without one get other numbers.
+    """
+
+    label_maps: Sequence[LabelMap]
+    subsets: Sequence[str]
+    read: Callable[[], Iterator[Batch]]
+    finish: Callable[[], Sequence[str]]
+    require_objects: Callable[[int, int], None] = lambda images, objects: None
+    sources: Sequence[str] = ()
+    source_ids: Sequence[str] = ()
+
+
+def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[str, _T]:
+    """All subsets, or the one that was asked for; a dataset's only one may be called otherwise.
+
+    Raises:
+        TfodError: there are several, and none has the name.
+    """
+    if wanted is None:
+        return dict(subsets)
+    if wanted not in subsets and len(subsets) != 1:
+        names = ", ".join(subsets)
+        raise TfodError(f"{source} has no subset {wanted!r}; choose another --set: {names}")
+    return {wanted: subsets.get(wanted) or next(iter(subsets.values()))}
+
+
+def annotated(
+    names: Iterable[str],
+    parts: Iterable[tuple[str, Iterable[Detection | None]]],
+    classes: KnownClasses,
+    problems: Problems,
+    files: Sequence[str] = (),
+    notes: Callable[[], Iterable[str]] = tuple,
+    source_ids: Sequence[str] = (),
+) -> Dataset:
+    """A dataset of annotations, which are read once; of one label map.
+
+    Args:
+        names: of the subsets that are known beforehand.
+        parts: subsets with images of theirs, read when they are asked for; None for an image that
+            is left out.
+        classes: that the objects are of.
+        problems: what is counted while they are read.
+        files: that are read.
+        notes: what is known beside that when all is read.
+        source_ids: of all images, where the format has ids.
+    """
+
+    def read() -> Iterator[Batch]:
+        for subset, found in parts:
+            left = filter(None, found)
+            while some := list(itertools.islice(left, _BATCH)):
+                yield Batch(subset, some, classes.label_map)
+
+    def finish() -> Sequence[str]:
+        problems.raise_refusals()
+        return [*classes.notes, *problems.sentences(), *notes()]
+
+    return Dataset(
+        [classes.label_map],
+        list(names),
+        read,
+        finish,
+        problems.require_objects,
+        files,
+        source_ids,
+    )
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written: images and objects by subset, and what was odd or lost, as sentences."""
+
+    images: Mapping[str, int]
+    objects: Mapping[str, int]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class KnownClasses:
+    """A label map that has to have every class, what messages call it, and how it was read."""
+
+    label_map: LabelMap
+    name: str
+    notes: tuple[str, ...] = ()
+
+    def id_of(self, text: str, where: str) -> int:
+        """The id of a class; raises TfodError where the map lacks it."""
+        item = self.label_map.find(text)
+        if item is None:
+            near = self.label_map.near_names.nearest(text)
+            hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
+            raise TfodError(
+                f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
+                "label map, or name another one with --label-map"
+            )
+        return item.id
+
+    @classmethod
+    def find(
+        cls,
+        named: str | None,
+        folder: str,
+        names: Callable[[], Iterable[str]],
+        origin: str,
+        shipped: str = "",
+    ) -> KnownClasses:
+        """The label map that was named, that lies in a folder, or that is made of names.
+
+        Args:
+            named: a file, or the name of one that tfod ships.
+            folder: of the source, whose ``label_map.pbtxt`` has the ids that classes once had.
+            names: of all classes, in their order.
+            origin: where these are from, for messages.
+            shipped: that is taken where it has every class.
+
+        Raises:
+            LabelMapError: a file is no label map.
+        """
+        if named is not None:
+            label_map, notes = load_label_map(named)
+            return cls(label_map, named, tuple(notes))
+        beside = os.path.join(folder, LABEL_MAP_FILE)
+        found = list(dict.fromkeys(names()))
+        if os.path.isfile(beside):
+            label_map, notes = read_label_map(beside)
+            if all(map(label_map.find, found)):
+                return cls(label_map, beside, tuple(notes))
+        ready = shipped_label_map(shipped) if shipped else None
+        if ready and all(map(ready.find, found)):
+            return cls(ready, shipped)
+        return cls(LabelMap.from_names(found), f"made from {origin}")
+
+
+BACKGROUND = "background"
+"""The only class that may have the id 0: label_map_util.py of the OD API."""
+
+
+class Classes:
+    """The classes of a dataset as one list, while it is read.
+
+    Text decides, then id (:class:`~tfod.detection.labels.classes.ClassTable`). A class has the id
+    of the first label map that knows it, else the record's; where another class has that, the next
+    free one. Where a label map has a class of the id 0 that is not the background,
+    all ids are one more.
+    """
+
+    def __init__(self, label_maps: Sequence[LabelMap]) -> None:
+        self._table = ClassTable()
+        self._scopes = {id(one): self._table.add_label_map(one) for one in label_maps}
+        self._without_map = self._table.add_label_map(None)
+        self._items: dict[int, LabelMapItem] = {}
+        zeros = (one.find_id(0) for one in label_maps)
+        self._shift = int(any(one and one.class_name != BACKGROUND for one in zeros))
+        self._ids: dict[int, int] = {}
+        self._known: dict[int, dict[tuple[str | None, int | None], int]] = {}
+        for scope in self._scopes.values():
+            for item in scope.label_map.items if scope.label_map else ():
+                self._keep(scope.by_text[item.class_name])
+
+    @property
+    def label_map(self) -> LabelMap:
+        """All classes until now, in the order of their ids."""
+        return LabelMap(tuple(self._items[number].named() for number in sorted(self._items)))
+
+    def ids(
+        self,
+        label_map: LabelMap | None,
+        texts: Sequence[str | None],
+        labels: Sequence[int | None],
+    ) -> list[int]:
+        """The ids of the classes of objects.
+
+        Raises:
+            KeyError: an object has none; with its number.
+        """
+        known = self._known.setdefault(id(label_map), {})
+        with contextlib.suppress(KeyError):
+            return [known[pair] for pair in zip(texts, labels, strict=True)]
+        pairs = list(zip(texts, labels, strict=True))
+        for pair in dict.fromkeys(one for one in pairs if one not in known):
+            scope = self._scopes.get(id(label_map), self._without_map)
+            number = self._table.resolve(scope, *pair)
+            if number is None:
+                raise KeyError(pairs.index(pair))
+            known[pair] = self._keep(number)
+        return [known[pair] for pair in pairs]
+
+    def _keep(self, number: int) -> int:
+        """The id of a provisional class."""
+        if number in self._ids:
+            return self._ids[number]
+        item, name = self._table.item(number), self._table.name(number)
+        item = replace(item, id=item.id + self._shift) if item else None
+        there = self._items.get(item.id) if item else None
+        if item is None or (there and item.name and there.name and there.name != name):
+            free = next(free_ids(self._items))
+            item = replace(item, id=free) if item else LabelMapItem(free, name)
+        elif there and not item.name:  # an id alone, of a class that is there
+            item = there
+        self._items[item.id] = item
+        self._ids[number] = item.id
+        return item.id
+
+
+@dataclass(frozen=True)
+class Images:
+    """A batch in columns, with one list of classes.
+
+    Attributes:
+        detections: the rows, for what is rare.
+        filenames, source_ids: as the records have them.
+        sizes: height and width in pixels, int64 of shape (n, 2); 0 where unknown.
+        boxes: of all rows, float32 of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``.
+        splits: where the boxes of each row begin, and the end; n + 1 of them.
+        classes: the id of each box's class.
+        is_plain: whether no row says more than that, but for its image.
+    """
+
+    detections: Sequence[Detection]
+    filenames: Sequence[str | None]
+    source_ids: Sequence[str | None]
+    sizes: np.ndarray
+    boxes: np.ndarray
+    splits: Sequence[int]
+    classes: Sequence[int]
+    is_plain: bool
+
+    @classmethod
+    def of(cls, batch: Batch, classes: Classes) -> Images:
+        """The columns of a batch.
+
+        Raises:
+            RecordError: a row has a problem.
+            TfodError: an object has no class, or a box is not finite or inverted.
+        """
+        images = cls.as_they_are(batch, classes)
+        boxes = images.boxes
+        for odd, what in (
+            (~np.isfinite(boxes).all(axis=1), "with a number that is not finite"),
+            ((boxes[:, 2:] < boxes[:, :2]).any(axis=1), "whose sides are exchanged"),
+        ):
+            for box in np.flatnonzero(odd)[:1].tolist():
+                row = int(np.searchsorted(images.splits, box, side="right")) - 1
+                raise TfodError(
+                    f"image {images.filenames[row]!r} has a box {what}; correct it where it was "
+                    "annotated"
+                )
+        return images
+
+    @classmethod
+    def as_they_are(cls, batch: Batch, classes: Classes) -> Images:
+        """The same, whatever the numbers of the boxes are."""
+        _, found, label_map = batch
+        if isinstance(found, Detections):
+            return _of_records(found, label_map, classes)
+        counts = [len(one.boxes) for one in found]
+        texts, labels = _named(found)
+        return cls(
+            found,
+            [one.filename for one in found],
+            [one.source_id for one in found],
+            np.array([size_of(one) for one in found], np.int64).reshape(-1, 2),
+            np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes for one in found)]),
+            np.cumsum([0, *counts]).tolist(),
+            _ids(classes, label_map, texts, labels, counts, found),
+            False,
+        )
+
+    @property
+    def rows_with_image(self) -> list[int]:
+        """Those whose record has the bytes of an image."""
+        if isinstance(self.detections, Detections):
+            start, end = self.detections.encoded.T
+            rows: list[int] = np.flatnonzero(end > start).tolist()
+            return rows
+        return [row for row, one in enumerate(self.detections) if one.encoded]
+
+    def encoded(self, row: int) -> memoryview | bytes | None:
+        """The image file's bytes; None or empty where the record has none."""
+        if not isinstance(self.detections, Detections):
+            return self.detections[row].encoded
+        start, end = self.detections.encoded[row].tolist()
+        return memoryview(self.detections.examples.buffer)[start:end] if end > start else None
+
+    def in_pixels(self) -> np.ndarray:
+        """The boxes in pixels of their images, float64 of shape (m, 4).
+
+        Raises:
+            TfodError: the size of an image with boxes is not known.
+        """
+        counts = np.diff(self.splits)
+        for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():
+            raise TfodError(
+                f"image {self.filenames[row]!r} has no size, so its boxes cannot be given in "
+                "pixels; write image/height and image/width into its record"
+            )
+        sizes = np.repeat(self.sizes, counts, axis=0)
+        scaled: np.ndarray = self.boxes * np.tile(sizes[:, ::-1], 2).astype(np.float64)
+        return scaled
+
+
+def size_of(one: Detection) -> tuple[int, int]:
+    """Height and width as the record has them, else its image's header; 0, 0 for none."""
+    if one.height and one.width:
+        return one.height, one.width
+    return (image_size(bytes(one.encoded)) if one.encoded else None) or (0, 0)
+
+
+def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes) -> Images:
+    wrong = {one.row for one in found.problems} | set(found.examples.refused)
+    for row in sorted(wrong):
+        error = found.error(row)
+        if error is not None:
+            raise error
+    counts = found.box_counts.tolist()
+    labels: Sequence[int | None] = found.column(keys.CLASS_LABEL, Kind.INT64).values.tolist()
+    texts: Sequence[str | None] = found.class_text_values
+    total = len(found.boxes)
+    if len(labels) not in (0, total) or len(texts) not in (0, total):
+        texts, labels = _named(found)  # only some records have them
+    return Images(
+        found,
+        found.filenames,
+        found.source_ids,
+        found.sizes,
+        found.boxes,
+        found.box_splits.tolist(),
+        _ids(classes, label_map, texts or [None] * total, labels or [None] * total, counts, found),
+        not found.other_keys,
+    )
+
+
+def _named(found: Sequence[Detection]) -> tuple[list[str | None], list[int | None]]:
+    """Texts and ids of the classes of all objects."""
+    texts: list[str | None] = []
+    labels: list[int | None] = []
+    for one in found:
+        nothing = [None] * len(one.boxes)
+        texts += one.class_text or nothing
+        labels += one.class_label or nothing
+    return texts, labels
+
+
+def _ids(
+    classes: Classes,
+    label_map: LabelMap | None,
+    texts: Sequence[str | None],
+    labels: Sequence[int | None],
+    counts: Sequence[int],
+    found: Sequence[Detection],
+) -> list[int]:
+    try:
+        return classes.ids(label_map, texts, labels)
+    except KeyError as error:
+        row = int(np.searchsorted(np.cumsum(counts), error.args[0], side="right"))
+        raise TfodError(
+            f"image {found[row].filename!r} has an object without a class (no class text, and an "
+            "id that no label map explains); add label_map.pbtxt"
+        ) from None

@@ -1,0 +1,294 @@
+"""XML and JSON documents. XML is read safely: no document type, no entities, no network, bounded
+memory.
+
+Annotations come from anywhere. A document type is refused outright: neither CVAT nor any writer
+of Pascal VOC writes one, and billion laughs and external entities cannot do without (CWE-776,
+CWE-611).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import posixpath
+import re
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from tfod.errors import TfodError, how_to_install
+
+MEMBER = "annotations.xml"
+_MOST_BYTES = 4 << 30
+_MOST_RATIO = 200  # CVAT's own documents are packed to a tenth or a fiftieth
+_RATIO_FROM = 4 << 20
+_LONGEST_PARSED = 64 << 20
+"""Bytes of a document that is held whole; the annotations of one image have some thousand."""
+_MOST_HELD = 2_000_000
+"""Elements and attributes in one child of the root, which is held whole: some 400 MB. A track has
+ten in each frame."""
+_TOO_LARGE = ("huge", "excessive depth", "limit exceeded", "too long")
+_LONGEST_QUOTE = 40
+_LONGEST_VALUE = 60
+_ZIP_SIGNATURE = b"PK\x03\x04"
+
+
+_SAFE = {
+    "load_dtd": False,
+    "dtd_validation": False,
+    "no_network": True,
+    "resolve_entities": False,
+    "huge_tree": False,
+    "remove_comments": True,
+    "remove_pis": True,
+}
+
+
+def is_zip(path: str | os.PathLike[str]) -> bool:
+    """Whether a file starts as a zip with an entry does.
+
+    Raises:
+        TfodError: it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
+    except OSError as error:
+        raise TfodError(f"{os.fspath(path)} cannot be read: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def open_xml(path: str, called: str = "") -> Iterator[tuple[Any, str]]:
+    """Open an XML file, or the ``annotations.xml`` of a zip, as a stream and its name.
+
+    ``called`` is what messages call the file, where that is not its path.
+
+    Raises:
+        TfodError: the file cannot be read, or the zip holds no such file or several.
+    """
+    if not is_zip(path):
+        with _unreadable(path), Path(path).open("rb") as file:
+            yield file, path
+        return
+    shown = called or path
+    with _unreadable(shown), zipfile.ZipFile(path) as archive:
+        entry = _the_member(archive, shown)
+        name = f"{shown}, {entry.filename}"
+        most = min(_MOST_BYTES, max(_RATIO_FROM, _MOST_RATIO * entry.compress_size))
+        if entry.file_size > most:  # no more than this is unpacked of it
+            raise TfodError(
+                f"{name} unpacks to more than {most:,} bytes, as a decompression bomb "
+                "does; export the task again, and pass annotations.xml itself if it is that large"
+            )
+        with _unreadable(name), archive.open(entry) as stream:
+            yield stream, name
+
+
+@contextlib.contextmanager
+def _unreadable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TfodError(f"{name} cannot be read: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise TfodError(f"{name} is a damaged zip ({error}); export it again") from None
+    except RuntimeError as error:
+        # How the zipfile module says encrypted, and a compression it does not know.
+        raise TfodError(f"{name} cannot be unpacked ({error}); pack it without") from None
+
+
+def _the_member(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:
+    found = [one for one in archive.infolist() if posixpath.basename(one.filename) == MEMBER]
+    if not found:
+        raise TfodError(f"{path} holds no {MEMBER}; export the task as CVAT for images 1.1")
+    depth = min(one.filename.count("/") for one in found)
+    nearest = [one for one in found if one.filename.count("/") == depth]
+    if len(nearest) > 1:
+        names = ", ".join(one.filename for one in nearest[:3])
+        raise TfodError(f"{path} holds several {MEMBER} ({names}); name one task's file")
+    return nearest[0]
+
+
+def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterator[Any]:
+    """Walk through a large document; each child of the root is dropped when the next is asked for.
+
+    A child that is not asked for is dropped as well, and none is held beyond a limit.
+
+    Args:
+        stream: the document.
+        name: what errors call it.
+        root: tag that the document's root has to have.
+        tags: of the root's children to be given.
+
+    Raises:
+        TfodError: no well-formed XML, of another root, or with a document type; with the line; or a
+            child of the root that holds too much.
+    """
+    depth = held = 0
+    with _lxml(name) as etree:
+        for event, element in etree.iterparse(stream, events=("start", "end"), **_SAFE):
+            if event == "start":
+                depth += 1
+                if depth == 1:
+                    _check(element.getroottree(), name, root)
+                    continue
+                held += 1 + len(element.attrib)
+                if held > _MOST_HELD:
+                    child = [element, *element.iterancestors()][-2]
+                    raise TfodError(
+                        f"{name}: <{child.tag}> in line {child.sourceline} holds more than "
+                        f"{_MOST_HELD:,} elements and attributes, as no export does; export the "
+                        "task again, or in parts"
+                    )
+                continue
+            depth -= 1
+            if depth != 1:
+                continue
+            held = 0
+            if element.tag in tags:
+                yield element
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+
+
+def parse(path: str) -> Any:
+    """The root of a small document.
+
+    Raises:
+        TfodError: it cannot be read, is not well-formed XML, has a document type, or is too long.
+    """
+    try:
+        if os.path.getsize(path) > _LONGEST_PARSED:
+            most = _LONGEST_PARSED >> 20
+            raise TfodError(f"{path} has more than {most} MiB, too much for one image")
+        with Path(path).open("rb") as file, _lxml(path) as etree:
+            tree = etree.parse(file, etree.XMLParser(**_SAFE))
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
+    _check(tree, path, None)
+    return tree.getroot()
+
+
+def root_tag(path: str) -> str:
+    """The tag of a document's root, read no further than that.
+
+    Raises:
+        TfodError: it cannot be read, or is no XML.
+    """
+    with open_xml(path) as (stream, name), _lxml(name) as etree:
+        for _, element in etree.iterparse(stream, events=("start",), **_SAFE):
+            _check(element.getroottree(), name, None)
+            return str(element.tag)
+    raise TfodError(f"{path} is not XML: it is empty")
+
+
+def _check(tree: Any, name: str, root: str | None) -> None:
+    if tree.docinfo.internalDTD is not None or tree.docinfo.doctype:
+        raise TfodError(f"{name} has a document type, which is not read; delete <!DOCTYPE …>")
+    tag = tree.getroot().tag
+    if root is not None and tag != root:
+        raise TfodError(f"{name} is another kind of XML: its root is <{tag}>, not <{root}>")
+
+
+@contextlib.contextmanager
+def _lxml(name: str) -> Iterator[Any]:
+    """The module, if it is installed; its errors about a document become one line."""
+    try:
+        from lxml import etree
+    except ImportError:
+        raise TfodError(f"reading XML needs lxml; {how_to_install('validator')}") from None
+    try:
+        yield etree
+    except etree.XMLSyntaxError as error:
+        reason = " ".join(str(error.msg).split())
+        if any(one in reason.lower() for one in _TOO_LARGE):
+            reason = reason.partition(", ")[0]  # what follows is for who writes the parser's caller
+            raise TfodError(
+                f"{name}, line {error.lineno or 1}: a text, a name or a nesting is larger than any "
+                f"export has ({reason}); export it again"
+            ) from None
+        # lxml appends line and column to the message of a parser's error, not to that of a pull.
+        line = "" if ", line " in reason else f", line {error.lineno or 1}"
+        raise TfodError(
+            f"{name} is not well-formed XML ({reason}{line}); export it again"
+        ) from None
+
+
+def read_json(path: str, **options: Any) -> Any:
+    """Read a JSON file; options are those of :func:`json.loads`.
+
+    Raises:
+        TfodError: it cannot be read or is no JSON, with the line.
+    """
+    try:
+        return json.loads(Path(path).read_bytes(), **options)
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise TfodError(
+            f"{path} is not valid JSON ({error.msg}, line {error.lineno}, column {error.colno}); "
+            "save it again"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise TfodError(
+            f"{path} is not valid JSON (byte {error.start} is not UTF-8); save it as UTF-8"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise TfodError(f"{path} is not JSON that can be read ({reason}); save it again") from None
+
+
+def parse_number(text: str, where: str, finite: bool = True) -> float:
+    """A number in a text of annotations.
+
+    Raises:
+        TfodError: it is none, or must be finite and is not; the line begins with ``where``.
+    """
+    with contextlib.suppress(ValueError):
+        value = float(text)
+        if not finite or math.isfinite(value):
+            return value
+    raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where a number is expected; correct it")
+
+
+def read_lines(path: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text that are not empty, without blanks at their ends, and their numbers.
+
+    Raises:
+        TfodError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if line := line.strip():
+                    yield number, line
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise TfodError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Control characters and halves of surrogate pairs, which XML cannot hold at all."""
+
+
+def xml_text(text: str) -> str:
+    """A text as XML has it, without what it cannot hold."""
+    return xml_plain(escape(text, {"\r": "&#13;"}))
+
+
+def xml_plain(text: str) -> str:
+    """A text without what XML cannot hold."""
+    return text if text.isprintable() else _NOT_XML.sub("", text)
+
+
+def quoted(value: Any) -> str:
+    """A value as JSON has it, cut short."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

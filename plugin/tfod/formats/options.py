@@ -1,0 +1,175 @@
+"""What may be asked of a conversion, and what does not fit: counted, or a reason to stop."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from tfod.errors import TfodError
+
+_MOST_PLACES = 10
+
+
+class OddBoxes(enum.Enum):
+    """What becomes of a box that is inverted, flat, not finite, or reaches outside its image.
+
+    Whatever is chosen, a box that passes an edge by rounding alone is clipped without a word.
+
+    Attributes:
+        REFUSE: nothing is written, and the boxes are named.
+        CLIP: what reaches outside is clipped to the image; what then is no box is left out.
+        DROP: the object is left out.
+        KEEP: what is flat or reaches outside stays as it is, to be compared; the rest as REFUSE.
+    """
+
+    REFUSE = "refuse"
+    CLIP = "clip"
+    DROP = "drop"
+    KEEP = "keep"
+
+
+class OddMasks(enum.Enum):
+    """What becomes of a mask of another size than its image.
+
+    Attributes:
+        REFUSE: nothing is written, and the masks are named.
+        SCALE: it gets the size of the image, each pixel that of the nearest one.
+        DROP: the object keeps its box alone.
+    """
+
+    REFUSE = "refuse"
+    SCALE = "scale"
+    DROP = "drop"
+
+
+class CompleteShard(NamedTuple):
+    """A complete shard: the path that it will have, where it is, what it is made from."""
+
+    path: str
+    aside: str
+    source: str
+
+
+Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str], None]"
+"""Is given all shards and the text of their label map; if it raises, nothing gets its name."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked of a conversion; a format takes what means something to it.
+
+    Attributes:
+        label_map: a file, or a name that tfod ships, in place of the classes that are found.
+        images: the folder of the images: where they are, or from shards where to write them.
+        no_images: write none; sizes are those that the annotations give.
+        subset: the only one that is read; of a dataset without subsets the name of its one.
+        masks: whether outlines become masks of shards.
+        ignore_difficult: leave out objects that VOC calls difficult.
+        odd_boxes, odd_masks: what becomes of what does not fit its image.
+        upright: whether images that EXIF turns are stored as it shows them; else their bytes stay,
+            and the boxes are put on the stored pixels.
+        num_shards: files of each subset, where shards are written; never more than images.
+        largest_source_id: source ids that are no number up to this one are replaced by numbers;
+            None to number only images that have none.
+        verify: is given the complete shards before they have their names.
+        overwrite: whether files of the same names may be replaced.
+    """
+
+    label_map: str | None = None
+    images: str | None = None
+    no_images: bool = False
+    subset: str | None = None
+    masks: bool = False
+    ignore_difficult: bool = False
+    odd_boxes: OddBoxes = OddBoxes.REFUSE
+    odd_masks: OddMasks = OddMasks.REFUSE
+    upright: bool = True
+    num_shards: int = 1
+    largest_source_id: int | None = None
+    verify: Verify | None = None
+    overwrite: bool = False
+
+
+class Refusal(NamedTuple):
+    """A reason for which nothing is written, reported when all that it is true of is known.
+
+    Attributes:
+        what: a plural without its number, such as "images that are missing".
+        fix: what to do about it.
+    """
+
+    what: str
+    fix: str
+
+
+class Problems:
+    """What does not fit, counted by sentence; nothing is left out without one.
+
+    Attributes:
+        annotated: how many objects the annotations have.
+        furthest: the largest coordinate in pixels of all boxes, whatever its sign; 0 without any.
+    """
+
+    def __init__(self, options: Options | None = None) -> None:
+        is_compared = options is not None and options.odd_boxes is OddBoxes.KEEP
+        self._end = "not compared" if is_compared else "nothing is written"
+        self.annotated = 0
+        self.furthest = 0.0
+        self._counts: Counter[str | Refusal] = Counter()
+        self._places: dict[str | Refusal, list[str]] = {}
+
+    def add(self, what: str | Refusal, where: str) -> None:
+        """Count one more of something, at a file and, where there is one, a line.
+
+        ``what`` is a plural without its number, such as "objects without <bndbox>, left out"; with
+        a refusal nothing may be written.
+        """
+        self._counts[what] += 1
+        places = self._places.setdefault(what, [])
+        if len(places) < _MOST_PLACES:
+            places.append(where)
+
+    def raise_refusals(self) -> None:
+        """End here if anything was refused, or no box in pixels reaches beyond 1.
+
+        Raises:
+            TfodError: with how many there are, the first places of each, and what to do.
+        """
+        if 0 < self.furthest <= 1:
+            raise TfodError(
+                f"{self._end}: all boxes lie within 0 to 1: they are normalized, not pixels; "
+                "multiply them by the image's size"
+            )
+        refused = []
+        for why, places in self._places.items():
+            if isinstance(why, Refusal):
+                left = self._counts[why] - len(places)
+                listed = "; ".join(places) + (f"; {left} more" * bool(left))
+                refused.append(f"{why.what}: {self._counts[why]} ({listed}); {why.fix}")
+        if refused:
+            raise TfodError(f"{self._end}: " + ". ".join(refused))
+
+    def require_objects(self, images: int, objects: int) -> None:
+        """End here if no image is left, or no object of those that the annotations have.
+
+        Raises:
+            TfodError: with all sentences.
+        """
+        if self.annotated and not objects:
+            missing = f"none of {self.annotated} annotated objects is left"
+        elif not images and self._counts:
+            missing = "no image is left"
+        else:
+            return
+        raise TfodError("; ".join([f"nothing is written: {missing}", *self.sentences()]))
+
+    def sentences(self) -> list[str]:
+        """What was counted, in the order in which it was met."""
+        return [
+            f"{self._counts[what]} {what} (the first: {places[0]})"
+            for what, places in self._places.items()
+            if isinstance(what, str)
+        ]

@@ -1,0 +1,376 @@
+"""Shards as a dataset like any other: read as columns, each with the label map beside its shard."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tfod.detection import keys
+from tfod.detection.columns import OD_API
+from tfod.detection.detection import Detection, PngMask
+from tfod.detection.detections import Detections
+from tfod.detection.encoder import encode_detection
+from tfod.detection.features.field_mapping import MAPPINGS, FieldMapping
+from tfod.detection.images.image import UPRIGHT, format_name
+from tfod.detection.images.masks import (
+    decode_mask_png,
+    encode_mask_png,
+    fill_box,
+    is_box_png,
+    png_sizes,
+)
+from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
+from tfod.detection.images.upright import opposite, orientation_of, turned_back, upright
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.labels_file import load_classes, read_classes
+from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
+from tfod.detection.losses import Losses
+from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
+from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, size_of
+from tfod.formats.objects import TURNED
+from tfod.formats.options import CompleteShard, OddBoxes, OddMasks, Options, Problems
+from tfod.formats.writer import scaled
+from tfod.tfrecord.image_names import names_in_folder
+from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
+from tfod.tfrecord.shard_sets.search import ShardSet, find_all_shards, looks_like_shard
+from tfod.tfrecord.sound import missing_shards, sound_batches
+from tfod.tfrecord.storage.zip_files import is_zip
+from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
+
+_AROUND = 12  # characters before and behind the bytes that are not text
+_SCALED = "masks of another size than their image, scaled to it"
+_DROPPED = "masks of another size than their image, left out"
+
+
+# Reading
+
+
+def has_shards(path: str) -> bool:
+    """Whether a path holds shards."""
+    try:
+        # Of a file that is named everybody else takes for granted that it is a shard.
+        is_other = os.path.isfile(path) and not is_zip(path)
+        return looks_like_shard(path) if is_other else bool(find_all_shards(path))
+    except TfodError:
+        return False
+
+
+def read(source: str, options: Options) -> Dataset:
+    """Read shards of the OD API's keys, or of others that tfod knows.
+
+    A label map of the options is for all shards, in place of those beside them.
+
+    Raises:
+        ShardsNotFoundError: there is no shard.
+        LabelMapError: a label map cannot be read.
+        TfodError: an option is not for shards, or there is no such subset.
+    """
+    if options.odd_boxes not in (OddBoxes.REFUSE, OddBoxes.KEEP):
+        raise TfodError(
+            f"{source}: --odd-boxes is for annotations; odd boxes of shards are repaired by: "
+            "tfod repair"
+        )
+    sets = find_all_shards(source)
+    if options.subset is not None:
+        known = [one.subset for one in sets]
+        sets = [one for one in sets if one.subset == options.subset]
+        if not sets:
+            names = ", ".join(known)
+            raise TfodError(
+                f"{source} has no subset {options.subset!r}; choose another --set: {names}"
+            )
+    paths = [path for one in sets for path in one.paths]
+    notes = missing_shards(sets)
+    named = options.label_map
+    files = label_maps_of(paths, notes) if named is None else dict.fromkeys(paths, named)
+    maps: dict[str | None, LabelMap | None] = {None: None}
+    for file in dict.fromkeys(files.values()):
+        if file is not None:
+            maps[file], liberties = (read_classes if named is None else load_classes)(file)
+            notes += liberties
+    problems = Problems(options)
+
+    def batches() -> Iterator[Batch]:
+        for one in sets:
+            for path, examples, mapping in _examples(one):
+                found = _upright(Detections(examples, mapping), options, problems)
+                yield Batch(one.subset, found, maps[files[path]])
+
+    return Dataset(
+        [one for one in maps.values() if one is not None],
+        [one.subset for one in sets],
+        batches,
+        lambda: [*notes, *problems.sentences()],
+        sources=paths,
+    )
+
+
+def _examples(one: ShardSet) -> Iterator[tuple[str, ExampleBatch, FieldMapping]]:
+    mapping: FieldMapping | None = None
+    for path in one.paths:
+        for examples in map(ExampleBatch.of, sound_batches(path)):
+            mapping = mapping or _field_mapping(examples)
+            yield path, examples, mapping
+
+
+def _field_mapping(examples: ExampleBatch) -> FieldMapping:
+    """The keys of the first records of a subset.
+
+    Raises:
+        TfodError: they are of no known kind.
+    """
+    if not keys.KNOWN_KEYS.isdisjoint(examples.columns):
+        return OD_API
+    there = set(examples.columns)
+    mapping = max(MAPPINGS, key=lambda one: len(one.all_keys & there))
+    if not mapping.encoded or mapping.encoded not in there:
+        names = ", ".join(list(examples.columns)[:8]) or "none"
+        raise TfodError(
+            f"{examples.records.shard}: records of these keys cannot be converted ({names}); tfod "
+            "describe says more"
+        )
+    return mapping
+
+
+def _upright(
+    found: Detections, options: Options, problems: Problems
+) -> Detections | list[Detection]:
+    """The same with the images that EXIF turns, and all on them, as it shows them."""
+    if not options.upright or found.mapping.encoded is None:
+        return found
+    spans, buffer = found.encoded, memoryview(found.examples.buffer)
+    turned = {
+        row: turn
+        for row in np.flatnonzero(spans[:, 1] > spans[:, 0]).tolist()
+        if (turn := orientation_of(buffer[slice(*spans[row].tolist())])) != UPRIGHT
+    }
+    if not turned:
+        return found
+    rows = list(found)
+    for row, turn in turned.items():
+        problems.add(TURNED, f"{rows[row].filename}: orientation {turn}")
+        if options.no_images:
+            rows[row] = replace(turned_back(rows[row], opposite(turn)), encoded=b"")
+        else:
+            rows[row] = upright(rows[row])
+    return rows
+
+
+# Writing
+
+
+def is_shard_name(target: str) -> bool:
+    """Whether a path to be written is that of one shard, and not of a folder."""
+    return parse_shard_name(target) is not None
+
+
+def label_map_beside(target: str, overwrite: bool) -> str | None:
+    """The label map that a folder has where shards are to be written, unless it may be replaced."""
+    folder = os.path.dirname(target) if is_shard_name(target) else target
+    path = os.path.join(folder, LABEL_MAP_FILE)
+    return path if os.path.isfile(path) and not overwrite else None
+
+
+def write(target: str, dataset: Dataset, options: Options) -> Converted:
+    """Write shards, each subset as ``<subset>.tfrecord``, or the only one under its own name.
+
+    Args:
+        target: a folder, or a path that ends as a shard's.
+        dataset: read twice where only its objects name the classes.
+        options: how many files, and who has to accept them.
+
+    Raises:
+        TfodError: something is there already, nothing is left, the target is one shard and there
+            are several subsets, or whatever reading and ``verify`` raise.
+        WriteError: a file cannot be written.
+    """
+    classes = Classes(dataset.label_maps)
+    if not dataset.label_maps:
+        for batch in dataset.read():
+            Images.of(batch, classes)
+    folder, shards_there = target, None
+    if is_shard_name(target):
+        if os.path.exists(target) and not os.path.isfile(target):
+            what = "a folder; name a file in it"
+            what = what if os.path.isdir(target) else "not a regular file; name another one"
+            raise TfodError(f"{target} is {what}")
+        folder = os.path.dirname(target)
+        shards_there = functools.partial(_shards_in, folder or ".")
+    with OutputFolder(
+        folder or ".", dataset.sources, options.overwrite, shards_there=shards_there
+    ) as output:
+        writing = _Writing(target, output, classes, dataset, options)
+        for subset in dataset.subsets:
+            writing.begin(subset)
+        for batch in dataset.read():
+            writing.add(batch)
+        notes = list(dataset.finish())
+        counts = writing.complete()
+        dataset.require_objects(*(sum(one[part] for one in counts.values()) for part in (0, 1)))
+        text = classes.label_map.to_text()
+        with _sound_texts("the label map"):
+            notes += _add_label_map(output, os.path.join(folder, LABEL_MAP_FILE), classes, text)
+        if options.verify is not None:
+            aside = output.complete()
+            complete = [
+                CompleteShard(path, aside[path], subset)
+                for subset, writer in writing.writers.items()
+                for path in writer.paths()
+                if writer.count
+            ]
+            options.verify(complete, text)
+    notes += writing.losses.sentences()
+    notes += [f"{subset} holds no image" for subset, (images, _) in counts.items() if not images]
+    return Converted(
+        {subset: images for subset, (images, _) in counts.items()},
+        {subset: objects for subset, (_, objects) in counts.items()},
+        notes,
+    )
+
+
+def _shards_in(folder: str, subset: str) -> list[str]:
+    """The shards of a subset in a folder, those in other folders below it left out."""
+    named = ((name, parse_shard_name(name)) for name in sorted(names_in_folder(folder)))
+    own = (name for name, one in named if one and subset_of_stem(one.stem) == subset)
+    return [os.path.join(folder, name) for name in own]
+
+
+def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:
+    """Whether a label map has a class under this id, and at least what is known of it."""
+    there = label_map.find_id(item.id)
+    names = there is not None and there.named().name == item.name
+    return names and item.keypoints in ((), there.keypoints if there else ())
+
+
+def _add_label_map(output: OutputFolder, path: str, classes: Classes, text: str) -> list[str]:
+    """Write the label map, unless the same one is there; say where it replaces another."""
+    replaces = os.path.exists(path)
+    if replaces:
+        there = read_label_map(path)[0]
+        if all(_is_in(there, item) for item in classes.label_map.items):
+            return []
+    output.add_text(LABEL_MAP_FILE, text.encode())
+    return [f"{path}: replaced, its classes were others"] if replaces else []
+
+
+@dataclass
+class _Writing:
+    """The sets that are being written, and how many objects each has by now."""
+
+    target: str
+    output: OutputFolder
+    classes: Classes
+    dataset: Dataset
+    options: Options
+    writers: dict[str, ShardSetWriter] = field(default_factory=dict)
+    objects: dict[str, int] = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
+
+    def __post_init__(self) -> None:
+        ids, self._largest = self.dataset.source_ids, self.options.largest_source_id
+        self._numbers = itertools.count(last_before_free(ids, self._largest, len(ids)))
+
+    def begin(self, subset: str) -> ShardSetWriter:
+        """The writer of a subset, which is begun with its first image at the latest."""
+        if subset not in self.writers:
+            name = os.path.basename(self.target)
+            one = parse_shard_name(name)
+            if one is not None and self.writers:
+                names = ", ".join(dict.fromkeys([*self.dataset.subsets, *self.writers, subset]))
+                raise TfodError(
+                    f"{self.target} is one shard, and there are the subsets {names}; name a "
+                    "folder, or choose one with --set"
+                )
+            self.objects[subset] = 0
+            self.writers[subset] = self.output.add_subset(
+                subset if one is None else subset_of_stem(one.stem),
+                ShardLayout(num_shards=self.options.num_shards),
+                None if one is None else functools.partial(numbered_file_names, name),
+            )
+        return self.writers[subset]
+
+    def add(self, batch: Batch) -> None:
+        """Write the records of some images."""
+        writer = self.begin(batch.subset)
+        images = Images.of(batch, self.classes)
+        names = {item.id: item.class_name for item in self.classes.label_map.items}
+        for row, one in enumerate(images.detections):
+            ids = images.classes[images.splits[row] : images.splits[row + 1]]
+            one = replace(one, class_text=[names[each] for each in ids], class_label=ids)
+            last = next(self._numbers)  # what is free behind it, of a record that needs a number
+            one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
+                self._completed(one)
+            )
+            with _sound_texts(one.filename or ""):
+                writer.write(encode_detection(one))
+            self.objects[batch.subset] += len(ids)
+
+    def complete(self) -> dict[str, tuple[int, int]]:
+        """Complete the shards; return how many images and objects each subset has."""
+        for writer in self.writers.values():
+            writer.complete()
+        return {
+            subset: (writer.count, self.objects[subset]) for subset, writer in self.writers.items()
+        }
+
+    def _completed(self, one: Detection) -> Detection:
+        """What the source has not said of an image, as its file has it."""
+        encoded = b"" if self.options.no_images else bytes(one.encoded or b"")
+        height, width = size_of(one)
+        digest = one.sha256
+        if encoded and not digest:
+            digest = hashlib.sha256(encoded).hexdigest()
+        return replace(
+            one,
+            height=height or None,
+            width=width or None,
+            format=format_name(encoded, one.filename or "") or one.format,
+            sha256=digest,
+            encoded=encoded,
+            masks=one.masks and self._masks(one, (height, width)),
+        )
+
+    def _masks(self, one: Detection, size: tuple[int, int]) -> list[PngMask | None]:
+        """Masks of the size of their image, as far as that is asked for."""
+        found = list(one.masks or ())
+        for row, mask in enumerate(found):
+            data = bytes(mask.data) if mask else b""
+            own = tuple(png_sizes(data, np.array([[0, len(data)]]))[0].tolist())
+            if own in ((0, 0), size):
+                continue
+            is_box, odd = is_box_png(data), self.options.odd_masks
+            if odd is OddMasks.REFUSE and not is_box:
+                raise TfodError(
+                    f"image {one.filename!r}: a mask is {own[1]}x{own[0]}, the image "
+                    f"{size[1]}x{size[0]}; choose --odd-masks scale or --odd-masks drop"
+                )
+            is_scaled = odd is OddMasks.SCALE and not is_box
+            if is_scaled:
+                drawn = scaled(decode_mask_png(data), size)
+            else:  # where one object has a mask, readers want one of each
+                corners = one.boxes[row].astype(np.float64) * np.tile(size[::-1], 2)
+                drawn = fill_box(tuple(corners.tolist()), size)
+            if not is_box:
+                self.losses[_SCALED if is_scaled else _DROPPED][""] += 1
+            found[row] = PngMask(encode_mask_png(drawn, is_box=not is_scaled))
+        return found
+
+
+@contextlib.contextmanager
+def _sound_texts(where: str) -> Iterator[None]:
+    """A text that UTF-8 cannot hold becomes an error that reads as one line."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        # Half a surrogate pair, or a file name of bytes that are no text.
+        part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
+        raise TfodError(f"{ascii(where)[1:-1]}: {part} is not Unicode text; rename it") from None

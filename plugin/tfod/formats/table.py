@@ -1,0 +1,164 @@
+"""The formats of ``tfod convert``, how they are recognized, and the way from one to another.
+
+A new format is a module with a ``read`` and a ``Writer``, and one entry of :data:`FORMATS`. It is
+loaded when it is asked for: a command reads one format and writes one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import zipfile
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tfod.errors import TfodError
+from tfod.formats.options import Options
+from tfod.formats.shards import has_shards
+from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.storage.read_paths import ReadPaths
+from tfod.tfrecord.storage.urls import is_url
+
+if TYPE_CHECKING:
+    from tfod.formats.dataset import Converted, Dataset
+    from tfod.formats.writer import Writer
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: its module in this folder, and what of it is asked before it is loaded.
+
+    Attributes:
+        module: with ``read``, and the class that writes it.
+        looks: says whether a path that is there holds it; several formats may say so.
+        writes: the class; '' where shards are written, which goes otherwise.
+        ending: of the file that stands for a dataset of one subset; '' where it is a folder.
+        has_ids: whether it has ids of classes and of images, not only names.
+    """
+
+    module: str
+    looks: str
+    writes: str = ""
+    ending: str = ""
+    has_ids: bool = False
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path that is there holds it."""
+        return bool(self._loaded(self.looks)(path))
+
+    def read(self, path: str, options: Options) -> Dataset:
+        """Read a dataset; what its reader raises."""
+        dataset: Dataset = self._loaded("read")(path, options)
+        return dataset
+
+    def writer(self) -> type[Writer]:
+        """The class that writes it."""
+        writer: type[Writer] = self._loaded(self.writes)
+        return writer
+
+    def _loaded(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"tfod.formats.{self.module}"), name)
+
+
+SHARDS = "shards"
+FORMATS = {
+    SHARDS: Format("shards", "has_shards", has_ids=True),
+    "coco": Format("coco", "find_files", "CocoWriter", ".json", has_ids=True),
+    "voc": Format("voc", "is_voc", "VocWriter"),
+    "yolo": Format("yolo", "find_file", "YoloWriter"),
+    "csv": Format("csv", "csv_files", "CsvWriter", ".csv"),
+    "cvat_xml": Format("cvat_xml", "is_cvat_xml", "CvatXmlWriter", ".xml"),
+}
+"""By the names that ``--from`` and ``--to`` take."""
+
+
+def format_of_source(path: str, named: str | None, option: str = "--from") -> str:
+    """The name of the format of what is at a path, if it was not named with an option.
+
+    Raises:
+        TfodError: the path is not there, or does not say which.
+    """
+    if named is not None:
+        return named
+    if has_shards(path):  # nothing else is loaded for the most usual source
+        return SHARDS
+    if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
+        return SHARDS  # whose reader says what is wrong with it
+    found = [name for name, one in FORMATS.items() if one.is_at(path)]
+    if len(found) == 1:
+        return found[0]
+    if not found and is_url(path):
+        raise TfodError(
+            f"{path}: holds no shards, and only shards are read from a URL; copy it here"
+        )
+    if not found and not os.path.exists(path):
+        raise TfodError(f"{path}: no such file or folder")
+    if not found and zipfile.is_zipfile(path):
+        raise TfodError(f"{path}: holds neither shards nor CVAT's XML; unpack it first")
+    what = f"could be {' or '.join(found)}" if found else "is of no format that is recognized"
+    raise TfodError(f"{path} {what}; say which with {option}: {', '.join(FORMATS)}")
+
+
+def format_of_target(path: str, named: str | None, source: str) -> str:
+    """The name of the format that a path is to hold; of a folder shards, if the source is not.
+
+    Raises:
+        TfodError: the path does not say which.
+    """
+    if named is not None:
+        return named
+    for name, one in FORMATS.items():
+        if one.ending and path.lower().endswith(one.ending):
+            return name
+    if parse_shard_name(path) is not None or source != SHARDS:
+        return SHARDS
+    names = ", ".join(FORMATS)
+    raise TfodError(f"{path} does not say which format to write; say it with --to: {names}")
+
+
+def convert(
+    source: str,
+    target: str,
+    options: Options,
+    source_format: str | None = None,
+    target_format: str | None = None,
+) -> Converted:
+    """Convert a dataset.
+
+    Args:
+        source: a path, as the reader of its format takes it.
+        target: a folder, or a file of formats that have the annotations of a subset in one; of
+            shards a folder, or the only shard.
+        options: what else was asked for.
+        source_format: its name; None where the path says it.
+        target_format: likewise.
+
+    Raises:
+        OutputExistsError: there is something already, or it is in the source.
+        TfodError: the source is not what it should be, no format is named, or an option is of
+            another one.
+    """
+    source_format = format_of_source(source, source_format)
+    target_format = format_of_target(target, target_format, source_format)
+    if target_format != SHARDS and options.num_shards != 1:
+        raise TfodError(f"{target}: only shards are written as several files; leave the number out")
+    # Shards may lie among what they are made from, and replace only shards.
+    if target_format != SHARDS or source_format == SHARDS:
+        ReadPaths([source]).require_other(target)
+    if target_format == SHARDS:
+        from tfod.formats.shards import label_map_beside, write
+
+        if options.label_map is None and not FORMATS[source_format].has_ids:
+            # The splits of a dataset in one folder get one map.
+            options = replace(options, label_map=label_map_beside(target, options.overwrite))
+        return write(target, FORMATS[source_format].read(source, options), options)
+    from tfod.formats.staging import write_files
+
+    one = FORMATS[target_format]
+    # Of another source it is where the images are.
+    images = options.images if source_format == SHARDS else None
+    is_file = bool(one.ending) and target.lower().endswith(one.ending)
+    dataset = FORMATS[source_format].read(source, options)
+    if is_file and source_format != SHARDS:
+        options = replace(options, no_images=True)  # they stay where they are
+    return write_files(one.writer(), target, dataset, options, images, is_file)

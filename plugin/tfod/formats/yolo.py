@@ -1,0 +1,382 @@
+"""YOLO: Ultralytics' ``data.yaml``, Darknet's ``obj.names``, or labels beside images.
+
+A line is a class, counted from 0, and centre, width and height of its box, divided by the size of
+the image; behind them keypoints where the YAML has ``kpt_shape``, or in their place an outline.
+Sources: ``check_det_dataset``, ``img2label_paths`` and ``verify_image_label`` in
+ultralytics/data/utils.py; docs.ultralytics.com/datasets/detect and /pose; CVAT's "YOLO 1.1".
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfod.detection.boxes import PixelBox, enclosing_points
+from tfod.detection.detection import Detection, Keypoints
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
+from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import TfodError, how_to_install
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated, chosen
+from tfod.formats.documents import read_lines
+from tfod.formats.files import ImageFiles, read_image
+from tfod.formats.numbers import digits, lines_of
+from tfod.formats.objects import Objects, detection_of, frame_of
+from tfod.formats.options import Options, Problems
+from tfod.formats.writer import Writer
+from tfod.tfrecord.shard_sets.names import stem_of_subset
+
+_YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
+_NAMES = ("obj.names", "classes.txt")
+_DATA = "obj.data"
+_SUBSETS = ("train", "val", "validation", "test", "minival")
+_NOT_YAML = (ValueError, LookupError, AttributeError)
+"""What PyYAML lets out where a value is not the number or the date that it looks like."""
+_OUTLINES = "outlines, read as the boxes around them"
+_CONFIDENCES = "confidences behind boxes, left out"
+_NAMESAKES = "classes of a name that another one has, made one class"
+_ABSENT = "folders of images that are named and not there, passed over"
+_BOX = 5  # numbers of a line: class, centre, size
+_LEAST_OUTLINE = 7
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What names a dataset's classes and images.
+
+    Attributes:
+        file: that says it.
+        names: of the classes by their numbers.
+        subsets: what each names: folders or lists of images.
+        absent: folders that are named and not there.
+        points: how many keypoints an object has, and how many numbers each; 0, 0 for none.
+    """
+
+    file: str
+    names: Mapping[int, str]
+    subsets: Mapping[str, list[str]]
+    absent: Sequence[str] = ()
+    points: tuple[int, int] = (0, 0)
+
+
+def find_file(path: str) -> str | None:
+    """The file of a dataset that names its classes; None where there is none."""
+    if os.path.isfile(path):
+        return path if path.lower().endswith((".yaml", ".yml", ".names")) else None
+    candidates = (os.path.join(path, name) for name in (*_YAML, *_NAMES))
+    return next(filter(os.path.isfile, candidates), None)
+
+
+def read(source: str, options: Options) -> Dataset:
+    """Read a dataset, its subsets as the YAML or ``obj.data`` has them.
+
+    Raises:
+        TfodError: a file is missing or makes no sense, with the line.
+    """
+    file = find_file(source)
+    if options.images is not None:
+        raise TfodError(
+            f"--images {options.images}: YOLO's images are where its YAML says; leave it out"
+        )
+    if file is None:
+        raise TfodError(f"{source} holds none of {', '.join((*_YAML, *_NAMES))}; name the YAML")
+    layout = _read_yaml(file) if file.lower().endswith(("yaml", "yml")) else _read_names(file)
+    subsets = chosen(layout.subsets, options.subset, file)
+    in_order = [name for _, name in sorted(layout.names.items())]
+    folder = os.path.dirname(file)
+    classes = KnownClasses.find(options.label_map, folder, lambda: in_order, file)
+    problems = Problems(options)
+    first: dict[str, int] = {}
+    for number, name in sorted(layout.names.items()):
+        if first.setdefault(name, number) != number:
+            problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
+    for absent in layout.absent:
+        problems.add(_ABSENT, f"{file}: {absent}")
+    reader = _Reader(layout, classes, options, problems)
+
+    found = {
+        subset: itertools.starmap(reader.detection, _images(places))
+        for subset, places in subsets.items()
+    }
+    return annotated(found, found.items(), classes, problems, [file])
+
+
+def _read_yaml(file: str) -> _Layout:
+    try:
+        import yaml
+    except ImportError:
+        raise TfodError(f"{file} needs PyYAML; {how_to_install('validator')}") from None
+    try:
+        with open(file, encoding="utf-8-sig") as stream:
+            found = yaml.safe_load(stream)
+    except (OSError, RecursionError, *_NOT_YAML, yaml.YAMLError) as error:
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise TfodError(f"{file} cannot be read: {reason}") from None
+    names = found.get("names") if isinstance(found, dict) else None
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not isinstance(names, dict) or not all(isinstance(one, int) for one in names):
+        raise TfodError(f"{file} has no names of classes; write names: [cat, dog]")
+    if any(isinstance(one, (list, dict)) for one in names.values()):
+        raise TfodError(f"{file} has a list in place of a class's name; write names: [cat, dog]")
+    below = os.path.dirname(file)
+    roots = [os.path.join(below, str(found.get("path") or "")), below]
+    subsets, absent = {}, []
+    for key, value in found.items():
+        parts = value if isinstance(value, list) else [value]
+        is_subset = key in _SUBSETS or _names_its_folder(roots, str(key), value)
+        if not is_subset or not all(isinstance(one, str) for one in parts):
+            continue
+        places = {one: _existing(roots, one) for one in parts}
+        absent += [one for one, place in places.items() if place is None]
+        if there := [place for place in places.values() if place is not None]:
+            subsets[str(key)] = there
+    if absent and not subsets:
+        raise TfodError(f"{file}: {absent[0]} is not there; correct it, or path")
+    if not subsets:
+        raise TfodError(f"{file} names no folder of images; write train: images/train")
+    texts = {number: str(name) for number, name in names.items()}
+    return _Layout(file, texts, subsets, absent, _kpt_shape(found.get("kpt_shape"), file))
+
+
+def _kpt_shape(value: Any, file: str) -> tuple[int, int]:
+    if value is None:
+        return 0, 0
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(x, int) for x in value):
+        count, numbers = value
+        if count > 0 and numbers in (2, 3):
+            return count, numbers
+    raise TfodError(f"{file}: kpt_shape is {value!r:.40}, expected e.g. [17, 3]; correct it")
+
+
+def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
+    """Whether a key is a subset that Ultralytics does not know, as in ``extra: images/extra``."""
+    if key == "path" or not isinstance(value, str) or os.path.basename(value) != key:
+        return False
+    return any(os.path.isdir(os.path.join(root, value)) for root in roots)
+
+
+def _existing(roots: list[str], folder: str) -> str | None:
+    # Roboflow writes ../train/images for what lies beside the YAML.
+    names = (folder, folder.removeprefix("../"))
+    paths = (os.path.normpath(os.path.join(root, one)) for root in roots for one in names)
+    return next(filter(os.path.exists, paths), None)
+
+
+def _read_names(file: str) -> _Layout:
+    below = os.path.dirname(file)
+    lines = dict(read_lines(file))
+    last = max(lines, default=0)
+    for number in range(1, last + 1):
+        if number not in lines:
+            raise TfodError(
+                f"{file}, line {number}: empty, which is a class for Darknet and none for CVAT; "
+                "write a name, or remove the line"
+            )
+    data = os.path.join(below, _DATA)
+    pairs = (
+        [line.partition("=")[::2] for _, line in read_lines(data)] if os.path.isfile(data) else []
+    )
+    subsets, absent = {}, []
+    for key, value in pairs:
+        if key.strip() not in ("classes", "names", "backup", ""):
+            place = _existing([below], value.strip().removeprefix("data/"))
+            if place is None:
+                absent.append(value.strip())
+            else:
+                subsets[key.strip()] = [place]
+    if absent and not subsets:
+        raise TfodError(f"{data}: {absent[0]} is not there; correct it")
+    names = {number - 1: line for number, line in lines.items()}
+    return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]}, absent)
+
+
+class _Image(NamedTuple):
+    """The path of an image, and its name within the folder of its subset."""
+
+    path: str
+    name: str
+
+
+def _images(places: list[str]) -> Iterator[_Image]:
+    for place in places:
+        if os.path.isfile(place):  # a list
+            below = os.path.dirname(place)
+            for number, line in read_lines(place):
+                if "\0" in line:
+                    raise TfodError(f"{place}, line {number}: not the path of an image; correct it")
+                inside = line.removeprefix("data/").replace("\\", "/")
+                yield _Image(os.path.join(below, inside), os.path.basename(inside))
+            continue
+        for folder, folders, names in os.walk(place):
+            folders.sort()
+            for name in sorted(names):
+                if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION:
+                    path = os.path.join(folder, name)
+                    yield _Image(path, os.path.relpath(path, place).replace(os.sep, "/"))
+
+
+def label_path(image: str) -> str:
+    """Where Ultralytics looks for the objects of an image: the last ``images`` is ``labels``."""
+    stem = os.path.splitext(image)[0] + ".txt"
+    return f"{os.sep}labels{os.sep}".join(stem.rsplit(f"{os.sep}images{os.sep}", 1))
+
+
+def _label_file(image: str) -> str:
+    """Where its objects are: where Ultralytics looks for them, or beside it."""
+    moved, beside = label_path(image), os.path.splitext(image)[0] + ".txt"
+    return moved if os.path.isfile(moved) or not os.path.isfile(beside) else beside
+
+
+class _Line(NamedTuple):
+    """An object: its class, its normalized box, and its keypoints' numbers."""
+
+    name: str
+    box: PixelBox
+    points: Sequence[float]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Makes the Detection of an image from its file of labels."""
+
+    layout: _Layout
+    classes: KnownClasses
+    options: Options
+    problems: Problems
+    _finders: dict[str, ImageFiles] = field(default_factory=dict)
+
+    def detection(self, path: str, name: str) -> Detection | None:
+        folder, own = os.path.split(path)
+        finder = self._finders.setdefault(folder, ImageFiles([folder]))
+        found = read_image(finder, [own], self.layout.file, self.problems)
+        if found is None:
+            return None
+        file, image = _label_file(path), found[1]
+        lines = read_lines(file) if os.path.isfile(file) else ()
+        places = {f"{file}, line {number}": line.split() for number, line in lines}
+        read = [self._line(where, parts) for where, parts in places.items()]
+        objects = Objects(
+            [one.name for one in read],
+            [one.box for one in read],
+            list(places),
+            keypoints=self._keypoints(read),
+        )
+        frame = frame_of(image, (None, None), objects.boxes, file, self.problems)
+        common = (self.classes, self.options, self.problems)
+        return detection_of(image, name, objects, frame, *common, where=file, is_normalized=True)
+
+    def _line(self, where: str, parts: list[str]) -> _Line:
+        try:
+            numbers = [float(one) for one in parts]
+        except ValueError:
+            numbers = []
+        count, each = self.layout.points
+        more = len(numbers) - _BOX
+        is_outline = not count and len(numbers) >= _LEAST_OUTLINE and len(numbers) % 2
+        if not is_outline and more not in (0, 1, *((count * each,) if count else ())):
+            shape = f"kpt_shape [{count}, {each}]" if count else "four numbers, x y width height"
+            raise TfodError(f"{where}: expected a class and {shape}; correct it")
+        name = self.layout.names.get(int(numbers[0])) if numbers[0].is_integer() else None
+        if name is None:
+            file = self.layout.file
+            raise TfodError(f"{where}: class {parts[0]} is not in the names of {file}; add it")
+        if is_outline:
+            self.problems.add(_OUTLINES, where)
+            return _Line(name, enclosing_points(numbers[1:]), ())
+        if more == 1 and count * each != 1:
+            self.problems.add(_CONFIDENCES, where)
+        x, y, width, height = numbers[1:_BOX]
+        box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        return _Line(name, box, numbers[_BOX:] if more > 1 else ())
+
+    def _keypoints(self, lines: Sequence[_Line]) -> Keypoints | None:
+        """Those of all objects; 0, 0 without a visibility is not labelled, as in Ultralytics."""
+        count, each = self.layout.points
+        if not count:
+            return None
+        found = np.zeros((len(lines), count, each), np.float64)
+        for row, one in enumerate(lines):
+            if one.points:
+                found[row] = np.reshape(one.points, (count, each))
+        xy = found[:, :, :2].astype(np.float32)
+        shown = found[:, :, 2] if each == 3 else np.where(xy.any(axis=2), 2, 0)
+        return Keypoints(xy, np.clip(np.nan_to_num(shown), 0, 2).astype(np.int64))
+
+
+# Writing
+
+_DECIMALS = 9
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""What YAML does not print, or has as the end of a line, and JSON leaves as it is."""
+_REQUIRED = ("train", "val")
+_NO_SUBSET = "subsets that Ultralytics asks for in data.yaml and that are not there"
+
+
+class YoloWriter(Writer):
+    """Classes are numbered in the order of the label map; those that it lacks follow."""
+
+    NO_SUBSETS = frozenset(
+        (
+            *("path", "names", "nc", "channels", "download", "yaml_file"),
+            *("kpt_shape", "kpt_names", "flip_idx"),
+        )
+    )
+
+    def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
+        super().__init__(folder, image_folder, options)
+        self._places: dict[int, int] = {}
+        self._subsets: list[str] = []
+
+    def begin(self, subset: str) -> None:
+        self._subsets.append(stem_of_subset(subset))
+
+    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
+        subset = stem_of_subset(subset)
+        names = self._image_names(images, subset)
+        self._write_images(images, names, subset)
+        self._count_losses(images)
+        for item in label_map.items:
+            self._places.setdefault(item.id, len(self._places))
+        places = np.array([self._places[one] for one in images.classes], np.int64)
+        left, top, right, bottom = images.boxes.astype(np.float64).T
+        sides = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
+        x, y, w, h = (digits(side, _DECIMALS) for side in sides)
+        lines = lines_of(digits(places), b" ", x, b" ", y, b" ", w, b" ", h, b"\n").splitlines(True)
+        for row, name in enumerate(names):
+            path = label_path(os.path.join(self.folder, self.IMAGES, subset, name))
+            start, end = images.splits[row : row + 2]
+            try:
+                self._write(path, b"".join(lines[start:end]))
+            except (FileExistsError, NotADirectoryError):
+                raise TfodError(
+                    f"image {name!r} cannot be written, since the labels of another one are where "
+                    "YOLO has those of it; rename one in the records"
+                ) from None
+
+    def finish(self, label_map: LabelMap) -> None:
+        names = {one.id: one.class_name for one in label_map.items}
+        for item in label_map.items:
+            self._places.setdefault(item.id, len(self._places))
+        # No path: Ultralytics takes it from its own settings' folder, else from where the file is.
+        parts = [f"{_quoted(one)}: {_quoted(f'images/{one}')}\n" for one in self._subsets]
+        parts.append("names:\n")
+        parts += (f"  {at}: {_quoted(names[one])}\n" for one, at in self._places.items())
+        self.documents.append(os.path.join(self.folder, "data.yaml"))
+        self._write(self.documents[-1], "".join(parts).encode())
+        self._write_label_map(label_map)
+        for one in _REQUIRED:
+            if one not in self._subsets:
+                self.losses[_NO_SUBSET][one] += 1
+
+
+def _quoted(text: str) -> str:
+    # JSON's escapes of what is beyond U+FFFF are two, which YAML takes for two characters.
+    found = json.dumps(text, ensure_ascii=False)
+    return _ESCAPED.sub(lambda one: f"\\u{ord(one[0]):04x}", found)

@@ -1,0 +1,59 @@
+"""What was made is checked before it gets its names, as ``tfod check --for`` its receiver would."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+
+from tfod.check.check import Options, check
+from tfod.check.dataset import File
+from tfod.check.find import find_uploads
+from tfod.check.findings.finding import Severity, plural
+from tfod.check.profiles.profile import READY
+from tfod.check.receivers import OD_API, RECEIVERS
+from tfod.errors import TfodError
+from tfod.formats.options import CompleteShard
+
+_MOST_ERRORS = 10
+
+
+class InvalidError(TfodError):
+    """What was made would be INVALID; the text has an error a line, each with its source."""
+
+
+def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None = None) -> None:
+    """Check shards for their receiver, by default ``od-api``, without decoding their images.
+
+    ``label_map`` is the text of their label map.
+
+    Raises:
+        InvalidError: they are INVALID.
+    """
+    if not shards:
+        return
+    with tempfile.TemporaryDirectory(prefix="tfod-convert-") as folder:
+        path = os.path.join(folder, "label_map.pbtxt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(label_map)
+        options = Options(
+            profile=READY["tf_detection_api"],
+            receiver=RECEIVERS[receiver] if receiver else OD_API,
+            label_map=path,
+            decode=0,
+            max_findings=_MOST_ERRORS,
+            hash_sources=False,
+        )
+        report = check(find_uploads([File.at(one.aside, one.path) for one in shards]), options)
+    if report.valid:
+        return
+    sources = {one.path: one.source for one in shards}
+    errors = [one for one in report.findings if one.severity is Severity.ERROR]
+    count = report.counts.by_severity[Severity.ERROR]
+    lines = [f"nothing is written: it would be INVALID, {plural(count, 'error')}"]
+    for one in errors:
+        where = ", ".join(part for part in (sources.get(one.shard), one.item) if part)
+        lines.append(f"  {where or 'the label map'}: {one.message} ({one.code}). {one.fix}")
+    if count > len(errors):
+        lines.append(f"  and {count - len(errors):,} more")
+    raise InvalidError("\n".join(lines))

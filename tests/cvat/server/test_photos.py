@@ -1,0 +1,29 @@
+"""Photos that lie on their side: CVAT shows them upright, and has the boxes that it is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cvat.apps.engine.models import Frame
+
+from tests.commands import Run
+from tests.cvat.server.tasks import import_into, make_task, upload
+from tests.formats.test_photos import HEIGHT, LAY, RED, WIDTH, photo, shards_of
+
+
+@pytest.mark.parametrize("kind", ["shards", "coco", "voc", "yolo", "csv", "cvat_xml"])
+def test_boxes_of_what_was_converted_lie_on_the_frames(run: Run, tmp_path: Path, kind: str) -> None:
+    """The task is of the photos as the camera wrote them, whose frames CVAT turns."""
+    names = {f"a{turn}.jpg": turn for turn in LAY}
+    run("convert", shards_of(tmp_path / "s", names, is_upright=False), tmp_path / "one", "--to",
+        kind).succeeded()  # fmt: skip
+    run("convert", tmp_path / "one", tmp_path / "two", "--to", "shards").succeeded()
+    files = {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
+    frames = [Frame(name, WIDTH, HEIGHT, photo(turn)) for name, turn in names.items()]
+    task = make_task(frames=frames, classes=("cat",))
+    found = {row[0]: row[3] for row in import_into(task, upload(tmp_path, files))}
+    assert found.keys() == names.keys()
+    for corners in found.values():
+        expected = [one * side for one, side in zip(RED, (WIDTH, HEIGHT) * 2, strict=True)]
+        assert corners == pytest.approx(expected, abs=0.02)

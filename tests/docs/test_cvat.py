@@ -1,0 +1,43 @@
+"""The walk-through of docs/cvat.md, as it is typed, where no server can be asked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+from tests.commands import require
+from tests.docs.page import environment
+
+ROOT = Path(__file__).parents[2]
+_SECTION = re.compile(r"^## From a dataset to a task.*?(?=^## )", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^ +```\n(.*?)^ +```$", re.MULTILINE | re.DOTALL)
+
+
+def test_from_voc_to_a_zip_for_cvat(tmp_path: Path) -> None:
+    require("zip", shutil.which("zip") is not None)
+    year = tmp_path / "VOCdevkit" / "VOC2007"
+    shutil.copytree(ROOT / "examples" / "shapes_voc", year)
+    train = year / "ImageSets" / "Main" / "train.txt"
+    jpegs = [one for one in train.read_text().split() if (year / f"JPEGImages/{one}.jpg").exists()]
+    train.write_text("\n".join(jpegs) + "\n")  # as VOC's, which has no other images
+    section = _SECTION.search((ROOT / "docs" / "cvat.md").read_text(encoding="utf-8"))
+    assert section
+    typed = "".join(_BLOCK.findall(section[0]))
+    assert "--cvat task 42" in typed
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", typed.replace("--cvat task 42", "--for cvat")],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "VALID for CVAT: 0 errors" in done.stdout
+    with zipfile.ZipFile(tmp_path / "images.zip") as images:
+        assert sorted(images.namelist()) == sorted(f"{one}.jpg" for one in jpegs)
+    with zipfile.ZipFile(tmp_path / "anno.zip") as annotations:
+        assert sorted(annotations.namelist()) == ["label_map.pbtxt", "pascal.tfrecord"]

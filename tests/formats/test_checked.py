@@ -1,0 +1,73 @@
+"""What was made is checked before it gets its names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.commands import Run
+from tests.formats.conftest import IMAGES, by_filename
+from tests.formats.one_image import FORMATS, NAME
+
+
+@pytest.fixture
+def cut_short(tmp_path: Path) -> None:
+    """An image whose second half is missing; its header is sound."""
+    Image.effect_noise((200, 100), 50).convert("RGB").save(tmp_path / NAME)
+    data = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(data[: len(data) // 2])
+
+
+@pytest.mark.usefixtures("cut_short")
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_would_be_invalid_is_not_written(convert: Run, tmp_path: Path, kind: str) -> None:
+    ran = convert(*FORMATS[kind](tmp_path, (200, 100), [(20, 10, 100, 50)]))
+    assert ran.code == 2 and ran.out == ""
+    assert not (tmp_path / "out").exists()
+    first, error = ran.err.splitlines()
+    assert first == "tfod: nothing is written: it would be INVALID, 1 error"
+    assert (
+        error.startswith(f"  {'default' if kind == 'voc' else 'a'}, {NAME}: ")
+        and "(IMG009)" in error
+    )
+
+
+@pytest.mark.usefixtures("cut_short")
+def test_what_was_there_stays(convert: Run, tmp_path: Path) -> None:
+    broken = tmp_path / NAME
+    data = broken.read_bytes()
+    shutil.copy(IMAGES / "shapes_01.jpg", broken)
+    dataset = FORMATS["csv"](tmp_path, None, [(20, 10, 100, 50)])
+    assert convert(*dataset).code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert set(before) == {"x.record", "label_map.pbtxt"}
+    broken.write_bytes(data)
+    assert convert(*dataset, "--overwrite").code == 2
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_ids_begin_at_1(convert: Run, tmp_path: Path) -> None:
+    """The OD API refuses a class of the id 0 that is not the background."""
+    shutil.copy(IMAGES / "shapes_01.jpg", tmp_path / NAME)
+    odd = tmp_path / "odd.pbtxt"
+    odd.write_text("item { id: 0 name: 'cat' }")
+    dataset = FORMATS["voc"](tmp_path, None, [(20, 10, 100, 50)])
+    convert(*dataset, "--label-map", odd).succeeded()
+    assert by_filename(tmp_path / "out")[NAME].class_label == [1]
+
+
+def test_ten_errors_are_named_of_more(convert: Run, tmp_path: Path) -> None:
+    """GIFs, which the OD API's trainer cannot use."""
+    rows = ["filename,width,height,class,xmin,ymin,xmax,ymax"]
+    for number in range(12):
+        Image.new("RGB", (20, 20), (number, 0, 0)).save(tmp_path / f"{number:02}.gif")
+        rows.append(f"{number:02}.gif,20,20,cat,1,1,9,9")
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    ran = convert(tmp_path / "a.csv", tmp_path / "out" / "x.record")
+    lines = ran.err.splitlines()
+    assert ran.code == 2 and len(lines) == 12
+    assert lines[0].endswith("it would be INVALID, 12 errors") and lines[-1] == "  and 2 more"
+    assert lines[1].startswith("  a, 00.gif: ") and "(IMG005)" in lines[1]

@@ -1,0 +1,563 @@
+"""COCO to shards. Boxes, masks and areas were written by create_coco_tf_record.py itself.
+
+(Run with TensorFlow 2.21 and pycocotools 2.0.11 on the example.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tfod.detection.detection import Detection
+from tfod.detection.images.masks import decode_mask_png, is_box_png
+from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.stream import read_examples
+from tfod.formats.coco_json import PERSON_KEYPOINTS
+
+from tests.commands import Result, Run
+from tests.formats.conftest import COCO, EXAMPLES, IMAGES, by_filename, edited_json, float32
+from tests.image_kinds import plain_image
+
+TRAIN = COCO / "instances_train.json"
+CROWDED = "shapes_05.jpg"
+CROWDED_BOXES = [
+    [0.0, 0.018583333119750023, 0.22996875643730164, 0.47054165601730347],
+    [0.30431249737739563, 0.0, 0.5151562690734863, 0.26483333110809326],
+    [0.010656249709427357, 0.18462499976158142, 0.26271873712539673, 0.5207083225250244],
+    [0.13449999690055847, 0.0, 0.4014374911785126, 0.336041659116745],
+    [0.555468738079071, 0.08608333021402359, 0.7649999856948853, 0.36545833945274353],
+    [0.0, 0.0, 0.765625, 0.47083333134651184],
+]
+CROWDED_MASKS = "b9945189f4b5 14c6eaa59235 6fa6acae2648 99d6bd064f7a 88e7f4073344 4e4e97d3c891"
+"""SHA-256 of the pixels, cut short."""
+CROWDED_PIXELS = [6382, 3359, 4365, 2722, 3376, 13895]
+Edit = Callable[[Any], object]
+
+
+@pytest.fixture
+def read(convert: Run, tmp_path: Path) -> Callable[..., Result]:
+    """Convert a JSON whose images are those of the example."""
+    return lambda file, *options: convert(file, tmp_path / "out", "--images", IMAGES, *options)
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Callable[..., Path]:
+    """The example's file after an edit."""
+    return lambda edit, name=TRAIN: edited_json(COCO / name, edit, tmp_path / "odd.json")
+
+
+def masks_of(one: Detection) -> list[np.ndarray]:
+    return [decode_mask_png(mask.data) for mask in one.masks or () if mask is not None]
+
+
+def classes_in(folder: Path) -> dict[int, str | None]:
+    items = read_label_map(folder / "label_map.pbtxt")[0].items
+    return {one.id: one.name for one in items}
+
+
+class TestRecords:
+    def test_boxes_masks_crowds_and_areas_are_the_scripts(
+        self, read: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        assert read(TRAIN, "--masks").succeeded() == ""
+        found = by_filename(tmp_path / "out")
+        one = found[CROWDED]
+        assert one.boxes.tolist() == CROWDED_BOXES
+        assert one.class_text == ["circle", "circle", "square", "étoile", "circle", "circle"]
+        assert one.class_label == [1, 1, 3, 11, 1, 1]  # as the JSON has them
+        assert one.source_id == "1028" and one.format == "jpeg"
+        areas = [6379.68, 3351.47, 4365.45, 2714.96, 3374.45, 13895]
+        assert one.attributes == {"is_crowd": [0, 0, 0, 0, 0, 1], "area": float32(areas)}
+        masks = masks_of(one)
+        assert [int(mask.sum()) for mask in masks] == CROWDED_PIXELS
+        digests = [hashlib.sha256(mask.astype(np.uint8)).hexdigest()[:12] for mask in masks]
+        assert digests == CROWDED_MASKS.split()
+        assert len(found["shapes_06.jpg"].boxes) == 0 and found["shapes_06.jpg"].masks is None
+        names = {1: "circle", 3: "square", 7: "triangle", 11: "étoile"}
+        assert classes_in(tmp_path / "out") == names
+
+    def test_outlines_that_are_left_out_are_said(
+        self, read: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        says = read(TRAIN).succeeded()
+        assert f"21 outlines left out, for want of --masks (the first: {TRAIN}" in says
+        assert by_filename(tmp_path / "out")[CROWDED].masks is None
+
+    def test_files(self, convert: Run, tmp_path: Path) -> None:
+        """Never more than images; the folder has two sets."""
+        ran = convert(EXAMPLES / "shapes_coco", tmp_path, "--num-shards=100", "--masks")
+        assert ran.code == 0
+        names = {path.name for path in tmp_path.iterdir()}
+        assert {f"train-0000{n}-of-00008.tfrecord" for n in range(8)} < names
+        assert {f"val-0000{n}-of-00004.tfrecord" for n in range(4)} < names and len(names) == 13
+        first = by_filename(tmp_path / "train-00000-of-00008.tfrecord")
+        assert list(first) == ["shapes_01.jpg"]
+
+    def test_sizes(self, read: Callable[..., Result], edited: Edit, tmp_path: Path) -> None:
+        """The file may lack them, and may be wrong."""
+
+        def edit(found: Mapping[str, Any]) -> None:
+            del found["images"][0]["width"], found["images"][0]["height"]
+            found["images"][1]["width"] *= 2
+
+        says = read(edited(edit)).succeeded()
+        found = by_filename(tmp_path / "out")
+        assert found["shapes_01.jpg"].boxes[0, 0] == np.float32(196.1 / 320)
+        assert found["shapes_02.jpg"].boxes[0, 0] == np.float32(71.07 / 480)
+        assert found["shapes_02.jpg"].width == 240
+        assert "shapes_02.jpg: 480x320, the image 240x320" in says
+
+    def test_without_images_sizes_are_those_of_the_json(
+        self, convert: Run, edited: Edit, tmp_path: Path
+    ) -> None:
+        convert(edited(lambda _: None), tmp_path / "out", "--no-images", "--masks").succeeded()
+        one = by_filename(tmp_path / "out")[CROWDED]
+        assert one.boxes.tolist() == CROWDED_BOXES and not one.encoded
+        assert [int(mask.sum()) for mask in masks_of(one)] == CROWDED_PIXELS
+        file = edited(lambda found: found["images"][0].pop("width"))
+        refused = convert(file, tmp_path / "none", "--no-images").refused()
+        assert "shapes_01.jpg" in refused and not (tmp_path / "none").exists()
+
+
+class TestKeypoints:
+    def test_of_the_example(self, read: Callable[..., Result], tmp_path: Path) -> None:
+        read(COCO / "person_keypoints_train.json").succeeded()
+        one = by_filename(tmp_path / "out")["shapes_08.jpg"].keypoints
+        assert one is not None and one.names == ("top", "right", "left")
+        corners = [(33.9, 10.0), (85.2, 77.4), (1.2, 88.1)]
+        assert one.xy.tolist() == [float32([[x / 320, y / 240] for x, y in corners])]
+        assert one.visibility.tolist() == [[2, 2, 2]]
+        items = read_label_map(tmp_path / "out" / "label_map.pbtxt")[0].items
+        assert [[(p.id, p.label) for p in one.keypoints] for one in items] == [
+            [(0, "top"), (1, "right"), (2, "left")]
+        ]
+
+    def test_of_persons_are_the_scripts(
+        self, read: Callable[..., Result], edited: Edit, tmp_path: Path
+    ) -> None:
+        """Seventeen points at (10 i + 0.5, 7 i), visibility i modulo 3, of one of the objects."""
+        values = [value for i in range(17) for value in (10 * i + 0.5, 7 * i, i % 3)]
+        read(edited(lambda all_: all_["annotations"][2].update(keypoints=values))).succeeded()
+        found = by_filename(tmp_path / "out")["shapes_01.jpg"].keypoints
+        assert found is not None and found.names == PERSON_KEYPOINTS
+        assert found.xy[2, 1].tolist() == [0.03281249850988388, 0.02916666679084301]
+        assert found.xy[2, 16].tolist() == [0.5015624761581421, 0.46666666865348816]
+        assert found.visibility[2].tolist() == [i % 3 for i in range(17)]
+        assert not found.xy[:2].any() and not found.visibility[:2].any()
+
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            lambda found: found["annotations"][0]["keypoints"].pop(),
+            lambda found: found["annotations"][0]["keypoints"].__setitem__(0, 1e300),
+            lambda found: found["annotations"][0]["keypoints"].__setitem__(2, 3),
+            lambda found: found["annotations"][0].update(keypoints="x"),
+        ],
+        ids=["too few values", "numbers beyond float32", "visibility 3", "a text"],
+    )
+    def test_what_they_are_not(
+        self, read: Callable[..., Result], edited: Callable[..., Path], edit: Edit
+    ) -> None:
+        says = read(edited(edit, "person_keypoints_train.json")).refused()
+        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in says
+
+
+ROBOFLOW = [
+    {"id": 0, "name": "pets-hXq1", "supercategory": "none"},
+    {"id": 1, "name": "cat", "supercategory": "pets-hXq1"},
+    {"id": 2, "name": "dog", "supercategory": "pets-hXq1"},
+]
+"""As its exports have them: first the project's name, which no annotation has."""
+
+
+def small(
+    folder: Path,
+    categories: Sequence[Mapping[str, Any]] = ({"id": 1, "name": "cat"},),
+    used: Sequence[int] = (1,),
+    name: str = "1.jpg",
+    **more: Any,
+) -> Path:
+    """A JSON of an image of 200 x 100 that lies beside it, with an object of each category used."""
+    (folder / "1.jpg").write_bytes(plain_image((200, 100)))
+    one = {"image_id": 0, "area": 100, "iscrowd": 0, **more}
+    annotations = [
+        {"id": number, "category_id": category, "bbox": [1, 1, 10 + number, 10], **one}
+        for number, category in enumerate(used)
+    ]
+    images = [{"id": 0, "file_name": name, "width": 200, "height": 100}]
+    found = {"images": images, "categories": list(categories), "annotations": annotations}
+    (folder / "a.json").write_text(json.dumps(found))
+    return folder / "a.json"
+
+
+class TestCategories:
+    """Ids that the OD API takes, one class a name."""
+
+    def test_roboflows_unused_0_is_left_out(self, convert: Run, tmp_path: Path) -> None:
+        says = convert(small(tmp_path, ROBOFLOW, [1, 2]), tmp_path / "out").succeeded()
+        assert says == (
+            "tfod: 1 categories of id 0 that no annotation has, left out: the OD API has 0 for the "
+            f"background (the first: {tmp_path / 'a.json'}: 'pets-hXq1')\n"
+        )
+        assert classes_in(tmp_path / "out") == {1: "cat", 2: "dog"}
+        assert by_filename(tmp_path / "out")["1.jpg"].class_label == [1, 2]
+
+    def test_a_used_0_is_refused_with_the_reason(self, convert: Run, tmp_path: Path) -> None:
+        says = convert(small(tmp_path, ROBOFLOW, [1, 0]), tmp_path / "out").refused()
+        assert "a.json, annotation 1: it is of category 0 ('pets-hXq1')" in says
+        assert "the OD API has 0 for the background and refuses a label map with it" in says
+        assert "or name a label map that has ids for them with --label-map\n" in says
+        assert not (tmp_path / "out").exists()
+
+    def test_a_label_map_has_ids_for_a_used_0(self, convert: Run, tmp_path: Path) -> None:
+        names = {1: "dog", 2: "cat", 3: "pets-hXq1"}
+        label_map = tmp_path / "mine.pbtxt"
+        label_map.write_text("".join(f"item {{ id: {i} name: '{n}' }}\n" for i, n in names.items()))
+        file = small(tmp_path, ROBOFLOW, [0, 1, 2])
+        assert convert(file, tmp_path / "out", "--label-map", label_map).succeeded() == ""
+        one = by_filename(tmp_path / "out")["1.jpg"]
+        assert one.class_label == [3, 2, 1] and one.class_text == ["pets-hXq1", "cat", "dog"]
+        assert classes_in(tmp_path / "out") == names
+        says = convert(file, tmp_path / "no", "--label-map", "coco").refused()
+        assert "annotation 0: class 'pets-hXq1' is not in the label map coco; correct it" in says
+        assert not (tmp_path / "no").exists()
+
+    @pytest.mark.parametrize(("ids", "kept"), [((1, 2), 1), ((7, 3), 3), ((0, 5), 5)])
+    def test_categories_of_one_name_are_one_class(
+        self, convert: Run, tmp_path: Path, ids: tuple[int, int], kept: int
+    ) -> None:
+        categories = [*({"id": one, "name": "cat"} for one in ids), {"id": 9, "name": "dog"}]
+        says = convert(small(tmp_path, categories, [*ids, 9]), tmp_path / "out").succeeded()
+        other = next(one for one in ids if one != kept)
+        what = "1 categories of a name that another one has, made one class (the first: "
+        assert what in says and f"'cat' is {kept} and {other}, written as {kept})" in says
+        assert says.count("\n") == 1
+        assert by_filename(tmp_path / "out")["1.jpg"].class_label == [kept, kept, 9]
+        assert classes_in(tmp_path / "out") == {kept: "cat", 9: "dog"}
+
+
+class TestNames:
+    """Reports of others: names as they are on another machine."""
+
+    @pytest.mark.parametrize(
+        ("name", "place"),
+        [
+            ("images\\1.jpg", "images"),  # Label Studio on Windows, its JSON beside images/
+            ("images/1.jpg", "images"),
+            ("C:\\data\\me\\1.jpg", "images"),
+            ("/data/upload/1/1.jpg", "images"),
+            ("1.jpg", "images"),
+            ("1.jpg", ""),
+            ("images/1.jpg", ""),
+            ("sub\\1.jpg", "images/sub"),
+            ("./images/1.jpg", "images"),
+            ("1", "images"),
+            ("1.png", "images"),
+            ("images/train/1.jpg", "images/train"),
+            ("../../1.jpg", "images"),
+        ],
+    )
+    def test_a_file_is_found(self, convert: Run, tmp_path: Path, name: str, place: str) -> None:
+        file = small(tmp_path, name=name)
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "1.jpg").rename(tmp_path / place / "1.jpg")
+        for number, options in enumerate(((), ("--images", tmp_path / "images"))):
+            if number == 0 or place:
+                convert(file, tmp_path / f"out{number}", *options).succeeded()
+                (one,) = by_filename(tmp_path / f"out{number}").values()
+                assert one.encoded == (tmp_path / place / "1.jpg").read_bytes()
+
+    def test_one_that_is_nowhere(self, convert: Run, tmp_path: Path) -> None:
+        says = convert(small(tmp_path, name="images/2.jpg"), tmp_path / "out").refused()
+        assert "images that are missing: 1 (" in says and "2.jpg" in says
+
+
+@pytest.mark.parametrize(
+    ("flag", "expected"),
+    [(True, 1), (False, 0), (None, 0), (1, 1), (0, 0), (1.0, 1)],
+)
+def test_crowds_however_they_are_flagged(
+    convert: Run, tmp_path: Path, flag: Any, expected: int
+) -> None:
+    convert(small(tmp_path, iscrowd=flag), tmp_path / "out").succeeded()
+    assert by_filename(tmp_path / "out")["1.jpg"].attributes["is_crowd"] == [expected]
+
+
+class TestRefusals:
+    def test_two_sets_that_contradict_each_other(self, convert: Run, tmp_path: Path) -> None:
+        folder = Path(shutil.copytree(EXAMPLES / "shapes_coco", tmp_path / "c"))
+        file = folder / "annotations" / "instances_val.json"
+        edited_json(file, lambda found: found["categories"][1].update(name="box"), file)
+        says = convert(folder, tmp_path / "out").refused()
+        assert "category 3 is 'box', and 'square' in another set" in says
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"category_id": 5}, "there is no category 5"),
+            ({"bbox": [1, 2, 3]}, "annotation 100000: bbox is [1, 2, 3], expected 4 numbers"),
+            ({"bbox": ["1", 2, 3, 4]}, 'bbox is ["1", 2, 3, 4], expected 4 numbers'),
+            ({"bbox": {"x": 1}}, 'bbox is {"x": 1}, expected 4 numbers'),
+            ({"bbox": [1, 2, float("nan"), 3]}, "boxes with a number that is not finite: 1 ("),
+            ({"bbox": [-1e300, 2, 1e300, 3]}, "boxes with a number that is not finite: 1 ("),
+            ({"category_id": None}, "category_id is null, expected a number"),
+            ({"category_id": 1.5}, "category_id is 1.5, expected a whole number"),
+            ({"area": float("nan")}, "area is NaN, expected a number"),
+            ({"segmentation": [[1, 2, 3]]}, "annotation 100000: invalid segmentation"),
+            ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "goes far beyond the image"),
+            ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "not as many pixels"),
+            ({"segmentation": {"size": [9, 9], "counts": [81]}}, "9x9 in 320x240); correct"),
+            ({"segmentation": {"size": [9, -9], "counts": [81]}}, "its size is [9, -9], expected"),
+            ({"segmentation": {"size": [1 << 20] * 2, "counts": [1]}}, "its size is [1048576, "),
+            ({"segmentation": {"counts": [81]}}, "its size is None, expected height and width"),
+            ({"segmentation": {"size": [240, 320], "counts": [1.5]}}, "its counts are [1.5], exp"),
+            ({"segmentation": {"size": [240, 320]}}, "its counts are None, expected whole"),
+            ({"segmentation": 5}, "annotation 100000: invalid segmentation (it is neither"),
+            ({"segmentation": "x"}, "invalid segmentation (it is neither polygons nor runs)"),
+            ({"segmentation": [None]}, "a polygon is three or more pairs of finite numbers"),
+            ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "invalid segmentation"),
+            ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "cut off"),
+            ({"id": [1]}, "id is [1], expected a number"),
+            ({"image_id": [1]}, "image_id is [1], expected a number"),
+            ({"iscrowd": "no"}, 'iscrowd is "no", expected a number'),
+            ({"attributes": ["a"]}, 'attributes are ["a"], expected names and values'),
+        ],
+    )
+    def test_annotations(
+        self,
+        read: Callable[..., Result],
+        edited: Callable[..., Path],
+        change: Mapping[str, Any],
+        says: str,
+    ) -> None:
+        file = edited(lambda found: found["annotations"][0].update(change))
+        refused = read(file, "--masks").refused()
+        assert says in refused and str(file) in refused
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"name": "\ud800"}, "'\\ud800' is not Unicode text; rename it"),
+            ({"id": 1 << 31}, "category 4 in the list: its id is below 0 or beyond 32 bits"),
+            ({"id": -1}, "category 4 in the list: its id is below 0 or beyond 32 bits"),
+            ({"id": "x"}, 'id is "x", expected a whole number'),
+            ({"id": 2.5}, "id is 2.5, expected a whole number"),
+            ({"id": 3}, "id 3 is that of 'square' and of 'étoile'"),
+            ({"name": None}, "category 4 in the list: category 11 has no name"),
+            ({"name": " "}, "category 4 in the list: category 11 has no name"),
+        ],
+    )
+    def test_categories(
+        self,
+        read: Callable[..., Result],
+        edited: Callable[..., Path],
+        tmp_path: Path,
+        change: Mapping[str, Any],
+        says: str,
+    ) -> None:
+        edit = lambda found: found["categories"][3].update(change)  # noqa: E731
+        assert says in read(edited(edit, "instances_val.json")).refused()
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize(
+        ("edit", "says"),
+        [
+            (
+                lambda found: found["images"][1].update(id=found["images"][0]["id"]),
+                ["image 1000: another image has this id"],
+            ),
+            # JSON tells 1000 from "1000", and every box would be lost.
+            (
+                lambda found: [
+                    one.update(image_id=str(one["image_id"])) for one in found["annotations"]
+                ],
+                [
+                    "nothing is written: annotations whose image_id is not the id of an image: 21 "
+                    '({file}, annotation 100000: "1000"; ',
+                    "a number and a text are different ids",
+                ],
+            ),
+            (
+                lambda found: [one.update(bbox=[]) for one in found["annotations"]],
+                [
+                    "annotations without bbox, and no other annotation of the file has one: 21",
+                    "({file}, annotation 100000; ",
+                ],
+            ),
+            (lambda found: found["images"][3].pop("file_name"), ["'file_name' is missing"]),
+            (
+                lambda found: found["images"][0].update(file_name="\ud800.jpg"),
+                ["images that are missing: 1 (", "\\ud800.jpg"],
+            ),
+        ],
+        ids=["image-id-twice", "ids-as-texts", "no-box", "no-name", "no-file-name"],
+    )
+    def test_files(
+        self, read: Callable[..., Result], edited: Callable[..., Path], edit: Edit, says: list[str]
+    ) -> None:
+        file = edited(edit)
+        refused = read(file).refused()
+        assert all(one.replace("{file}", str(file)) in refused for one in says)
+
+    @pytest.mark.parametrize(("unplaced", "code"), [(1, 0), (2, 2)])
+    def test_more_than_one_in_twenty_without_image(
+        self, read: Callable[..., Result], edited: Edit, tmp_path: Path, unplaced: int, code: int
+    ) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            for one in found["annotations"][:unplaced]:
+                one["image_id"] = 99
+
+        file = edited(edit)
+        ran = read(file)
+        assert ran.code == code and f"{file}, annotation 100000: 99" in ran.err
+        assert (tmp_path / "out").exists() is (code == 0)
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ('{"images": ', "is not valid JSON"),
+            ('[{"images": []}]', "is not COCO JSON"),
+            (
+                '{"images": [], "annotations": [3], "categories": []}',
+                "an entry of annotations is 3, expected an object",
+            ),
+            (
+                '{"images": [null], "annotations": [], "categories": []}',
+                "an entry of images is null, expected an object",
+            ),
+            ('{"images": [], "annotations": "", "categories": []}', "is not COCO JSON: it lacks"),
+            (
+                '{"images": [{"id": 1, "file_name": "a", "width": 1e300}], "annotations": [], '
+                '"categories": []}',
+                "image 1: width is 1000",
+            ),
+        ],
+    )
+    def test_files_that_are_none(
+        self, read: Callable[..., Result], tmp_path: Path, text: str, says: str
+    ) -> None:
+        (tmp_path / "x.json").write_text(text)
+        assert says in read(tmp_path / "x.json").refused()
+        assert not (tmp_path / "out").exists()
+
+
+class TestCounted:
+    """What is odd and goes through."""
+
+    @pytest.fixture
+    def after(
+        self, read: Callable[..., Result], edited: Callable[..., Path], tmp_path: Path
+    ) -> Callable[..., str]:
+        """What is said of the example after an edit."""
+        return lambda edit, *options: read(edited(edit), *options).succeeded()
+
+    def test_what_has_no_place_is_left_out(self, after: Callable[..., str], tmp_path: Path) -> None:
+        def add(found: Any) -> None:
+            one = found["annotations"][0]
+            found["annotations"] += [
+                {**one, "id": 5, "image_id": 99},
+                {"id": 6, "image_id": 1000, "category_id": 1},
+            ]
+
+        says = after(add)
+        assert len(by_filename(tmp_path / "out")["shapes_01.jpg"].boxes) == 3
+        assert "1 annotations of images that are not listed, left out" in says
+        assert "1 annotations without bbox, left out" in says
+
+    def test_without_the_list_of_annotations(self, after: Callable[..., str]) -> None:
+        """As COCO's own test images come."""
+        assert after(lambda found: found.pop("annotations")) == ""
+
+    def test_two_images_of_one_file(self, after: Callable[..., str], tmp_path: Path) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            name = found["images"][0]["file_name"]
+            found["images"][1].update(width=320, height=240, file_name=name)
+
+        says = after(edit, "--odd-boxes=drop")
+        what = "1 images whose file_name another image has, too, a record for each"
+        assert f"{what} (the first: {tmp_path}/odd.json, image 1007: shapes_01.jpg)" in says
+
+    def test_what_has_no_segmentation_or_area_gets_its_boxs(
+        self, after: Callable[..., str], tmp_path: Path
+    ) -> None:
+        def empty(found: Any) -> None:
+            found["annotations"][3]["segmentation"] = []
+            del found["annotations"][3]["area"]
+
+        says = after(empty, "--masks")
+        assert "1 annotations without segmentation, their mask is their box" in says
+        assert "1 annotations without area, that of their box is written" in says
+        one = by_filename(tmp_path / "out")["shapes_02.jpg"]
+        (mask,) = masks_of(one)
+        rows, columns = np.nonzero(mask)
+        assert (columns.min(), rows.min(), columns.max(), rows.max()) == (71, 188, 148, 265)
+        assert mask.sum() == 78 * 78
+        assert one.masks is not None and one.masks[0] is not None and is_box_png(one.masks[0].data)
+        assert one.attributes["area"] == float32([78.01 * 78.01])
+
+    def test_attributes_as_cvat_writes_them_are_kept(
+        self, after: Callable[..., str], tmp_path: Path
+    ) -> None:
+        def add(found: Mapping[str, Any]) -> None:
+            image = next(one for one in found["images"] if one["file_name"] == CROWDED)
+            of_one = [one for one in found["annotations"] if one["image_id"] == image["id"]]
+            of_one[0]["attributes"] = {"occluded": True, "rotation": 0.0, "colour": "red"}
+            of_one[1]["attributes"] = {"occluded": False, "track_id": 7}
+
+        after(add)
+        found = by_filename(tmp_path / "out")[CROWDED].attributes
+        assert found["occluded"][:3] == [True, False, None]
+        assert found["colour"][:2] == ["red", None] and found["rotation"][0] == 0.0
+        assert found["track_id"][:2] == [None, 7] and "area" in found
+
+    def test_attributes_that_are_null_in_all_objects_of_an_image(
+        self, after: Callable[..., str], tmp_path: Path
+    ) -> None:
+        """Other images have texts there, and a key whose values are now numbers, now texts, has
+        no reader."""
+
+        def add(found: Mapping[str, Any]) -> None:
+            first = found["annotations"][0]["image_id"]
+            for one in found["annotations"]:
+                one["attributes"] = {"colour": "red" if one["image_id"] == first else None}
+
+        after(add)
+        key = "image/object/attribute/colour"
+        examples = read_examples(tmp_path / "out")
+        found = [set(one.byte_strings(key)) for one in examples if key in one]
+        assert found == [{b"red"}]
+
+    def test_attributes_named_as_cocos_own_values(
+        self, after: Callable[..., str], tmp_path: Path
+    ) -> None:
+        def add(found: Mapping[str, Any]) -> None:
+            first, second = found["annotations"][:2]
+            first["attributes"] = {"area": "north", "is_crowd": bool(first["iscrowd"])}
+            second["attributes"] = {"area": second["area"], "is_crowd": 7}
+
+        says = after(add)
+        for name in ("area", "is_crowd"):
+            assert f"1 attributes named {name}, left out for COCO's own value (the first: " in says
+        records = by_filename(tmp_path / "out").values()
+        found = itertools.chain(*(one.attributes.get("area", []) for one in records))
+        areas = [one["area"] for one in json.loads(TRAIN.read_text())["annotations"]]
+        assert sorted(found) == sorted(float32(areas))
+
+    def test_annotations_of_one_id(self, after: Callable[..., str], tmp_path: Path) -> None:
+        """As of files that were joined, or one that was joined with itself."""
+
+        def add(found: Mapping[str, Any]) -> None:
+            for one in found["annotations"][:3]:
+                one["id"] = None  # which is none
+            found["annotations"].append(dict(found["annotations"][5]))
+
+        what = "1 annotations whose id another one has, too, an object for each (the first: "
+        assert what in after(add)
+        assert sum(len(one.boxes) for one in by_filename(tmp_path / "out").values()) == 22

@@ -1,0 +1,597 @@
+"""``tfod convert`` as it is typed: what the paths say, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.labels.label_map import read_label_map
+
+from tests.commands import Run, run_python
+from tests.image_kinds import file_of
+from tests.records import encode, image, objects, write_shard
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+_PNG = encode_mask_png(np.zeros((100, 200), bool))
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Two subsets; an image without objects."""
+    box = objects([[0.25, 0.5, 0.5, 1]], ["cat"], [1])
+    bytes_ = {"image/encoded": _PNG}
+    write_shard(tmp_path / "s", "train", encode(image("a.png") | box | bytes_))
+    write_shard(tmp_path / "s", "val", encode(image("b.png") | {"image/encoded": _PNG + b"0"}))
+    return tmp_path / "s"
+
+
+BAD_FILES = {
+    "ZIP": "no zip",
+    "JSON": '{"images": 1}',
+    "XML": "<annotations/>",
+    "YAML": "names: [cat]\ntrain: images\n",
+    "NOTRAIN.YAML": "names: [cat]\n",
+    "DATE.YAML": "names: [cat]\nx: 2024-13-45\n",
+    "NESTED.YAML": "names: [[cat]]\ntrain: .\n",
+}
+
+
+def annotations(images: str, labels: str = "") -> str:
+    """CVAT's XML of these images."""
+    return (
+        f"<annotations><version>1.1</version><meta><task><labels>{labels}</labels></task></meta>"
+        f"{images}</annotations>"
+    )
+
+
+CAT = "<label><name>cat</name></label>"
+
+
+def files_of(folder: Path) -> list[str]:
+    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+
+
+LAYOUTS = {
+    "coco": [
+        *("annotations/instances_train.json", "annotations/instances_val.json"),
+        *("images/train/a.png", "images/val/b.png"),
+    ],
+    "voc": [
+        *("Annotations/a.xml", "Annotations/b.xml", "ImageSets/Main/train.txt"),
+        *("ImageSets/Main/val.txt", "JPEGImages/a.png", "JPEGImages/b.png"),
+        "labelmap.txt",
+    ],
+    "yolo": [
+        *("data.yaml", "images/train/a.png", "images/val/b.png"),
+        *("labels/train/a.txt", "labels/val/b.txt"),
+    ],
+    "cvat_xml": ["annotations.xml", "images/train/a.png", "images/val/b.png"],
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layout_and_way_back(run: Run, shards: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    done = run("convert", shards, out, "--to", name)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{out}: train: 1 image, 1 object\n{out}: val: 1 image, 0 objects\n"
+    assert files_of(out) == LAYOUTS[name]
+    back = run("convert", out, tmp_path / "back")  # what is there says what it is
+    assert back.out == done.out.replace(str(out), str(tmp_path / "back"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["back", "out", "s"]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_full_disk_is_one_line_about_what_was_asked_for(
+    shards: Path, tmp_path: Path, name: str
+) -> None:
+    pytest.importorskip("resource")  # not on Windows
+    command = ("-m", "tfod", "convert", "s", "out", "--to", name, "--no-images")
+    how = {"PYTHONDONTWRITEBYTECODE": "1"}  # its files would be cut, too
+    line = run_python(*command, folder=tmp_path, largest_file=30, **how).refused()
+    assert line.startswith("tfod: out") and "cannot be written (File too large)" in line
+    assert ".tmp" not in line and [one.name for one in tmp_path.iterdir()] == ["s"]
+
+
+def test_errors_of_shards_are_listed_line_by_line(run: Run, shards: Path, tmp_path: Path) -> None:
+    run("convert", shards, tmp_path / "c", "--to", "coco")
+    file = file_of(Image.effect_noise((200, 100), 50))
+    (tmp_path / "c/images/train/a.png").write_bytes(file[:-999])
+    first, error = run("convert", tmp_path / "c", tmp_path / "back").err.splitlines()
+    assert first == "tfod: nothing is written: it would be INVALID, 1 error"
+    assert error.startswith("  ") and "(IMG009)" in error
+
+
+def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    done = run("convert", shards / "train.tfrecord", target)
+    assert "images not written, name a folder for them with --images: 1" in done.err
+    assert json.loads(target.read_text())["images"] == [
+        {"id": 1, "width": 200, "height": 100, "file_name": "a.png"}
+    ]
+    options = ("--images", tmp_path / "images")
+    assert run("convert", shards / "train.tfrecord", tmp_path / "b.json", *options).err == ""
+    assert (tmp_path / "images" / "train" / "a.png").read_bytes() == _PNG
+    assert run("convert", shards / "train.tfrecord", tmp_path / "c.json", "--no-images").err == ""
+    assert run("convert", shards, tmp_path / "d.xml", "--no-images").err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("S", "OUT/a.json"), "is one file, and there are 2"),
+        (("S", "OUT/x"), "does not say which format to write; say it with --to: shards, coco, "),
+        (("S", "S", "--to", "coco"), "is read and not written to"),
+        (("S", "ZIP", "--to", "coco"), "is there already; name another one"),
+        (("nothing", "OUT/x.json"), "nothing: no such file or folder"),
+        (("OUT", "OUT/x.json"), "is of no format that is recognized; say which with --from"),
+        (("OUT", "x", "--from", "yolo"), "holds none of data.yaml"),
+        (("OUT", "x", "--from", "coco"), "holds no JSON of COCO's instances"),
+        (("S", "OUT/x.json", "--label-map", "nothing"), "nothing"),
+        (("ZIP", "OUT/x.json"), "data.zip: is not a readable zip: "),
+        (("JSON", "OUT/x"), "is not COCO JSON"),
+        (("XML", "OUT/x"), "has no <meta>"),
+        (("YAML", "OUT/x"), "data.yaml: images is not there; correct it, or path"),
+        (("NOTRAIN.YAML", "OUT/x"), "names no folder of images; write train: images/train"),
+        (("DATE.YAML", "OUT/x"), "cannot be read: month must be in 1..12"),
+        (("NESTED.YAML", "OUT/x"), "has a list in place of a class's name"),
+        (("S", "gs://a/b", "--to", "coco"), "URLs are read only"),
+        (("S", "OUT/x", "--to", "coco", "--images", "OUT/x"), "cannot be where the images go"),
+        (("S", "OUT/x", "--to", "coco", "--images", "OUT/x/i"), "cannot be where the images go"),
+        (("S", "OUT/x.tfrecord"), "is one shard, and there are the subsets train, val"),
+        (("COCO", "OUT/x", "--images", "OUT"), "images that are missing: 12"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(
+    run: Run, shards: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    names = {"S": shards, "OUT": out, "COCO": EXAMPLES / "shapes_coco"}
+    for name, text in BAD_FILES.items():
+        names[name] = tmp_path / f"data.{name.lower()}"
+        names[name].write_text(text)
+    given = [str(names.get(one, one)).replace("OUT/", f"{out}/") for one in arguments]
+    done = run("convert", *given)
+    assert done.code == 2 and done.out == ""
+    assert message in done.err and done.err.count("\n") == 1
+    assert not list(out.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({"image/object/bbox/xmax": [0.5, 1.0]}, "image/object/bbox"),
+        ({"image/object/bbox/xmax": [float("nan")]}, "not finite"),
+        ({"image/object/bbox/xmax": [0.125]}, "sides are exchanged"),
+        ({"image/object/class/text": [""], "image/object/class/label": [0]}, "without a class"),
+    ],
+)
+def test_bad_records(run: Run, tmp_path: Path, features: dict[str, object], message: str) -> None:
+    box = objects([[0.25, 0.5, 0.5, 1]], ["cat"], [1])
+    shard = write_shard(tmp_path / "s", "train", encode(image() | box | features))
+    done = run("convert", shard, tmp_path / "x.json")
+    assert done.code == 2 and message in done.err and done.err.count("\n") == 1
+    assert not (tmp_path / "x.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--odd-boxes=drop", "are repaired by: tfod repair"), ("--num-shards=5", "only shards are")],
+)
+def test_options_of_another_format(run: Run, tmp_path: Path, option: str, message: str) -> None:
+    shard = write_shard(tmp_path / "s", "train", encode(image()))
+    done = run("convert", shard, tmp_path / "x.json", option)
+    assert done.code == 2 and message in done.err and done.err.count("\n") == 1
+
+
+def test_ids_of_images(run: Run, tmp_path: Path) -> None:
+    ids = ["7", "a.jpg", "7", "", "x"]
+    records = [encode(image() | {"image/source_id": one}) for one in ids]
+    shard = write_shard(tmp_path / "s", "train", *records)
+    done = run("convert", shard, tmp_path / "x.json")
+    assert "source ids that are not the number of one image, which got another: 2" in done.err
+    images = json.loads((tmp_path / "x.json").read_text())["images"]
+    assert [one["id"] for one in images] == [7, 1, 2, 3, 4]
+    assert [one["file_name"] for one in images] == [
+        *("a.jpg", "a~2.jpg", "a~3.jpg", "a~4.jpg", "a~5.jpg")
+    ]
+
+
+def test_classes_of_several_label_maps(run: Run, tmp_path: Path) -> None:
+    for folder, name in (("train", "cat"), ("val", "dog")):
+        text = f"item {{ id: 1 name: '{name}' }}"
+        record = encode(image() | objects([[0, 0, 1, 1]] * 2, [name, "bird"], [1, 5]))
+        write_shard(tmp_path / "s" / folder, folder, record, label_map=text)
+    assert run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").code == 0
+    for subset, used in (("train", [1, 5]), ("val", [2, 5])):
+        found = json.loads((tmp_path / f"out/annotations/instances_{subset}.json").read_text())
+        assert [one["category_id"] for one in found["annotations"]] == used
+        assert {one["id"]: one["name"] for one in found["categories"]} == {
+            1: "cat",
+            2: "dog",
+            5: "bird",
+        }
+
+
+def test_outlines_and_layouts_of_yolo(run: Run, tmp_path: Path) -> None:
+    """Roboflow's folders, and CVAT's, which are Darknet's."""
+    for folder in ("train/images", "train/labels", "d/obj_train_data"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "train/images/a.png").write_bytes(_PNG)
+    (tmp_path / "train/labels/a.txt").write_text("1 0.5 0.5 0.25 0.5\n0 0.1 0.1 0.3 0.1 0.2 0.4\n")
+    (tmp_path / "data.yaml").write_text("train: ../train/images\nnc: 2\nnames: ['cat', 'dog']\n")
+    done = run("convert", tmp_path / "data.yaml", tmp_path / "out", "--from", "yolo")
+    assert "1 outlines, read as the boxes around them" in done.err
+    assert done.out == f"{tmp_path}/out: train: 1 image, 2 objects\n"
+    (tmp_path / "d/obj.names").write_text("cat\ndog\n")
+    (tmp_path / "d/obj.data").write_text(
+        "classes = 2\nnames = data/obj.names\ntrain = data/train.txt\n"
+    )
+    (tmp_path / "d/train.txt").write_text("data/obj_train_data/a.png\n")
+    (tmp_path / "d/obj_train_data/a.png").write_bytes(_PNG)
+    (tmp_path / "d/obj_train_data/a.txt").write_text("1 0.5 0.5 0.25 0.5\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out2")
+    assert done.out == f"{tmp_path}/out2: train: 1 image, 1 object\n"
+    (tmp_path / "d/obj_train_data/a.txt").write_text("2 0.5 0.5 0.25 0.5\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out3")
+    assert "a.txt, line 1: class 2 is not in the names of" in done.err and done.code == 2
+    (tmp_path / "d/obj.names").write_text("cat\n\ndog\n\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out3")
+    assert "obj.names, line 2: empty, which is a class for Darknet" in done.err and done.code == 2
+
+
+def test_keys_of_yolo_that_are_no_subsets(run: Run, tmp_path: Path) -> None:
+    """Those that Ultralytics documents, and a folder that is called as its key is."""
+    for folder in ("images/val", "images/extra", "docs"):
+        (tmp_path / "d" / folder).mkdir(parents=True)
+        (tmp_path / "d" / folder / "a.png").write_bytes(_PNG + folder.encode())
+    text = "val: images/val\nextra: images/extra\nlicense: MIT\nauthor: docs\nlogo: docs/a.png\n"
+    (tmp_path / "d/data.yaml").write_text(f"path: .\n{text}names: [cat]\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out")
+    assert done.code == 0 and done.out.splitlines() == [
+        f"{tmp_path}/out: val: 1 image, 0 objects",
+        f"{tmp_path}/out: extra: 1 image, 0 objects",
+    ]
+
+
+@pytest.mark.parametrize("subset", ["train", "images"])
+def test_labels_of_yolo_are_where_ultralytics_looks(run: Run, tmp_path: Path, subset: str) -> None:
+    """In place of the last ``images`` of the path, wherever that is."""
+    box = objects([[0.25, 0.5, 0.5, 1]], ["cat"], [1])
+    names = ["a.png", "images/a.png", "labels/a.png", "x/images/images/a.png"]
+    records = [
+        encode(image(name) | box | {"image/encoded": _PNG + name.encode()}) for name in names
+    ]
+    shards = write_shard(tmp_path / "s", subset, *records)
+    assert run("convert", shards, tmp_path / "out", "--to", "yolo").code == 0
+    found = sorted((tmp_path / "out").rglob("*.png"))
+    assert [str(one.relative_to(tmp_path / "out/images" / subset)) for one in found] == names
+    for one in found:
+        parts = "labels".join(str(one).rsplit("images", 1))
+        assert Path(parts).with_suffix(".txt").read_text() == "0 0.375 0.75 0.25 0.5\n"
+    done = run("convert", tmp_path / "out", tmp_path / "back")
+    assert done.out == f"{tmp_path}/back: {subset}: 4 images, 4 objects\n"
+
+
+@pytest.mark.parametrize(
+    "names", [("images/labels/a.png", "labels/images/a.png"), ("a.png", "a.txt/b.png")]
+)
+def test_labels_of_yolo_for_which_there_is_one_place(
+    run: Run, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    records = [encode(image(name) | {"image/encoded": _PNG + name.encode()}) for name in names]
+    shards = write_shard(tmp_path / "s", "train", *records)
+    refused = run("convert", shards, tmp_path / "out", "--to", "yolo").refused()
+    assert f"image {names[1]!r} cannot be written, since the labels of another one" in refused
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("subset", ["path", "names", "nc", "download"])
+def test_subsets_that_are_other_keys_of_yolo(run: Run, tmp_path: Path, subset: str) -> None:
+    for name in ("a", subset):
+        write_shard(tmp_path / "s", name, encode(image(name) | {"image/encoded": _PNG}))
+    refused = run("convert", tmp_path / "s", tmp_path / "out", "--to", "yolo").refused()
+    assert f"the subset {subset!r} cannot be written, since the format has that name" in refused
+    assert not (tmp_path / "out").exists()
+
+
+def test_classes_of_yolo_of_one_name(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    (folder / "images").mkdir(parents=True)
+    (folder / "labels").mkdir()
+    (folder / "images/a.png").write_bytes(_PNG)
+    (folder / "labels/a.txt").write_text("0 0.5 0.5 0.25 0.5\n1 0.1 0.5 0.1 0.5\n2 0.2 0.5 0.1 0.5")
+    (folder / "data.yaml").write_text("train: images\nnames: [cat, cat, dog]\n")
+    note = (
+        "1 classes of a name that another one has, made one class (the first: "
+        f"{folder}/data.yaml: 'cat' is 0 and 1)"
+    )
+    assert run("convert", folder, tmp_path / "out").succeeded() == f"tfod: {note}\n"
+    done = run("diff", folder, tmp_path / "out")
+    assert done.code == 0 and note in done.out + done.err
+
+
+def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
+    """A project's XML may have the frames of its subsets in any order."""
+    frames = (
+        f'<image id="{n}" name="{n}.png" subset="{s}" width="200" height="100"/>'
+        for n, s in enumerate(("train", "val", "train"))
+    )
+    (tmp_path / "a.xml").write_text(annotations("".join(frames), CAT))
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(_PNG)
+    done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", "voc")
+    assert done.code == 0, done.err
+    lists = tmp_path / "out" / "ImageSets" / "Main"
+    assert (lists / "train.txt").read_text().split() == ["0", "2"]
+    assert (lists / "val.txt").read_text().split() == ["1"]
+
+
+@pytest.mark.parametrize("names", [("train", "night_train"), ("train", "aeroplane_train")])
+def test_subsets_of_voc_that_are_called_as_lists_of_a_class(
+    run: Run, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """Also of images whose names end as if they had a flag."""
+    for number, subset in enumerate(names):
+        records = [
+            encode(image(f"{subset} {n}.png") | {"image/encoded": _PNG + bytes([number, n])})
+            for n in range(number + 1)
+        ]
+        write_shard(tmp_path / "s", subset, *records)
+    assert run("convert", tmp_path / "s", tmp_path / "voc", "--to", "voc").code == 0
+    done = run("convert", tmp_path / "voc", tmp_path / "back")
+    assert done.code == 0 and sorted(done.out.splitlines()) == [
+        f"{tmp_path}/back: {names[1]}: 2 images, 0 objects",
+        f"{tmp_path}/back: {names[0]}: 1 image, 0 objects",
+    ]
+
+
+def test_voc_of_labelimg_whose_images_are_verified(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
+    for path in (tmp_path / "voc" / "Annotations").iterdir():
+        path.write_text(path.read_text().replace("<annotation>", '<annotation verified="yes">'))
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.code == 0 and "train: 8 images, 20 objects" in done.out
+
+
+def test_voc_of_images_in_folders(run: Run, tmp_path: Path) -> None:
+    record = encode(image("sub/1.png") | {"image/encoded": _PNG})
+    shards = write_shard(tmp_path / "s", "train", record)
+    assert run("convert", shards, tmp_path / "voc", "--to", "voc").code == 0
+    (tmp_path / "voc" / "Annotations" / "._1.xml").write_bytes(b"what macOS puts into zips")
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.out == f"{tmp_path}/out: train: 1 image, 0 objects\n", done.err
+
+
+@pytest.mark.parametrize(("joined", "images"), [("01 02", {1, 2}), ("01 03", {1, 2, 3})])
+def test_a_list_that_only_joins_train_and_val_is_no_subset(
+    run: Run, tmp_path: Path, joined: str, images: set[int]
+) -> None:
+    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
+    for name, those in (("train", "01"), ("val", "02"), ("trainval", joined)):
+        lines = "".join(f"shapes_{one}\n" for one in those.split())
+        (tmp_path / "voc" / "ImageSets" / "Main" / f"{name}.txt").write_text(lines)
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.code == 0
+    assert ("trainval" in done.out) == (3 in images)
+
+
+def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
+    lists = tmp_path / "voc" / "ImageSets" / "Main"
+    (lists / "circle_train.txt").write_text("shapes_01  1\nshapes_02 -1\nshapes_03  0\n")
+    (lists / "square_train.txt").write_text("")
+    (lists / "._circle_train.txt").write_bytes(b"\0\5\x16\7\xff")  # what macOS puts into zips
+    done = run("convert", tmp_path / "voc", tmp_path / "out")
+    assert done.code == 0 and done.out.splitlines() == [
+        f"{tmp_path}/out: train: 8 images, 20 objects",
+        f"{tmp_path}/out: val: 4 images, 14 objects",
+    ]
+
+
+@pytest.mark.parametrize(("target", "more"), [("shards", ""), ("cvat_xml", " source_id")])
+def test_layers_of_cvat_are_counted(run: Run, tmp_path: Path, target: str, more: str) -> None:
+    box = '<box label="cat" occluded="0" xtl="1" ytl="2" xbr="30" ybr="40" z_order="{}"/>'
+    mask = '<mask label="cat" rle="0, 4" left="1" top="1" width="2" height="2" z_order="-1"/>'
+    shapes = box.format(0) + box.format(2) + mask
+    frame = f'<image id="0" name="a.png" width="200" height="100">{shapes}</image>'
+    (tmp_path / "a.xml").write_text(annotations(frame, CAT))
+    (tmp_path / "a.png").write_bytes(_PNG)
+    done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", target, "--masks")
+    assert "attributes not written: 2 z_order" in (says := done.succeeded())
+    assert ("for them: 1 source_id" in says) == bool(more)
+
+
+def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None:
+    assert run("convert", shards, tmp_path / "coco", "--to", "coco").code == 0
+    for subset in ("train", "val"):
+        folder = tmp_path / "roboflow" / subset
+        folder.parent.mkdir(exist_ok=True)
+        (tmp_path / "coco" / "images" / subset).rename(folder)
+        document = tmp_path / "coco" / "annotations" / f"instances_{subset}.json"
+        document.rename(folder / "_annotations.coco.json")
+    done = run("convert", tmp_path / "roboflow", tmp_path / "out")
+    assert done.out.splitlines() == [
+        f"{tmp_path}/out: train: 1 image, 1 object",
+        f"{tmp_path}/out: val: 1 image, 0 objects",
+    ]
+
+
+def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path: Path) -> None:
+    subsets = ("instances_y", "person_keypoints_y", "y")
+    for subset in subsets:
+        record = encode(image() | {"image/encoded": _PNG + subset.encode()})
+        write_shard(tmp_path / "s", subset, record)
+    assert run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").code == 0
+    done = run("convert", tmp_path / "out", tmp_path / "back")
+    assert done.out.splitlines() == [
+        f"{tmp_path}/back: {subset}: 1 image, 0 objects" for subset in subsets
+    ]
+
+
+def test_categories_that_need_another_label_map(run: Run, shards: Path, tmp_path: Path) -> None:
+    assert run("convert", shards / "train.tfrecord", tmp_path / "a.json", "--no-images").code == 0
+    found = json.loads((tmp_path / "a.json").read_text())
+    found["categories"][0]["id"] = found["annotations"][0]["category_id"] = 0
+    (tmp_path / "a.json").write_text(json.dumps(found))
+    (tmp_path / "dog.pbtxt").write_text("item { id: 1 name: 'dog' }")
+    (tmp_path / "cat.pbtxt").write_text("item { id: 7 name: 'cat' }")
+    (tmp_path / "a.png").write_bytes(_PNG)
+    options = ("convert", tmp_path / "a.json", tmp_path / "out")
+    refused = run(*options).refused()
+    assert "it is of category 0 ('cat')" in refused and refused.endswith(" with --label-map\n")
+    refused = run(*options, "--label-map", tmp_path / "dog.pbtxt").refused()
+    assert refused.endswith("or name another one with --label-map\n")
+    assert run(*options, "--label-map", tmp_path / "cat.pbtxt").code == 0
+
+
+@pytest.mark.parametrize("target", ["coco", "voc", "yolo", "cvat_xml"])
+def test_odd_names_of_images_come_back(run: Run, tmp_path: Path, target: str) -> None:
+    names = ["a\nb.png", "\x1b.png", "c.txt", "c.txt.png", "../../d.png", "", "/e/f.png"]
+    box = objects([[0.25, 0.5, 0.5, 1]], ["c\rat"], [1])
+    records = [
+        encode(image(name) | box | {"image/encoded": _PNG + bytes([number])})
+        for number, name in enumerate(names)
+    ]
+    shards = write_shard(tmp_path / "s", "train", *records, label_map="item {id: 1 name: 'c\\rat'}")
+    assert run("convert", shards, tmp_path / "in" / "out", "--to", target).code == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["in", "s"]
+    done = run("convert", tmp_path / "in" / "out", tmp_path / "back")
+    assert done.code == 0 and f"train: {len(names)} images, {len(names)} objects" in done.out
+
+
+def test_names_with_blanks_at_their_ends_in_voc(run: Run, tmp_path: Path) -> None:
+    """Every reader strips the lines of VOC's lists, so that the files could not be found."""
+    box = objects([[0.25, 0.5, 0.5, 1]], [" cat "])
+    records = [
+        encode(image(name) | box | {"image/encoded": _PNG + bytes([number])})
+        for number, name in enumerate(("a .png", " a.png", "b/ c.png"))
+    ]
+    names = "item {id: 1 name: ' cat '}"
+    shards = write_shard(tmp_path / "s", "train", *records, label_map=names)
+    line = run("convert", shards, tmp_path / "voc", "--to", "voc").succeeded()
+    assert "blanks at the ends of names, left out" in line and ": 2 images, 1 classes\n" in line
+    done = run("convert", tmp_path / "voc", tmp_path / "back")
+    assert done.code == 0 and "train: 3 images, 3 objects" in done.out
+    assert sorted(path.stem for path in (tmp_path / "voc").rglob("*.xml")) == [" c", "a", "a~2"]
+    for other, says in (("cat", "would be that of ' cat ' in VOC"), (" ", "would be empty in VOC")):
+        (tmp_path / "s" / "label_map.pbtxt").write_text(f"{names} item {{id: 2 name: '{other}'}}")
+        assert says in run("convert", shards, tmp_path / "x", "--to", "voc").refused()
+
+
+def test_image_that_is_the_folder_of_another(run: Run, tmp_path: Path) -> None:
+    records = [
+        encode(image(name) | {"image/encoded": _PNG + bytes([number])})
+        for number, name in enumerate(("q.png/b.png", "q.png"))
+    ]
+    shards = write_shard(tmp_path / "s", "train", *records)
+    done = run("convert", shards, tmp_path / "out", "--to", "coco")
+    assert done.code == 2 and "image 'q.png' cannot be written, since" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target", ["coco", "cvat_xml", "yolo", "voc"])
+@pytest.mark.parametrize("subset", ["../../../evil", "/evil", ".."])
+def test_subset_that_leads_out_of_the_output(
+    run: Run, tmp_path: Path, target: str, subset: str
+) -> None:
+    source = tmp_path / "a" / "b" / "source"
+    source.mkdir(parents=True)
+    (source / "a.png").write_bytes(_PNG)
+    frame = f'<image id="0" name="a.png" subset="{subset}" width="200" height="100"/>'
+    (source / "annotations.xml").write_text(annotations(frame))
+    done = run("convert", source, tmp_path / "a" / "b" / "out", "--to", target)
+    assert done.code == 2 and "cannot be the name of a folder" in done.err
+    assert files_of(tmp_path) == ["a/b/source/a.png", "a/b/source/annotations.xml"]
+
+
+def test_masks_that_cvat_s_xml_cannot_hold_are_counted(run: Run, tmp_path: Path) -> None:
+    """One without a pixel, and one that is not where its box is."""
+    part = np.zeros((100, 200), bool)
+    part[10:20, 10:20] = True
+    masks = {"image/object/mask": [encode_mask_png(one) for one in (np.zeros_like(part), part)]}
+    boxes = objects([[0.1, 0.1, 0.4, 0.4]] * 2, ["cat"] * 2, [1] * 2)
+    write_shard(tmp_path / "s", "train", encode(image() | boxes | masks | {"image/encoded": _PNG}))
+    done = run("convert", tmp_path / "s", tmp_path / "out", "--to", "cvat_xml")
+    assert done.code == 0
+    assert "boxes of masks, written as the box of their pixels: 1" in done.err
+    assert "masks without a pixel, written as boxes: 1" in done.err
+
+
+def test_the_area_of_a_box_does_not_depend_on_other_records(run: Run, tmp_path: Path) -> None:
+    box = objects([[0.1, 0.1, 0.3333, 0.6]], ["cat"], [1])
+    own = {"image/object/area": [0.123456], "image/object/is_crowd": [1]}
+    records = [encode(image(f"{number}.png") | box | own) for number in range(2)]
+    records.append(encode(image("plain.png") | box))
+    areas = []
+    for number in (0, 2):
+        shards = write_shard(tmp_path / f"s{number}", "train", *records[2 - number :])
+        done = run("convert", shards, tmp_path / f"{number}.json")
+        assert done.code == 0
+        entries = json.loads((tmp_path / f"{number}.json").read_text())["annotations"]
+        areas.append([one["area"] for one in entries])
+    assert areas == [[2333.0], [0.123456, 0.123456, 2333.0]]
+
+
+def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:
+    frame = '<image id="0" name="a.png" width="200" height="100"/><track id="0" label="cat"/>'
+    (tmp_path / "annotations.xml").write_text(annotations(frame))
+    done = run("convert", tmp_path / "annotations.xml", tmp_path / "out")
+    assert done.code == 2 and "has tracks; export the task as CVAT for images" in done.err
+
+
+def test_list_of_yolo_that_is_no_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text("names: [cat]\ntrain: list.txt\n")
+    (tmp_path / "list.txt").write_text("\n\0.png\n")
+    done = run("convert", tmp_path, tmp_path.with_name("out"))
+    assert done.code == 2 and "list.txt, line 2: not the path of an image" in done.err
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ['polygon points="1,1;5,1;5,5"', 'mask rle="0, 4" left="-1" top="1" width="2" height="2"'],
+)
+def test_frames_too_large_for_masks(run: Run, tmp_path: Path, shape: str) -> None:
+    (tmp_path / "a.png").write_bytes(_PNG)
+    frame = '<image id="0" name="a.png" width="60000" height="60000">'
+    frame += f'<{shape} label="cat" occluded="0"/></image>'
+    (tmp_path / "annotations.xml").write_text(annotations(frame, CAT))
+    done = run("convert", tmp_path / "annotations.xml", tmp_path / "out", "--masks")
+    assert done.code == 2 and "a frame of 60000x60000 is too large for masks" in done.err
+
+
+def test_a_label_map_in_the_working_folder_is_not_that_of_the_source(
+    shards: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voc = str(tmp_path / "voc")
+    assert run("convert", str(shards), voc, "--to", "voc")[0] == 0
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 7 name: 'dog' }")
+    monkeypatch.chdir(tmp_path)
+    assert run("convert", voc, str(tmp_path / "out"))[0] == 0
+    assert "cat" in (tmp_path / "out" / "label_map.pbtxt").read_text()
+
+
+def test_classes_that_are_known_by_their_id_alone(run: Run, tmp_path: Path) -> None:
+    """The records name them by their id, and so does the label map (LAB006 refused it)."""
+    box = [0.25, 0.5, 0.5, 1]
+    record = encode(image("a.png") | objects([box, box], label=[5, 2]) | {"image/encoded": _PNG})
+    write_shard(tmp_path / "s", "train", record, label_map=None)
+    run("convert", tmp_path / "s", tmp_path / "out", "--to", "shards").succeeded()
+    assert run("check", tmp_path / "out").code == 0
+    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
+    assert [(one.id, one.name) for one in label_map.items] == [(2, "2"), (5, "5")]
+
+
+def test_a_class_name_with_two_ids_is_said(run: Run, tmp_path: Path) -> None:
+    box = [0.25, 0.5, 0.5, 1]
+    record = encode(image("a.png") | objects([box], label=[2]) | {"image/encoded": _PNG})
+    twice = "item { id: 1 name: 'cat' } item { id: 2 name: 'cat' }"
+    write_shard(tmp_path / "s", "train", record, label_map=twice)
+    says = run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").succeeded()
+    assert "'cat' has the ids 1 and 2, which are read as one class" in says

@@ -1,0 +1,350 @@
+"""The detection CSV, as people write it, and its records, as those of generate_tfrecord.py."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.stream import read_detections
+from tfod.formats.csv import COLUMNS, CsvBox, CsvError, CsvImage, read_detection_csv
+
+from tests.commands import Run
+from tests.files import write_files
+from tests.formats.conftest import IMAGES, Read, Refuse, by_filename, float32
+from tests.records import encode, image, objects, write_shard
+
+HEADER = ",".join(COLUMNS)
+RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"
+R1 = CsvImage("r-1.jpg", (480, 640), 2, [CsvBox("raccoon", (81, 88, 522, 408), 2)])
+IMAGE = encode_mask_png(np.zeros((100, 200), bool))
+GOOD = "good.jpg,10,10,x,1,2,3,4"
+
+
+def write_csv(folder: Path, text: str, encoding: str = "utf-8") -> str:
+    path = folder / "labels.csv"
+    path.write_bytes(text.encode(encoding))
+    return str(path)
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            RACCOON,
+            RACCOON.replace("\n", "\r\n"),
+            RACCOON.replace("\n", "\r\n").rstrip(),
+            "\ufeff" + RACCOON,
+            RACCOON + "\n\n",
+            RACCOON.replace("raccoon", '"raccoon"').replace("r-1.jpg", '"r-1.jpg"'),
+            RACCOON.replace("640", "640.0").replace("88", " 88 "),
+            RACCOON.replace("filename", "Filename").replace("class", "Class "),
+            RACCOON.replace(",", ", "),
+            RACCOON.replace(",", " , "),
+            RACCOON.replace(",", '", "').replace("\n", '"\n').replace("r-", '"r-'),
+            RACCOON.replace("raccoon", '" raccoon "').replace("r-1.jpg", '"r-1.jpg" '),
+            RACCOON.replace("raccoon", ' "raccoon" ').replace(",408", ', "408" '),
+            "class,xmin,xmax,ymin,ymax,height,width,filename\n"
+            "raccoon,81,522,88,408,480,640,r-1.jpg\n",
+        ],
+    )
+    def test_spellings_of_one_image(self, tmp_path: Path, text: str) -> None:
+        found = read_detection_csv(write_csv(tmp_path, text))
+        assert (found.images, found.other_columns, found.liberties) == ([R1], [], [])
+
+    @pytest.mark.parametrize(
+        ("text", "liberty"),
+        [
+            (RACCOON.replace(",", ";"), "separated by semicolons"),
+            (RACCOON.replace(",", "\t"), "separated by tabs"),
+            (RACCOON.partition("\n")[2], "has no header"),
+        ],
+    )
+    def test_liberties_are_said(self, tmp_path: Path, text: str, liberty: str) -> None:
+        found = read_detection_csv(write_csv(tmp_path, text))
+        assert [(one.filename, one.boxes[0].corners) for one in found.images] == [
+            ("r-1.jpg", (81, 88, 522, 408))
+        ]
+        assert len(found.liberties) == 1 and liberty in found.liberties[0]
+
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+    @pytest.mark.parametrize("blank", ["", " "])
+    def test_names_of_any_script(self, tmp_path: Path, encoding: str, blank: str) -> None:
+        text = f'{HEADER}\n"кадр, 1.jpg",10,10,{blank}"étoile, ""x"" , y"{blank},1,2,3,4\n'
+        (found,) = read_detection_csv(write_csv(tmp_path, text, encoding)).images
+        assert (found.filename, found.boxes[0].class_name) == ("кадр, 1.jpg", 'étoile, "x" , y')
+
+    def test_rows_are_grouped_in_the_order_of_first_appearance(self, tmp_path: Path) -> None:
+        rows = ["b.jpg,x,1,1,2,2", "a.jpg,y,1,1,2,2", "b.jpg,z,0,0.5,2,2.25", "c.jpg,z,nan,0,inf,1"]
+        text = "\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows])
+        found = read_detection_csv(write_csv(tmp_path, text)).images
+        assert [(one.filename, len(one.boxes), one.size) for one in found] == [
+            ("b.jpg", 2, (None, None)),
+            ("a.jpg", 1, (None, None)),
+            ("c.jpg", 1, (None, None)),
+        ]
+        assert found[0].boxes[1] == CsvBox("z", (0, 0.5, 2, 2.25), 4)
+
+    def test_the_corpus(self, corpus: Path) -> None:
+        found = read_detection_csv(str(corpus / "hyphal-tips" / "train_labels.csv"))
+        assert len(found.images) == 226 and sum(len(one.boxes) for one in found.images) == 967
+
+    @pytest.mark.parametrize(
+        ("row", "cause"),
+        [
+            ("r.jpg,10,10,x,1,2,3", "has 7 fields, and should have 8"),
+            ("r.jpg,10,10,x,1,2,3,4,5", "has 9 fields, and should have 8"),
+            (",10,10,x,1,2,3,4", "has no filename"),
+            ("r.jpg,10,10,,1,2,3,4", "has no class"),
+            ("r.jpg,10,10,x,one,2,3,4", "xmin is 'one', and should be a number of pixels"),
+            ("r.jpg,10,10,x,1,2,3,", "ymax is '', and should be a number of pixels"),
+            ("r.jpg,ten,10,x,1,2,3,4", "width is 'ten', and should be a whole number of pixels"),
+            ("r.jpg,10,0,x,1,2,3,4", "height is '0', and should be a whole number of pixels"),
+            ("r.jpg,10,1.5,x,1,2,3,4", "height is '1.5', and should be a whole number of pixels"),
+            (
+                "good.jpg,30,10,x,1,2,3,4",
+                "says 30 x 10 pixels, and row 2 of the same image says 10 x 10",
+            ),
+        ],
+    )
+    def test_a_bad_row_is_named(self, tmp_path: Path, row: str, cause: str) -> None:
+        path = write_csv(tmp_path, "\n".join([HEADER, GOOD, row, GOOD]))
+        with pytest.raises(CsvError) as raised:
+            read_detection_csv(path)
+        assert str(raised.value) == f"{path}, row 3: {cause}"
+
+    @pytest.mark.parametrize(
+        ("text", "cause"),
+        [
+            (f'{HEADER}\n"r.jpg,10,10,x,1,2,3,4\n', "row 2: not a CSV (unexpected end of data)"),
+            (f'{HEADER}\n"r"x.jpg,10,10,x,1,2,3,4\n', "row 2: not a CSV (',' expected after"),
+            (f"{HEADER}\n{'r' * 200_000},10,10,x,1,2,3,4\n", "row 2: not a CSV (field larger"),
+            (f"{HEADER},xmin\n", "has the column xmin twice"),
+            ("", "not a detection CSV; its first line should be filename,width"),
+            ("a,b,c,d,e,f,g,h\n", "not a detection CSV; its first line"),
+            ("filename,class,xmin,ymin,xmax\n", "its header lacks ymax; its first"),
+            (  # VoTT
+                '"image","xmin","ymin","xmax","ymax","label"\n',
+                "its header lacks class, filename; rename label to class, image to filename; its",
+            ),
+            (  # fastai, keras-retinanet
+                "image_name, x1, y1, x2, y2, label\n",
+                "lacks class, filename, xmax, xmin, ymax, ymin; rename label to class, image_name "
+                "to filename, x2 to xmax, x1 to xmin, y2 to ymax, y1 to ymin; its first line",
+            ),
+            (  # Open Images
+                "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\n",
+                "its header lacks class, filename; rename LabelName to class, ImageID to filename;",
+            ),
+        ],
+    )
+    def test_what_is_no_such_csv(self, tmp_path: Path, text: str, cause: str) -> None:
+        path = write_csv(tmp_path, text)
+        with pytest.raises(CsvError) as raised:
+            read_detection_csv(path)
+        assert path in str(raised.value) and cause in str(raised.value)
+
+    def test_another_encoding(self, tmp_path: Path) -> None:
+        path = write_csv(tmp_path, RACCOON.replace("raccoon", "étoile"), "latin-1")
+        with pytest.raises(CsvError, match="is not UTF-8; save it as UTF-8"):
+            read_detection_csv(path)
+
+
+ROWS = f"""{HEADER}
+shapes_02.jpg,240,320,circle,71,188,149,266
+shapes_01.jpg,320,240,étoile,196,63,289,158
+shapes_02.jpg,240,320,square,0,0,240,320
+"""
+STAR = float32([[196 / 320, 63 / 240, 289 / 320, 158 / 240]])
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "train_labels.csv"
+    path.write_text(ROWS)
+    (tmp_path / "images").mkdir()
+    for name in ("shapes_01.jpg", "shapes_02.jpg"):
+        shutil.copy(IMAGES / name, tmp_path / "images")
+    return path
+
+
+class TestRecords:
+    def test_in_the_order_of_their_names(self, read: Read, csv: Path) -> None:
+        """Each with the boxes of all its rows."""
+        found, said = read(csv)
+        assert said == "" and list(found) == ["shapes_01.jpg", "shapes_02.jpg"]
+        one, other = found.values()
+        assert one.boxes.tolist() == STAR
+        assert other.boxes.tolist() == float32(
+            [[71 / 240, 188 / 320, 149 / 240, 266 / 320], [0, 0, 1, 1]]
+        )
+        assert other.class_text == ["circle", "square"] and other.class_label == [1, 2]
+        assert (one.class_label, one.source_id, one.format) == ([3], "1", "jpeg")
+        assert one.encoded == (IMAGES / "shapes_01.jpg").read_bytes()
+
+    @pytest.mark.parametrize(
+        ("folder", "names", "options"),
+        [
+            ("images", ("shapes_01", "shapes_02"), ()),  # generate_tfrecord.py of some adds .jpg
+            ("images", ("a\\shapes_01.jpg", "C:\\x\\shapes_02.jpg"), ()),
+            ("images/train", ("shapes_01.png", "data/shapes_02.JPG"), ()),
+            ("train", ("/home/me/shapes_01.jpg", "./shapes_02.jpg"), ()),
+            (".", ("shapes_01.jpg", "images/shapes_02.jpg"), ()),
+            ("elsewhere", ("shapes_01.jpg", "shapes_02.jpg"), ("--images={}/elsewhere",)),
+        ],
+    )
+    def test_where_images_are_found(
+        self, read: Read, csv: Path, folder: str, names: tuple[str, ...], options: tuple[str, ...]
+    ) -> None:
+        above = csv.with_name("data")
+        (above / folder).mkdir(parents=True)
+        text = ROWS
+        for number, name in enumerate(names, 1):
+            (csv.parent / f"images/shapes_0{number}.jpg").rename(
+                above / folder / f"shapes_0{number}.jpg"
+            )
+            text = text.replace(f"shapes_0{number}.jpg", name)
+        (above / "train.csv").write_text(text)
+        found, said = read(above / "train.csv", *(one.format(above) for one in options))
+        assert said == "" and sorted(found) == ["shapes_01.jpg", "shapes_02.jpg"]
+        assert found["shapes_01.jpg"].boxes.tolist() == STAR
+
+    @pytest.mark.parametrize(
+        ("name", "found"),
+        [
+            ("a.v2", "a.v2.jpg"),
+            ("a.v2.jpeg", "a.v2.jpg"),
+            ("a", "a.jpg"),
+            ("a.jpg", "a.jpg"),
+            ("a.jpg.png", "a.jpg.png"),
+            ("frame.0001", "frame.0001.png"),
+            ("val/1.jpg", "val/1.jpg"),
+            ("1.jpg", "train/1.jpg"),
+            ("other/1", "train/1.jpg"),
+        ],
+    )
+    def test_the_right_one_of_several(
+        self, read: Read, tmp_path: Path, name: str, found: str
+    ) -> None:
+        files = ("a.jpg", "a.v2.jpg", "a.jpg.png", "frame.0001.png", "train/1.jpg", "val/1.jpg")
+        kinds = {one: IMAGE + bytes([number]) for number, one in enumerate(files)}
+        write_files(tmp_path / "images", kinds)
+        (tmp_path / "train.csv").write_text(f"{HEADER}\n{name},200,100,x,20,10,90,80\n")
+        (one,) = read(tmp_path / "train.csv")[0].values()
+        assert one.encoded == kinds[found]
+
+    def test_which_one_of_several_is_not_known(self, refuse: Refuse, csv: Path) -> None:
+        (csv.parent / "images" / "shapes_01.png").write_bytes(IMAGE)
+        csv.write_text(ROWS.replace("shapes_01.jpg", "shapes_01"))
+        what = f"names that several images have: 1 ({csv}, shapes_01: shapes_01.jpg, shapes_01.png)"
+        assert f"{what}; write the whole name" in refuse(csv)
+
+    def test_a_folder_of_csvs(self, convert: Run, csv: Path, tmp_path: Path) -> None:
+        """Each is a subset, the classes are of all; a CSV of another kind is none."""
+        (tmp_path / "test_labels.csv").write_text(ROWS.replace("circle", "arch"))
+        (tmp_path / "results.csv").write_text("epoch,loss\n1,2\n")
+        out = tmp_path.with_name("out_of_csvs")
+        done = convert(tmp_path, out, "--no-images")
+        assert done.out.replace(f"{out}: ", "") == (
+            "test: 2 images, 3 objects\ntrain: 2 images, 3 objects\n"
+        )
+        labels = [one.class_label for one in read_detections(str(out / "test.tfrecord"))]
+        assert labels == [[4], [1, 3]]
+        assert (
+            "no subset 'val'; choose another --set: test, train\n"
+            in convert(tmp_path, out, "--set", "val").refused()
+        )
+
+    def test_boxes_are_of_the_size_that_the_csv_gives(self, read: Read, csv: Path) -> None:
+        """The images were made smaller after they were annotated: boxes are where they were."""
+        csv.write_text(
+            ROWS.replace("320,240,étoile,196,63,289,158", "640,960,étoile,392,252,578,632")
+        )
+        found, said = read(csv)
+        assert said == (
+            "tfod: 1 images of another size than their annotation says; their boxes are divided by "
+            f"the annotation's (the first: {csv}, shapes_01.jpg: 640x960, the image 320x240)\n"
+        )
+        one = found["shapes_01.jpg"]
+        assert one.boxes.tolist() == STAR and (one.width, one.height) == (320, 240)
+
+    def test_without_images(self, read: Read, refuse: Refuse, csv: Path) -> None:
+        with_images, _ = read(csv)
+        shutil.rmtree(csv.parent / "images")
+        found, said = read(csv, "--no-images")
+        assert said == "" and list(found) == list(with_images)
+        for name, one in found.items():
+            assert one.boxes.tolist() == with_images[name].boxes.tolist()
+            assert (one.height, one.encoded) == (with_images[name].height, b"")
+        csv.write_text(ROWS.replace("320,240", ","))
+        line = refuse(csv, "--no-images")
+        assert f"boxes in pixels need: 1 ({csv}, shapes_01.jpg); write width and" in line
+
+    @pytest.mark.parametrize(
+        ("before", "after", "says"),
+        [
+            ("shapes_01", "shapes_99", "/images/shapes_99.jpg, of "),
+            ("shapes_01", "../../x", "images that are missing: 1 ("),
+            ("196", "left", "train_labels.csv, row 3: xmin is 'left', and should be a number"),
+        ],
+    )
+    def test_refusals(self, refuse: Refuse, csv: Path, before: str, after: str, says: str) -> None:
+        csv.write_text(ROWS.replace(before, after))
+        assert says in refuse(csv)
+
+    def test_the_csv_is_never_replaced(self, convert: Run, csv: Path) -> None:
+        line = convert(csv, csv, "--overwrite").refused()
+        assert f"{csv}: is read and not written to" in line and csv.read_text() == ROWS
+
+    def test_what_is_not_read_is_told(self, convert: Run, csv: Path, tmp_path: Path) -> None:
+        """The index of pandas, names that mean one image, and images that no row names."""
+        first, *rows = ROWS.splitlines()
+        rows[2] = "./" + rows[2]
+        numbered = (f"{number},{row},1" for number, row in enumerate(rows))
+        csv.write_text("\n".join([f",{first},score", *numbered]))
+        shutil.copy(IMAGES / "shapes_04.jpg", tmp_path / "images")
+        done = convert(csv, tmp_path / "out")
+        for text in (
+            "columns that are not read: (without a name), score; ",
+            "1 images that several names in the CSV mean, a record for each name (the first: ",
+            f"1 images of {tmp_path / 'images'} that no row names, left out (the first: shapes_04",
+        ):
+            assert text in done.succeeded()
+        assert "train: 3 images, 3 objects" in done.out
+
+    def test_a_row_of_a_name_alone_is_an_image_without_objects(
+        self, convert: Run, csv: Path, tmp_path: Path
+    ) -> None:
+        csv.write_text(
+            ROWS.splitlines()[0] + "\n" + ROWS.splitlines()[1] + "\nshapes_01.jpg,,,,,,,\n"
+        )
+        assert convert(csv, tmp_path / "out").succeeded() == ""
+        assert {name: len(one.boxes) for name, one in by_filename(tmp_path / "out").items()} == {
+            "shapes_01.jpg": 0,
+            "shapes_02.jpg": 1,
+        }
+
+
+def test_what_is_written_is_read_again(convert: Run, tmp_path: Path) -> None:
+    """Names of any kind, but that blanks at their ends go, as they do in every reader."""
+    names = [" a.png", "b .png", "d/ e.png", 'q"x" , y.png', "c,d.png"]
+    classes = [" cat", '"dog"', 'a, "b" ,c', "x\ny", "'"]
+    records = [
+        encode(
+            image(name)
+            | objects([[0.25, 0.5, 0.5, 1]], [text])
+            | {"image/encoded": IMAGE + bytes([row])}
+        )
+        for row, (name, text) in enumerate(zip(names, classes, strict=True))
+    ]
+    write_shard(tmp_path / "s", "train", *records, label_map=None)
+    said = convert(tmp_path / "s", tmp_path / "csv", "--to", "csv").succeeded()
+    assert "blanks at the ends of names, left out" in said and ": 2 images, 1 classes\n" in said
+    assert convert(tmp_path / "csv", tmp_path / "back").succeeded() == ""
+    back = by_filename(tmp_path / "back")
+    assert {name: one.class_text for name, one in back.items()} == {
+        name.strip().replace("b .", "b."): [text.strip()]
+        for name, text in zip(names, classes, strict=True)
+    }

@@ -1,0 +1,272 @@
+"""Files appear complete or not at all, and nothing that is there is lost."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tfod.formats.table import FORMATS
+
+from tests.commands import Run
+from tests.files import files_in, write_files
+from tests.formats import one_image
+from tests.formats.conftest import EXAMPLES, IMAGES, VOC
+from tests.renames import at_rename, fail
+
+BOX = (20, 10, 100, 50)
+FILES = {"shards": "x.record", "coco": "x.json", "csv": "x.csv", "cvat_xml": "x.xml"}
+"""The formats that have a name for one file."""
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """A CSV of one image, to be changed."""
+    (tmp_path / "in").mkdir()
+    shutil.copy(IMAGES / "shapes_01.jpg", tmp_path / "in" / one_image.NAME)
+    return Path(str(one_image.csv(tmp_path / "in", None, [BOX])[0]))
+
+
+def change(dataset: Path) -> None:
+    dataset.write_text(dataset.read_text().replace("20,10,", "30,20,"))
+
+
+@pytest.mark.parametrize("target", FORMATS)
+class TestFolder:
+    def test_nothing_is_written_over_without_overwrite(
+        self, convert: Run, tmp_path: Path, dataset: Path, target: str
+    ) -> None:
+        out = tmp_path / "out"
+        convert(dataset, out, "--to", target).succeeded()
+        before = files_in(out)
+        change(dataset)
+        line = convert(dataset, out, "--to", target).refused()
+        assert f"tfod: {out}" in line and "is there already; " in line and "--overwrite" in line
+        assert files_in(out) == before
+
+    def test_overwrite_replaces_files_of_the_same_names_and_nothing_else(
+        self, convert: Run, tmp_path: Path, dataset: Path, target: str
+    ) -> None:
+        out, mine = tmp_path / "out", {"mine.txt": b"1", "images/mine.txt": b"2", ".a/b/c": b"3"}
+        convert(dataset, out, "--to", target).succeeded()
+        write_files(out, mine)
+        before = files_in(out)
+        change(dataset)
+        convert(dataset, out, "--to", target, "--overwrite").succeeded()
+        convert(dataset, tmp_path / "new", "--to", target).succeeded()
+        assert files_in(out) == files_in(tmp_path / "new") | mine != before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "new", "out"]
+
+    def test_a_folder_is_no_file(
+        self, convert: Run, tmp_path: Path, dataset: Path, target: str
+    ) -> None:
+        """Whichever file it is, nothing is moved."""
+        out = tmp_path / "out"
+        convert(dataset, out, "--to", target).succeeded()
+        change(dataset)
+        for name, content in files_in(out).items():
+            (out / name).unlink()
+            write_files(out, {f"{name}/mine.txt": b"1"})
+            before = files_in(out)
+            line = convert(dataset, out, "--to", target, "--overwrite").refused()
+            assert str(out / name) in line and files_in(out) == before, name
+            assert "is a folder" in line or "is not a regular file" in line
+            shutil.rmtree(out / name)
+            (out / name).write_bytes(content)
+
+    def test_a_failure_leaves_what_was_there(
+        self, convert: Run, tmp_path: Path, dataset: Path, target: str
+    ) -> None:
+        """At whichever file; where there was nothing, nothing is left."""
+        out = tmp_path / "out"
+        before: dict[str, bytes] = {}
+        for _ in range(2):
+            for number in itertools.count(1):
+                with at_rename(number, fail) as renames:
+                    done = convert(dataset, out, "--to", target, "--overwrite")
+                if not renames.reached:
+                    break
+                assert "Input/output error" in done.refused(), number
+                assert files_in(tmp_path / "out") == before and out.exists() is bool(before)
+            assert done.code == 0 and number > 2
+            before = files_in(out)
+            change(dataset)
+
+    def test_an_image_that_is_cut_short_leaves_what_was_there(
+        self, convert: Run, tmp_path: Path, dataset: Path, target: str
+    ) -> None:
+        out = tmp_path / "out"
+        convert(dataset, out, "--to", target).succeeded()
+        before = files_in(out)
+        (dataset.parent / one_image.NAME).write_bytes(b"<html>not found</html>")
+        line = convert(dataset, out, "--to", target, "--overwrite").refused()
+        assert "is not a readable image" in line and files_in(tmp_path / "out") == before
+
+    def test_what_is_read_is_not_written_to(
+        self, convert: Run, tmp_path: Path, target: str
+    ) -> None:
+        data = tmp_path / "data"
+        convert(VOC, data / "in", "--to", target).succeeded()
+        before = files_in(data)
+        for out in (data / "in", data / "in" / "out"):
+            line = convert(data / "in", out, "--to", target, "--overwrite").refused()
+            assert "read and not written to; name another place" in line
+        assert files_in(data) == before
+
+
+@pytest.mark.parametrize("target", FILES)
+class TestFile:
+    def test_overwrite(self, convert: Run, tmp_path: Path, dataset: Path, target: str) -> None:
+        out = tmp_path / "out" / FILES[target]
+        convert(dataset, out).succeeded()
+        before = files_in(out.parent)
+        change(dataset)
+        assert f"{out} is there already; " in convert(dataset, out).refused()
+        assert files_in(out.parent) == before
+        convert(dataset, out, "--overwrite").succeeded()
+        after = files_in(out.parent)
+        assert [one for one in after if after[one] != before[one]] == [out.name]
+
+    def test_a_folder_is_no_file(
+        self, convert: Run, tmp_path: Path, dataset: Path, target: str
+    ) -> None:
+        out = tmp_path / "out" / FILES[target]
+        write_files(out, {"mine.txt": b"1"})
+        for options in ((), ("--overwrite",)):
+            line = convert(dataset, out, *options).refused()
+            assert str(out) in line
+            assert files_in(tmp_path / "out") == {f"{out.name}/mine.txt": b"1"}
+
+
+def test_images_elsewhere_appear_together_with_the_file(
+    convert: Run, tmp_path: Path, dataset: Path
+) -> None:
+    convert(dataset, tmp_path / "s.record").succeeded()
+    out = tmp_path / "out"
+    named = (tmp_path / "s.record", out / "x.json", "--images", out / "images")
+    convert(*named).succeeded()
+    write_files(out, {"images/mine.txt": b"1", "x.json": b"2"})
+    (out / "images" / "s" / one_image.NAME).write_bytes(b"3")
+    before = files_in(out)
+    assert f"{out / 'x.json'} is there already; " in convert(*named).refused()
+    for number in (1, 2, 3, 4):
+        with at_rename(number, fail):
+            convert(*named, "--overwrite").refused()
+        assert files_in(out) == before
+    convert(*named, "--overwrite").succeeded()
+    after = files_in(out)
+    assert after.keys() == before.keys() and after["images/mine.txt"] == b"1"
+    assert b"2" not in after.values() and b"3" not in after.values()
+
+
+@pytest.mark.parametrize(
+    ("example", "document", "target"),
+    [
+        ("shapes_coco", "annotations/instances_train.json", "coco"),
+        ("shapes_voc", "Annotations/shapes_01.xml", "voc"),
+        ("shapes_csv", "train_labels.csv", "csv"),
+    ],
+)
+def test_what_is_read_stays(
+    convert: Run, tmp_path: Path, example: str, document: str, target: str
+) -> None:
+    """Where the target is the folder around it, and would have a file of that name."""
+    data = shutil.copytree(EXAMPLES / example, tmp_path / "a")
+    before = files_in(data)
+    source = data / document if document.startswith("annot") else (data / document).parent
+    options = ("--to", target, "--overwrite", "--set", "train")
+    line = convert(source, data, *options).refused()
+    assert "read and not written to; name another place" in line and files_in(data) == before
+
+
+@pytest.mark.parametrize("source", ["", "Annotations"])
+def test_shards_may_lie_beside_what_they_are_made_from(
+    convert: Run, tmp_path: Path, source: str
+) -> None:
+    data = shutil.copytree(VOC, tmp_path / "a")
+    before = files_in(data)
+    convert(data / source, data / source / "x.record", "--set", "train").succeeded()
+    assert before.items() <= files_in(data).items()
+
+
+def test_shards_of_another_number_are_replaced(convert: Run, tmp_path: Path) -> None:
+    others = {"p.record-00000-of-00003.bak": b"1", "pp.record": b"2", "sub/p.record": b"3"}
+    write_files(tmp_path, others)
+    out = tmp_path / "p.record"
+    convert(VOC, out, "--num-shards", 3, "--set", "train").succeeded()
+    convert(VOC, out, "--set", "val", "--overwrite").succeeded()
+    assert files_in(tmp_path).keys() == {*others, "p.record", "label_map.pbtxt"}
+    assert others.items() <= files_in(tmp_path).items()
+
+
+def test_a_pipe_is_no_shard(convert: Run, tmp_path: Path, dataset: Path) -> None:
+    os.mkfifo(tmp_path / "p.record")
+    line = convert(dataset, tmp_path / "p.record", "--overwrite").refused()
+    assert "p.record is not a regular file" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "p.record"]
+
+
+def test_a_label_map_that_is_replaced_is_told(convert: Run, tmp_path: Path, dataset: Path) -> None:
+    write_files(tmp_path, {"label_map.pbtxt": "item { id: 1 name: 'dog' }"})
+    for says in (f"{tmp_path / 'label_map.pbtxt'}: replaced", ""):
+        said = convert(dataset, tmp_path / "p.record", "--overwrite").succeeded()
+        assert says in said and bool(says) is bool(said)
+
+
+def test_the_splits_of_a_folder_have_one_label_map(
+    convert: Run, tmp_path: Path, dataset: Path
+) -> None:
+    """The second has its classes; where it does not, nothing is written."""
+    own = "item { id: 7 name: 'cat' } item { id: 3 name: 'dog' }"
+    write_files(tmp_path / "out", {"label_map.pbtxt": own})
+    convert(dataset, tmp_path / "out" / "train.record").succeeded()
+    dataset.write_text(dataset.read_text().replace("cat", "dgo"))
+    line = convert(dataset, tmp_path / "out" / "val.record").refused()
+    assert "class 'dgo' is not in the label map" in line and "did you mean 'dog'" in line
+    assert files_in(tmp_path / "out").keys() == {"label_map.pbtxt", "train.record"}
+    assert (tmp_path / "out" / "label_map.pbtxt").read_text() == own
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "100000", "two"])
+def test_numbers_of_shards(convert: Run, tmp_path: Path, value: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        convert(VOC, tmp_path / "out", "--num-shards", value)
+
+
+@pytest.mark.parametrize("target", FILES)
+def test_one_file_is_one_subset(convert: Run, tmp_path: Path, target: str) -> None:
+    out = tmp_path / FILES[target]
+    if target == "cvat_xml":  # has the subsets of all images in one
+        convert(VOC, out).succeeded()
+        return
+    line = convert(VOC, out).refused()
+    assert "train" in line and "val" in line and "; name a folder" in line and not out.exists()
+    convert(VOC, out, "--set", "val", "--no-images").succeeded()
+    assert out.is_file()
+
+
+def test_a_label_map_beside_is_kept_and_what_it_differs_in_is_told(
+    convert: Run, tmp_path: Path, dataset: Path
+) -> None:
+    write_files(tmp_path / "own", {"label_map.pbtxt": "item { id: 7 name: 'cat' }"})
+    named = (dataset, tmp_path / "out" / "a.csv", "--label-map", tmp_path / "own/label_map.pbtxt")
+    assert convert(*named).succeeded() == ""
+    assert files_in(tmp_path / "out").keys() == {"a.csv", "label_map.pbtxt"}
+    assert convert(*named, "--overwrite").succeeded() == ""
+    write_files(tmp_path / "out", {"label_map.pbtxt": "item { id: 8 name: 'cat' }"})
+    before = files_in(tmp_path / "out")
+    said = convert(*named, "--overwrite").succeeded()
+    assert said.endswith(f"and has other ids of classes than {named[1]}\n")
+    assert files_in(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("target", FORMATS)
+def test_one_subset_of_several(convert: Run, tmp_path: Path, target: str) -> None:
+    convert(VOC, tmp_path / "a", "--to", target).succeeded()
+    out = tmp_path / "b"
+    done = convert(tmp_path / "a", out, "--set", "val", "--to", "shards")
+    assert done.out == f"{out}: val: 4 images, 14 objects\n"
+    line = convert(tmp_path / "a", tmp_path / "c", "--set", "tset", "--to", "shards").refused()
+    assert "choose another --set: train, val\n" in line and not (tmp_path / "c").exists()

@@ -1,0 +1,202 @@
+"""``tfod convert`` there and back: what a format has a place for is the same, what it has not is
+counted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.encoder import encode_detection
+from tfod.detection.images.masks import decode_mask_png, encode_mask_png, is_box_png
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.stream import read_detections
+from tfod.formats.options import OddBoxes, Options
+from tfod.formats.table import convert
+from tfod.formats.yolo import YoloWriter
+from tfod.shards.diff.diff import Options as DiffOptions
+from tfod.shards.diff.diff import diff
+from tfod.tfrecord.writer import write_records
+
+FORMATS = ("coco", "voc", "yolo", "csv", "cvat_xml")
+CORPUS = Path(__file__).parents[1] / "corpus"
+_HEIGHT, _WIDTH = 60, 90
+_IMAGE = encode_mask_png(np.zeros((_HEIGHT, _WIDTH), bool))
+_MASK_FORMATS = ("coco", "cvat_xml")
+
+
+def there_and_back(source: Path, folder: Path, name: str, odd: str = "refuse") -> Path:
+    """The shards of a source that were another format in between."""
+    convert(str(source), str(folder / name), Options(), target_format=name)
+    back = folder / f"from_{name}"
+    options = Options(odd_boxes=OddBoxes(odd), masks=name in _MASK_FORMATS)
+    convert(str(folder / name), str(back), options, name, "shards")
+    return back
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("source", ["anki-overdrive-cars", "blood-cells", "hyphal-tips"])
+def test_real_shards(tmp_path: Path, name: str, source: str) -> None:
+    back = there_and_back(CORPUS / source, tmp_path, name, "drop")
+    found = differences(CORPUS / source, back)
+    assert found.get("box_removed", 0) <= (source == "blood-cells")  # which has no area
+    assert found.keys() <= {"box_removed", *_NUMBERS}
+
+
+_NUMBERS = frozenset(("class_added", "class_removed", "class_renumbered", "value_changed"))
+"""What differs where a format has names only."""
+
+
+def differences(ours: Path, theirs: Path) -> Mapping[str, int]:
+    found = diff(str(ours), str(theirs), DiffOptions(tolerance=0.001, same_subsets=True))
+    return {change: count for change, count in found.counts.items() if count}
+
+
+_NAMES = st.text("abcäß <&>\"'/.é中", min_size=1, max_size=8).map(lambda text: f"x{text}x.png")
+_CLASSES = st.sampled_from(["cat", "cat😀", "a dog", "<&>", "Größe", "'quoted' \"twice\""])
+_SIDE = st.floats(0, 1, width=32)
+
+
+@st.composite
+def _boxes(draw: st.DrawFn) -> list[float]:
+    """A box with an area, within its image."""
+    x, y = (sorted((draw(_SIDE), draw(_SIDE))) for _ in "xy")
+    if x[1] - x[0] < 1e-3:
+        x = [0.25, 0.75]
+    if y[1] - y[0] < 1e-3:
+        y = [0.25, 0.75]
+    return [x[0], y[0], x[1], y[1]]
+
+
+_OBJECTS = st.lists(st.tuples(_boxes(), _CLASSES), max_size=4)
+_IMAGES = st.dictionaries(_NAMES, _OBJECTS, min_size=1, max_size=4)
+
+
+def detection(name: str, found: Sequence[tuple[Sequence[float], str]], number: int) -> Detection:
+    # An image of its own each: equal ones in two subsets would be an error.
+    encoded = _IMAGE + number.to_bytes(4, "big")
+    return Detection(
+        filename=name,
+        source_id=str(number),
+        height=_HEIGHT,
+        width=_WIDTH,
+        format="png",
+        encoded=encoded,
+        boxes=np.array([box for box, _ in found], "<f4").reshape(-1, 4),
+        class_text=[text for _, text in found],
+        class_label=[1 + hash_of(text) for _, text in found],
+    )
+
+
+def hash_of(text: str) -> int:
+    return sum(text.encode())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(subsets=st.dictionaries(st.sampled_from(["train", "val", "a b"]), _IMAGES, min_size=1))
+def test_any_boxes_and_names(
+    name: str, subsets: Mapping[str, Mapping[str, Sequence[tuple[Sequence[float], str]]]]
+) -> None:
+    if not any(found for images in subsets.values() for found in images.values()):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        number = 0
+        for subset, images in subsets.items():
+            some = []
+            for key, found in images.items():
+                number += 1
+                some.append(detection(key, found, number))
+            write_records(f"{folder}/shards", subset, map(encode_detection, some))
+        back = there_and_back(Path(folder, "shards"), Path(folder), name)
+        found_in = differences(Path(folder, "shards"), back)
+        assert found_in.keys() <= {"record_renamed", *_NUMBERS}  # names are made safe
+
+
+@settings(max_examples=100, deadline=None)
+@given(names=st.lists(st.text(min_size=1), min_size=1, max_size=20, unique=True))
+@example(names=["cat😀", "\0\x1b\x7f\x85\u2028\ufeff\uffff", "'\"\\ \n", " a: #b "])
+def test_any_classes_in_the_yaml_of_yolo(names: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        writer = YoloWriter(folder, None, Options())
+        writer.begin("train")
+        writer.finish(LabelMap.from_names(names))
+        found = yaml.safe_load(Path(folder, "data.yaml").read_text("utf-8"))
+    assert found["names"] == dict(enumerate(names))
+
+
+def masked(**fields: object) -> Detection:
+    """Two objects with masks, attributes of all kinds, and what else a record may have."""
+    masks = np.zeros((2, _HEIGHT, _WIDTH), bool)
+    masks[0, 10:30, 20:50], masks[0, 15:20, 25:30] = True, False
+    masks[1, 40:50, 60:80] = True
+    boxes = np.array([[20, 10, 50, 30], [60, 40, 80, 50]]) / ([_WIDTH, _HEIGHT] * 2)
+    found = detection("a.png", [(box, "cat") for box in boxes.tolist()], 7)
+    return Detection(
+        **{
+            **vars(found),
+            "masks": [PngMask(encode_mask_png(one)) for one in masks],
+            "keypoints": Keypoints(
+                np.array([[[0.25, 0.5], [0.5, 0.75]], [[0.75, 0.25], [0, 0]]], "<f4"),
+                np.array([[2, 1], [2, 0]]),
+                ("nose", "tail"),
+            ),
+            "attributes": {
+                "is_crowd": [0, 1],
+                "area": [575.0, 200.0],
+                "difficult": [1, 0],
+                "color": ["red", None],
+            },
+            "captions": ["A cat.", "Two cats."],
+            **fields,
+        }
+    )
+
+
+_NO_VOC = {
+    *("2 masks", "2 keypoints", "2 captions", "2 area", "1 is_crowd", "1 color", "1 source_id")
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("coco", {"2 captions"}),
+        ("voc", _NO_VOC),
+        ("yolo", _NO_VOC | {"1 difficult"}),
+        ("csv", _NO_VOC | {"1 difficult"}),
+        ("cvat_xml", {"2 keypoints", "2 captions", "1 source_id"}),
+    ],
+)
+def test_what_has_no_place_is_counted(tmp_path: Path, name: str, lost: set[str]) -> None:
+    write_records(tmp_path / "shards", "train", [encode_detection(masked())])
+    done = convert(str(tmp_path / "shards"), str(tmp_path / "out"), Options(), target_format=name)
+    found = [note.partition(": ")[2] for note in done.notes if note.startswith("not written")]
+    assert {one for note in found for one in note.split(", ")} == lost
+
+
+@pytest.mark.parametrize("name", _MASK_FORMATS)
+def test_masks_and_attributes(tmp_path: Path, name: str) -> None:
+    ours = masked()
+    write_records(tmp_path / "shards", "train", [encode_detection(ours)])
+    (theirs,) = read_detections(
+        there_and_back(tmp_path / "shards", tmp_path, name) / "train.tfrecord"
+    )
+    assert ours.masks is not None and theirs.masks is not None
+    for one, other in zip(ours.masks, theirs.masks, strict=True):
+        assert one is not None and other is not None and not is_box_png(other.data)
+        np.testing.assert_array_equal(decode_mask_png(one.data), decode_mask_png(other.data))
+    for key, values in ours.attributes.items():
+        assert theirs.attributes[key] == values, key
+    if name == "coco":
+        assert theirs.source_id == "7"
+        assert ours.keypoints is not None and theirs.keypoints is not None
+        np.testing.assert_allclose(ours.keypoints.xy, theirs.keypoints.xy, atol=1e-6)
+        np.testing.assert_array_equal(ours.keypoints.visibility, theirs.keypoints.visibility)
+        assert theirs.keypoints.names == ours.keypoints.names

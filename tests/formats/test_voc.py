@@ -1,0 +1,505 @@
+"""Pascal VOC. What is expected was written by create_pascal_tf_record.py itself.
+
+(Run with TensorFlow 2.21 on the example's JPEGs; it refuses the PNGs.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tfod.check.check import check_sources
+from tfod.detection.labels.label_map import read_label_map
+from tfod.shards.diff.diff import Options, diff
+
+from tests.commands import Run
+from tests.formats.conftest import EXAMPLES, IMAGES, VOC, Read, Refuse, by_filename
+
+FIRST = "shapes_01.jpg"
+FIRST_BOXES = [
+    [0.6128125190734863, 0.2642083466053009, 0.9042812585830688, 0.6619583368301392],
+    [0.5655937790870667, 0.6928750276565552, 0.6629999876022339, 0.8227499723434448],
+    [0.43168750405311584, 0.7070416808128357, 0.6364062428474426, 0.9800000190734863],
+]
+LISTS = Path("ImageSets", "Main")
+
+
+def edit(path: Path, pattern: str, to: str, count: int = 1) -> None:
+    text = path.read_text()
+    changed = re.sub(pattern, lambda _: to, text, count=count, flags=re.DOTALL)
+    assert changed != text or not count
+    path.write_text(changed)
+
+
+@pytest.fixture
+def first(voc: Path) -> Path:
+    return voc / "Annotations" / "shapes_01.xml"
+
+
+@pytest.fixture
+def jpegs(voc: Path) -> Path:
+    return voc / "JPEGImages"
+
+
+class TestRecords:
+    def test_first_record_is_the_scripts(self, read: Read) -> None:
+        found, said = read(VOC)
+        assert list(found) == [f"shapes_{n:02}.{'png' if n == 3 else 'jpg'}" for n in range(1, 9)]
+        one = found[FIRST]
+        assert said == "" and one.boxes.tolist() == FIRST_BOXES
+        assert one.class_text == ["étoile", "square", "circle"]
+        assert one.class_label == [4, 2, 1]
+        assert one.attributes == {
+            "difficult": [0, 1, 0],
+            "truncated": [0, 0, 0],
+            "view": ["Right", "Unspecified", "Unspecified"],
+            "occluded": [0, 1, 0],  # not by the script
+        }
+        assert (one.height, one.width, one.format, one.source_id) == (240, 320, "jpeg", "1")
+        data = (IMAGES / FIRST).read_bytes()
+        assert one.encoded == data and one.sha256 == hashlib.sha256(data).hexdigest()
+        png = found["shapes_03.png"]
+        assert png.format == "png" and png.encoded == (IMAGES / "shapes_03.png").read_bytes()
+
+    def test_difficult_objects_can_be_left_out(self, read: Read) -> None:
+        found, said = read(VOC, "--ignore-difficult")
+        assert found[FIRST].boxes.tolist() == [FIRST_BOXES[0], FIRST_BOXES[2]]
+        assert re.search(r"\d difficult objects, left out \(the first: .*01.xml, line 26\)", said)
+
+    def test_what_other_tools_leave_out(self, read: Read, voc: Path, first: Path) -> None:
+        for tag in ("difficult", "truncated", "occluded", "pose"):
+            edit(first, f"<{tag}>.*?</{tag}>", "", count=0)
+        edit(first, "<size>.*?</size>", "")
+        edit(first, "<bndbox>.*?</bndbox>", "")
+        found, said = read(voc)
+        assert "1 objects without <bndbox>, left out" in said and "line 9" in said
+        assert found[FIRST].boxes.tolist() == FIRST_BOXES[1:]
+        assert found[FIRST].attributes == {
+            "difficult": [0, 0],
+            "truncated": [0, 0],
+            "view": ["Unspecified", "Unspecified"],
+        }
+
+    def test_a_size_that_is_wrong_is_told(self, read: Read, voc: Path, first: Path) -> None:
+        edit(first, "<width>320<", "<width>640<")
+        found, said = read(voc)
+        assert "640x240, the image 320x240" in said
+        assert (found[FIRST].height, found[FIRST].width) == (240, 320)
+        assert found[FIRST].boxes[0, 0] == FIRST_BOXES[0][0] / 2
+
+    def test_difficult_is_0_or_1(self, read: Read, voc: Path, first: Path) -> None:
+        edit(first, "<difficult>0<", "<difficult>2<")
+        assert read(voc)[0][FIRST].attributes["difficult"] == [1, 1, 0]
+
+    @pytest.mark.parametrize(
+        ("added", "says"),
+        [  # CVAT's own attributes, VOC's parts, a score; a box that was copied without its object
+            ("<score>0.5</score><empty/>", "fields that are not read (the first: {}: <score>)"),
+            (
+                "<part><name>x</name></part><attributes><attribute/></attributes>",
+                "fields that are not read (the first: {}: <part>)",
+            ),
+            (
+                "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>30</xmax><ymax>40</ymax></bndbox>",
+                "another <bndbox>, of which the first is read (the first: {})",
+            ),
+        ],
+    )
+    def test_what_is_not_read_is_told(
+        self, read: Read, voc: Path, first: Path, added: str, says: str
+    ) -> None:
+        edit(first, "</object>", f"{added}</object>")
+        found, said = read(voc)
+        assert said == f"tfod: 1 objects with {says.format(f'{first}, line 13')}\n"
+        assert found[FIRST].boxes.tolist() == FIRST_BOXES
+
+    @pytest.mark.parametrize("corners", ["x0 y0 x1 y1 x2 y2 x3 y3", "cx cy w h angle"])
+    def test_turned_boxes_are_read_as_the_box_around(
+        self, read: Read, voc: Path, first: Path, corners: str
+    ) -> None:
+        """R-DFPN's corners; roLabelImg's centre with an angle in radians: here a square on edge."""
+        tag, values = ("bndbox", (160, 80, 180, 100, 160, 120, 140, 100))
+        if corners.startswith("c"):
+            tag, values = "robndbox", (160, 100, 800**0.5, 800**0.5, 0.7853981633974483)
+        pairs = zip(corners.split(), values, strict=True)
+        inside = "".join(f"<{name}>{value}</{name}>" for name, value in pairs)
+        edit(first, "<bndbox>.*?</bndbox>", f"<type>{tag}</type><{tag}>{inside}</{tag}>")
+        found, said = read(voc)
+        assert found[FIRST].boxes[0] == pytest.approx([140 / 320, 80 / 240, 180 / 320, 120 / 240])
+        assert said == (
+            "tfod: 1 objects whose box is turned, read as the box around it (the first: "
+            f"{first}, line 13)\n"
+        )
+
+    @pytest.mark.parametrize("gone", ["<x2>.*?</x2>", "<angle>.*?</angle>"])
+    def test_half_of_a_turned_box(self, refuse: Refuse, voc: Path, first: Path, gone: str) -> None:
+        eight = "".join(f"<{axis}{n}>{n + 1}</{axis}{n}>" for n in range(4) for axis in "xy")
+        five = "".join(f"<{name}>9</{name}>" for name in ("cx", "cy", "w", "h", "angle"))
+        both = f"<bndbox>{eight}</bndbox>" if "x2" in gone else f"<robndbox>{five}</robndbox>"
+        edit(first, "<bndbox>.*?</bndbox>", re.sub(gone, "", both))
+        name = gone.partition(".")[0]
+        assert f"{first}, line 19: {name} has ''" in refuse(voc)
+
+
+class TestPlaces:
+    def test_a_year_is_part_of_the_path(self, convert: Run, tmp_path: Path) -> None:
+        """The kit alone is that of 2007; lists of one class are none."""
+        for year, number in (("VOC2007", "01"), ("VOC2012", "02")):
+            lists = shutil.copytree(VOC, tmp_path / "kit" / year) / LISTS
+            (lists / "val.txt").unlink()
+            (lists / "train.txt").write_text(f"shapes_{number}\n")
+            (lists / "aeroplane_train.txt").write_text(f"shapes_{number} -1\n")
+        for source, number in (("VOC2012", "02"), ("VOC2007", "01"), ("", "01")):
+            out = tmp_path / f"out{source}"
+            assert convert(tmp_path / "kit" / source, out).succeeded() == ""
+            assert list(by_filename(out)) == [f"shapes_{number}.jpg"]
+
+    @pytest.mark.parametrize(
+        ("annotations", "images", "source", "options"),
+        [
+            ("annotations", "images", "", ()),  # raccoon
+            ("annots", "images", "", ()),  # kangaroo
+            (".", ".", "", ()),  # LabelImg's one folder
+            ("xml", "images", "xml", ()),
+            ("xml", "images", "", ("--images={}/images", "--from=voc")),
+            ("Annotations", "elsewhere", "", ("--images={}/elsewhere",)),
+            ("annotations", "images", "annotations", ()),  # as for xml_to_csv.py
+        ],
+    )
+    def test_layouts_of_other_people(
+        self,
+        read: Read,
+        tmp_path: Path,
+        annotations: str,
+        images: str,
+        source: str,
+        options: tuple[str, ...],
+    ) -> None:
+        shutil.copytree(VOC / "Annotations", tmp_path / annotations, dirs_exist_ok=True)
+        shutil.copytree(IMAGES, tmp_path / images, dirs_exist_ok=True)
+        found, said = read(tmp_path / source, *(option.format(tmp_path) for option in options))
+        assert said == "" and list(found) == sorted(path.name for path in IMAGES.iterdir())
+        assert found[FIRST].boxes.tolist() == FIRST_BOXES
+
+    @pytest.mark.parametrize(
+        ("image", "filename"),
+        [
+            ("shapes_01.JPG", "shapes_01"),  # old labelImg leaves out the extension
+            ("shapes_01.JPG", "shapes_01.jpg"),
+            ("IMG 1.jpg", "IMG 1.jpg"),  # none is named as the XML
+            ("a/b/IMG 1.jpg", "a\\b\\IMG 1.jpg"),
+            ("IMG 1.jpg", "D:/photos/IMG 1.jpg"),
+        ],
+    )
+    def test_names_of_an_image(
+        self, read: Read, voc: Path, jpegs: Path, first: Path, image: str, filename: str
+    ) -> None:
+        (jpegs / image).parent.mkdir(parents=True, exist_ok=True)
+        (jpegs / FIRST).rename(jpegs / image)
+        edit(first, FIRST, filename, count=0)
+        found, said = read(voc)
+        assert said == "" and found[image].encoded == (IMAGES / FIRST).read_bytes()
+
+    def test_an_image_is_named_as_its_xml(self, read: Read, voc: Path, jpegs: Path) -> None:
+        """The files were renamed, and what <filename> says is another image by now."""
+        shutil.rmtree(voc / "ImageSets")
+        for number in (1, 2):
+            old, new = f"shapes_0{number}", f"shapes_1{number}"
+            (voc / "Annotations" / f"{old}.xml").rename(voc / "Annotations" / f"{new}.xml")
+            (jpegs / f"{old}.jpg").rename(jpegs / f"{new}.jpg")
+        shutil.copy(IMAGES / "shapes_05.jpg", jpegs / FIRST)
+        found, said = read(voc)
+        assert found["shapes_11.jpg"].encoded == (IMAGES / FIRST).read_bytes()
+        assert "2 annotations whose <filename> is not their own; the image that is named" in said
+        assert "shapes_11.xml: shapes_01.jpg)" in said
+
+    def test_several_images_named_as_the_xml(
+        self, read: Read, refuse: Refuse, voc: Path, jpegs: Path, first: Path
+    ) -> None:
+        Image.open(jpegs / "shapes_05.jpg").resize((320, 240)).save(jpegs / "shapes_01.bmp")
+        assert read(voc)[0][FIRST].boxes.tolist() == FIRST_BOXES  # as <filename> says
+        edit(first, FIRST, "shapes_01.png")
+        what = f"names that several images have: 1 ({first}: shapes_01.bmp, shapes_01.jpg); write"
+        assert what in refuse(voc)
+        shutil.copy(jpegs / FIRST, jpegs / "shapes_01.bmp")
+        assert read(voc)[0]["shapes_01.bmp"].encoded == (IMAGES / FIRST).read_bytes()
+
+    @pytest.mark.parametrize("written", ["shapes_02.jpg", "deep/er/shapes_02.jpg"])
+    def test_folders_below(self, convert: Run, tmp_path: Path, written: str) -> None:
+        """Also their classes are in the label map; CVAT writes the folder, others do not."""
+        root = tmp_path / "voc"
+        for name in ("Annotations/shapes_02.xml", "JPEGImages/shapes_02.jpg"):
+            folder, _, file = name.partition("/")
+            (root / folder / "deep" / "er").mkdir(parents=True)
+            shutil.copy(VOC / name, root / folder / "deep" / "er" / file)
+        xml = root / "Annotations" / "deep" / "er" / "shapes_02.xml"
+        edit(xml, "shapes_02.jpg", written, count=0)
+        shutil.copytree(xml.parent, root / "Annotations" / ".ipynb_checkpoints")
+        convert(root, tmp_path / "out").succeeded()
+        assert list(by_filename(tmp_path / "out")) == ["deep/er/shapes_02.jpg"]
+        report = check_sources([str(tmp_path / "out")])
+        assert report.valid and not report.flatten("code")
+
+
+class TestLists:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "{}",
+            "{} 1",
+            "{}  -1",
+            "{}.jpg",
+            "{}.JPG",
+            "{}.xml",
+            '"{}"',
+            "'{}.jpg'",
+            '"/home/k/data/front/{}.jpg"',
+            "..\\JPEGImages\\{}.jpg",
+            '"C:\\data\\front\\{}.png"',
+            "  {}\t",
+            "./JPEGImages/{}.jpg 1",
+            '"{}.jpg" 1',
+        ],
+    )
+    def test_lines(self, read: Read, voc: Path, line: str) -> None:
+        """The devkit's, with a flag of a class; those of RectLabel and of people who list files."""
+        lines = [line.format(f"shapes_{number}") for number in ("01", "02")]
+        (voc / LISTS / "train.txt").write_text("\n".join(lines))
+        found, said = read(voc)
+        assert said == "" and list(found) == [FIRST, "shapes_02.jpg"]
+
+    @pytest.mark.parametrize("stem", ["front/my one", "frame.000123", "a.v2", "a 1", "it's"])
+    def test_names_with_folders_dots_blanks_and_quotes(
+        self, read: Read, voc: Path, stem: str
+    ) -> None:
+        for folder, ending in (("Annotations", ".xml"), ("JPEGImages", ".jpg")):
+            to = voc / folder / f"{stem}{ending}"
+            to.parent.mkdir(exist_ok=True)
+            (voc / folder / f"shapes_01{ending}").rename(to)
+        for line in (stem, f"{stem} 1", f"{stem}.jpg", stem.replace("/", "\\")):
+            (voc / LISTS / "train.txt").write_text(f"{line}\n")
+            for options in ((), ("--no-images",)):
+                assert list(read(voc, *options)[0]) == [f"{stem}.jpg"], line
+
+    def test_lists_of_cvat(self, read: Read, refuse: Refuse, voc: Path) -> None:
+        """Its set is called default; names with blanks, with flags and without."""
+        for path in (voc / LISTS).iterdir():
+            path.unlink()
+        for number, to in (("01", "my one"), ("02", "my two"), ("03", "my")):
+            xml = voc / "Annotations" / f"shapes_{number}.xml"
+            xml.rename(xml.with_name(f"{to}.xml"))
+        (voc / LISTS / "default.txt").write_text("my one\nmy two  1\nshapes_04 -1\n")
+        (voc / LISTS / "circle_default.txt").write_text("shapes_04 1\n")
+        assert "choose another --set: default\n" in refuse(voc)
+        names = [f"shapes_{number}.jpg" for number in ("01", "02", "04")]
+        assert list(read(voc, "--set", "default")[0]) == names
+
+    def test_a_name_that_a_list_has_twice(self, read: Read, voc: Path) -> None:
+        """As of two lists that were joined; a second record would be a duplicate."""
+        (voc / LISTS / "train.txt").write_text("shapes_01\nshapes_02\nshapes_01.jpg\n")
+        found, said = read(voc)
+        assert "1 annotations that the list of the set has twice, written once" in said
+        assert "shapes_01.xml)" in said and list(found) == [FIRST, "shapes_02.jpg"]
+
+    @pytest.mark.parametrize(
+        ("joined", "sets"), [("01 02", ["train", "val"]), ("01 03", ["train", "trainval", "val"])]
+    )
+    def test_a_list_that_joins_two_is_no_set(
+        self, convert: Run, voc: Path, joined: str, sets: list[str]
+    ) -> None:
+        for name, numbers in (("train", "01"), ("val", "02"), ("trainval", joined)):
+            lines = "".join(f"shapes_{number}\n" for number in numbers.split())
+            (voc / LISTS / f"{name}.txt").write_text(lines)
+        out = voc.with_name("out")
+        assert re.findall(r"out: (\w+): ", convert(voc, out, "--no-images").out) == sets
+
+    def test_a_folder_without_lists(self, convert: Run, voc: Path) -> None:
+        """As somebody leaves it who has split nothing yet."""
+        for path in (voc / LISTS).iterdir():
+            path.unlink()
+        for options, name in (((), "default"), (("--set", "a"), "a")):
+            out = voc.with_name(name)
+            done = convert(voc, out, "--no-images", *options)
+            assert done.out == f"{out}: {name}: 12 images, 34 objects\n"
+
+    def test_a_blank_is_no_flag(self, refuse: Refuse, voc: Path) -> None:
+        (voc / LISTS / "train.txt").write_text("shapes_02\nshapes_01 b\n")
+        where = f"{voc / LISTS / 'train.txt'}, line 2: {voc / 'Annotations'} has no XML file for "
+        assert f"{where}'shapes_01 b'; correct the line" in refuse(voc)
+
+
+class TestLabelMap:
+    def test_made_of_all_annotations(self, convert: Run, voc: Path) -> None:
+        """Also of those of other sets, so that all sets share it."""
+        edit(voc / "Annotations" / "shapes_12.xml", "<name>circle<", "<name>arch<", count=0)
+        convert(voc, voc.with_name("out"), "--set", "train").succeeded()
+        items = read_label_map(voc.with_name("out") / "label_map.pbtxt")[0].items
+        assert {item.name: item.id for item in items} == {
+            "arch": 1,
+            "circle": 2,
+            "square": 3,
+            "triangle": 4,
+            "étoile": 5,
+        }
+
+    def test_vocs_own_where_it_has_every_class(self, convert: Run, voc: Path) -> None:
+        for path in (voc / "Annotations").iterdir():
+            edit(path, "<name>[^<]*<", "<name>dog<", count=0)
+        out = voc.with_name("out")
+        convert(voc, out).succeeded()
+        assert len(read_label_map(out / "label_map.pbtxt")[0].items) == 20
+        assert by_filename(out)["shapes_02.jpg"].class_label == [12]
+
+    def test_the_one_that_is_there_or_is_named(
+        self, convert: Run, read: Read, tmp_path: Path
+    ) -> None:
+        own = "".join(
+            f"item {{ id: {number} name: '{name}' }}\n"
+            for name, number in (("circle", 7), ("square", 9), ("triangle", 3), ("étoile", 5))
+        )
+        (tmp_path / "label_map.pbtxt").write_text(own)
+        convert(VOC, tmp_path / "p.record", "--set", "train").succeeded()
+        assert by_filename(tmp_path / "p.record")[FIRST].class_label == [5, 9, 7]
+        assert (tmp_path / "label_map.pbtxt").read_text() == own
+        found, _ = read(VOC, "--label-map", tmp_path / "label_map.pbtxt")
+        assert found[FIRST].class_label == [5, 9, 7]
+
+    def test_another_one_is_not_written_over(self, convert: Run, tmp_path: Path) -> None:
+        (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
+        named = ("--set", "train", "--label-map", EXAMPLES / "shapes_csv" / "label_map.pbtxt")
+        line = convert(VOC, tmp_path / "p.record", *named).refused()
+        assert f"{tmp_path / 'label_map.pbtxt'} is there already; write to another" in line
+        assert [path.name for path in tmp_path.iterdir()] == ["label_map.pbtxt"]
+
+    @pytest.mark.parametrize(
+        ("target", "other"),
+        [("a", "voc"), ("a", "csv"), ("a", "yolo"), ("a", "coco"), ("a/x.record", "a.csv")],
+    )
+    def test_ids_survive_formats_that_have_none(
+        self, convert: Run, tmp_path: Path, target: str, other: str
+    ) -> None:
+        """They are written beside, where they are not 1 to n."""
+        text = "".join(
+            f"item {{ id: {number} name: '{name}' }}\n"
+            for name, number in (("circle", 70), ("square", 9), ("triangle", 3), ("étoile", 90))
+        )
+        (tmp_path / "own.pbtxt").write_text(text)
+        only = ("--set", "train", "--label-map", tmp_path / "own.pbtxt")
+        convert(VOC, tmp_path / target, *only).succeeded()
+        path, options = tmp_path / "out" / other, ("--no-images",) * (other == "a.csv")
+        convert(tmp_path / target, path, "--to", other.removeprefix("a."), *options).succeeded()
+        convert(path, tmp_path / "b", *options).succeeded()
+        before, after = by_filename(tmp_path / "a"), by_filename(tmp_path / "b")
+        assert before[FIRST].class_label == [90, 9, 70]
+        labels = {name: one.class_label for name, one in before.items()}
+        assert {name: one.class_label for name, one in after.items()} == labels
+
+
+class TestRefusals:
+    def test_a_class_that_the_map_lacks(self, refuse: Refuse) -> None:
+        line = refuse(VOC, "--label-map", "voc2007")
+        assert "shapes_01.xml, line 13: class 'étoile' is not in the label map voc2007" in line
+
+    def test_missing_images_are_named_together(
+        self, refuse: Refuse, voc: Path, jpegs: Path
+    ) -> None:
+        missing = [jpegs / f"shapes_0{number}.jpg" for number in (4, 5)]
+        for path in missing:
+            path.unlink()
+        where = "; ".join(f"{path}, of {voc / 'Annotations' / path.stem}.xml" for path in missing)
+        assert f"images that are missing: 2 ({where}); put them there, name" in refuse(voc)
+
+    def test_an_image_outside_of_the_folder(
+        self, refuse: Refuse, voc: Path, jpegs: Path, first: Path
+    ) -> None:
+        edit(first, FIRST, "../../../../../../etc/passwd")
+        (jpegs / FIRST).unlink()
+        assert f"({jpegs / 'shapes_01'}, of {first})" in refuse(voc)
+
+    @pytest.mark.parametrize(
+        ("pattern", "to", "says"),
+        [
+            ("<difficult>0<", "<difficult>no<", "<difficult> has 'no'"),
+            ("<name>.*?<", "<name> <", "line 13: <name> is empty; write the class there"),
+            ("<xmin>.*?<", "<xmin>left<", "<xmin> has 'left'"),
+            ("<xmax>.*?<", "<xmax>1e300<", "1e+300"),
+            ("</annotation>", "", "not well-formed XML"),
+            ("<annotation>", '<!DOCTYPE a><annotation>', "document type"),
+            (".*", "<annotations/>", "is not a Pascal VOC annotation: its root is not"),
+        ],
+    )  # fmt: skip
+    def test_xml(
+        self, refuse: Refuse, voc: Path, first: Path, pattern: str, to: str, says: str
+    ) -> None:
+        edit(first, pattern, to)
+        line = refuse(voc)
+        assert says in line and "shapes_01.xml" in line
+
+    @pytest.mark.parametrize(
+        ("path", "content", "says"),
+        [
+            (LISTS / "train.txt", b"\xff\n", "train.txt is not UTF-8 (byte 0); save it"),
+            (LISTS / "train.txt", b"shapes_01\n\nshapes_99.jpg\n", "train.txt, line 3: "),
+            (LISTS / "train.txt", None, "train.txt: no such list of the images of a set; choose"),
+            (Path("JPEGImages", FIRST), b"<html>not found</html>", "is not a readable image"),
+            (Path("Annotations"), None, "Annotations: no such folder of annotations; put it"),
+        ],
+    )
+    def test_files_and_folders(
+        self, refuse: Refuse, voc: Path, path: Path, content: bytes | None, says: str
+    ) -> None:
+        if (voc / path).is_dir():
+            shutil.rmtree(voc / path)
+        else:
+            (voc / path).unlink()
+        if content is not None:
+            (voc / path).write_bytes(content)
+        assert says in refuse(voc, "--from", "voc")
+
+    def test_no_folder_and_no_file(self, refuse: Refuse, tmp_path: Path) -> None:
+        assert "x is not a folder; name that of" in refuse(tmp_path / "x", "--from", "voc")
+        assert f"{tmp_path} holds no XML file; name" in refuse(tmp_path, "--from", "voc")
+
+
+class TestWithoutImages:
+    @pytest.mark.parametrize("without", ["", "JPEGImages"])
+    def test_records_are_the_same_but_for_their_bytes(
+        self, read: Read, voc: Path, without: str
+    ) -> None:
+        if without:
+            shutil.rmtree(voc / without)
+        found, said = read(voc, "--no-images")
+        assert said == "" and list(found) == list(read(VOC)[0])
+        one = found[FIRST]
+        assert (one.height, one.width, one.encoded) == (240, 320, b"")
+        assert one.boxes.tolist() == FIRST_BOXES
+
+    def test_a_size_is_needed(self, refuse: Refuse, voc: Path, jpegs: Path, first: Path) -> None:
+        (jpegs / FIRST).unlink()
+        edit(first, "<size>.*?</size>", "")
+        what = "images without a size in their annotations, which boxes in pixels need: 1"
+        assert f"{what} ({first}); write width and height" in refuse(voc, "--no-images")
+
+    def test_many(self, convert: Run, refuse: Refuse, tmp_path: Path) -> None:
+        text = (VOC / "Annotations" / "shapes_01.xml").read_text()
+        (tmp_path / "voc").mkdir()
+        for number in range(500):
+            changed = text.replace("shapes_01", f"IMG_{number:03}")
+            (tmp_path / "voc" / f"{number:03}.xml").write_text(changed)
+        done = convert(tmp_path / "voc", tmp_path / "out", "--no-images", "--num-shards", 3)
+        assert done.succeeded() == ""
+        assert done.out == f"{tmp_path / 'out'}: default: 500 images, 1,500 objects\n"
+        assert len(list((tmp_path / "out").iterdir())) == 4
+        assert sorted(by_filename(tmp_path / "out"))[::499] == ["000.jpg", "499.jpg"]
+        assert "images that are missing: 500 (" in refuse(tmp_path / "voc")
+
+
+def test_the_checker_agrees(convert: Run, tmp_path: Path) -> None:
+    convert(VOC, tmp_path / "out").succeeded()
+    report = check_sources([str(tmp_path / "out")])
+    assert report.valid and not report.flatten("code")
+    assert diff(str(VOC), str(tmp_path / "out"), Options()).is_equal

@@ -1,0 +1,213 @@
+"""YOLO folders as tools write them, after reports of what went wrong with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tfod.detection.detection import Detection
+
+from tests.commands import Run
+from tests.formats.conftest import by_filename
+from tests.image_kinds import plain_image
+
+BOX = "0.25 0.375 0.25 0.5"
+NORMALIZED = [0.125, 0.125, 0.375, 0.625]
+
+
+def dataset(folder: Path, yaml: str, labels: Mapping[str, str]) -> Path:
+    """``data.yaml``, and images with these labels, by their folders: ``train`` has images/."""
+    for number, (subset, text) in enumerate(labels.items()):
+        for part in ("images", "labels"):
+            (folder / subset / part).mkdir(parents=True)
+        colour = (number * 40, 9, 9)
+        (folder / subset / "images" / "a.jpg").write_bytes(plain_image((200, 100), colour))
+        (folder / subset / "labels" / "a.txt").write_text(text)
+    (folder / "data.yaml").write_text(f"names: [cat, dog]\n{yaml}")
+    return folder
+
+
+def only(folder: Path) -> Detection:
+    (one,) = by_filename(folder).values()
+    return one
+
+
+TWO = {"train": f"0 {BOX}", "valid": f"1 {BOX}"}
+THERE = "train: ../train/images\nval: ../valid/images\n"
+
+
+class TestFoldersThatAreMissing:
+    """Roboflow's data.yaml names a test folder that its export need not have."""
+
+    @pytest.mark.parametrize(
+        "yaml",
+        [
+            f"{THERE}test: ../test/images\n",
+            f"test: ../test/images\n{THERE}",
+            "train: train/images\nval: [valid/images, more/images]\n",
+            f"{THERE}test: test.txt\n",
+            f"path: /data/of/another/machine\n{THERE}test: test/images\n",
+        ],
+    )
+    def test_one_is_said_and_passed_over(self, convert: Run, tmp_path: Path, yaml: str) -> None:
+        source = dataset(tmp_path / "s", yaml, TWO)
+        done = convert(source, tmp_path / "out")
+        assert done.code == 0 and done.out.splitlines() == [
+            f"{tmp_path}/out: train: 1 image, 1 object",
+            f"{tmp_path}/out: val: 1 image, 1 object",
+        ]
+        what = "1 folders of images that are named and not there, passed over (the first: "
+        assert f"{what}{source}/data.yaml: " in done.err and done.err.count("\n") == 1
+
+    def test_no_one_is_said_of_a_dataset_that_has_all(self, convert: Run, tmp_path: Path) -> None:
+        assert convert(dataset(tmp_path / "s", THERE, TWO), tmp_path / "out").succeeded() == ""
+
+    @pytest.mark.parametrize(
+        ("yaml", "options", "says"),
+        [
+            ("train: ../test/images\n", (), "../test/images is not there; correct it, or path"),
+            (f"{THERE}test: ../test/images\n", ("--set=test",), "has no subset 'test'; choose ano"),
+        ],
+    )
+    def test_nothing_is_left(
+        self, convert: Run, tmp_path: Path, yaml: str, options: tuple[str, ...], says: str
+    ) -> None:
+        source = dataset(tmp_path / "s", yaml, TWO)
+        assert says in convert(source, tmp_path / "out", *options).refused()
+        assert not (tmp_path / "out").exists()
+
+    def test_darknets_own_file(self, convert: Run, tmp_path: Path) -> None:
+        source = dataset(tmp_path / "s", "", TWO)
+        (source / "data.yaml").unlink()
+        (source / "obj.names").write_text("cat\ndog\n")
+        (source / "obj.data").write_text("train = data/train.txt\nvalid = data/valid.txt\n")
+        (source / "train.txt").write_text("data/train/images/a.jpg\n")
+        done = convert(source, tmp_path / "out")
+        assert done.code == 0 and "1 folders of images that are named and not there" in done.err
+        assert done.out == f"{tmp_path}/out: train: 1 image, 1 object\n"
+
+
+class TestPoses:
+    """Boxes, and behind them keypoints, where data.yaml has ``kpt_shape``: no outlines."""
+
+    @pytest.mark.parametrize(
+        ("shape", "line", "xy", "shown"),
+        [
+            # The report's: nine numbers, as an outline of four corners has.
+            ("[2, 2]", "0.2 0.2 0.3 0.5", [[0.2, 0.2], [0.3, 0.5]], [2, 2]),
+            ("[2, 2]", "0 0 0.3 0.5", [[0, 0], [0.3, 0.5]], [0, 2]),
+            # Seven numbers, as a triangle, and a box with one point.
+            ("[1, 2]", "0.2 0.3", [[0.2, 0.3]], [2]),
+            ("[1, 3]", "0.2 0.3 1", [[0.2, 0.3]], [1]),
+            ("[2, 3]", "0.2 0.2 2 0 0 0", [[0.2, 0.2], [0, 0]], [2, 0]),
+            ("[2, 3]", "0.2 0.2 1.0 0.1 0.1 0.0", [[0.2, 0.2], [0.1, 0.1]], [1, 0]),
+            ("[2, 3]", "", [[0, 0], [0, 0]], [0, 0]),  # a box alone
+        ],
+    )
+    def test_points_stand_behind_the_box(
+        self, convert: Run, tmp_path: Path, shape: str, line: str, xy: Any, shown: list[int]
+    ) -> None:
+        yaml = f"train: train/images\nkpt_shape: {shape}\n"
+        source = dataset(tmp_path / "s", yaml, {"train": f"1 {BOX} {line}\n"})
+        assert convert(source, tmp_path / "out").succeeded() == ""
+        one = only(tmp_path / "out")
+        assert one.boxes.tolist() == [NORMALIZED] and one.class_text == ["dog"]
+        assert one.keypoints is not None and one.keypoints.visibility.tolist() == [shown]
+        np.testing.assert_allclose(one.keypoints.xy[0], xy, atol=1e-6)
+
+    def test_of_persons(self, convert: Run, tmp_path: Path) -> None:
+        points = " ".join(f"{i / 20} {i / 40} {i % 3}" for i in range(17))
+        yaml = "train: train/images\nkpt_shape: [17, 3]\nflip_idx: [0]\n"
+        source = dataset(tmp_path / "s", yaml, {"train": f"0 {BOX} {points}\n1 {BOX}\n"})
+        convert(source, tmp_path / "out").succeeded()
+        found = only(tmp_path / "out").keypoints
+        assert found is not None and found.xy.shape == (2, 17, 2)
+        assert found.visibility.tolist() == [[i % 3 for i in range(17)], [0] * 17]
+        coco = tmp_path / "c"
+        convert(tmp_path / "out", coco, "--to=coco").succeeded()
+        text = (coco / "annotations/instances_train.json").read_text()
+        first = json.loads(text)["annotations"][0]
+        assert first["num_keypoints"] == 11 and len(first["keypoints"]) == 51
+
+    @pytest.mark.parametrize(
+        ("shape", "line"),
+        [
+            ("[2, 2]", "0.2 0.2 0.3"),
+            ("[2, 2]", "0.2 0.2 0.3 0.3 0.4 0.4"),
+            ("[17, 3]", "0.2 0.2 0.3 0.3"),  # an outline
+        ],
+    )
+    def test_a_line_that_fits_neither(
+        self, convert: Run, tmp_path: Path, shape: str, line: str
+    ) -> None:
+        yaml = f"train: train/images\nkpt_shape: {shape}\n"
+        source = dataset(tmp_path / "s", yaml, {"train": f"1 {BOX}\n1 {BOX} {line}\n"})
+        says = convert(source, tmp_path / "out").refused()
+        assert f"a.txt, line 2: expected a class and kpt_shape {shape}" in says
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("shape", ["17", "[17]", "[17, 4]", "[0, 3]", "[a, 3]", "[1.5, 2]"])
+    def test_shapes_that_are_none(self, convert: Run, tmp_path: Path, shape: str) -> None:
+        yaml = f"train: train/images\nkpt_shape: {shape}\n"
+        source = dataset(tmp_path / "s", yaml, {"train": f"1 {BOX}\n"})
+        says = convert(source, tmp_path / "out").refused()
+        assert "data.yaml: kpt_shape is " in says and "expected e.g. [17, 3]" in says
+
+
+@pytest.mark.parametrize(
+    ("line", "box", "says"),
+    [
+        (BOX, NORMALIZED, ""),
+        (f"{BOX} 0.9", NORMALIZED, "1 confidences behind boxes, left out"),
+        ("0.1 0.1 0.3 0.1 0.2 0.4", [0.1, 0.1, 0.3, 0.4], "1 outlines, read as the boxes around"),
+        ("0.1 0.1 0.3 0.1 0.3 0.4 0.1 0.4", [0.1, 0.1, 0.3, 0.4], "1 outlines, read as the boxes"),
+    ],
+)
+def test_lines_without_keypoints(
+    convert: Run, tmp_path: Path, line: str, box: list[float], says: str
+) -> None:
+    source = dataset(tmp_path / "s", "train: train/images\n", {"train": f"0 {line}\n"})
+    said = convert(source, tmp_path / "out").succeeded()
+    assert says in said and bool(says) is bool(said)
+    np.testing.assert_allclose(only(tmp_path / "out").boxes, [box], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("notes.json", '{"categories": [{"id": 0, "name": "cat"}], "info": {}}'),  # Label Studio's
+        ("notes.json", '{"info": {"contributor": "images", "keys": ["images", "labels"]}}'),
+        ("annotations/notes.json", '{"categories": []}'),
+        ("settings.json", "[]"),
+        ("broken.json", "{"),
+        (".images.json", '{"images": []}'),
+    ],
+)
+@pytest.mark.parametrize("layout", ["beside", "flat"])
+def test_a_json_without_images_is_no_coco(
+    convert: Run, tmp_path: Path, name: str, text: str, layout: str
+) -> None:
+    """Label Studio's folders, and labelImg's, which has all files in one."""
+    folder = tmp_path / "s"
+    images, labels = (
+        (folder, folder) if layout == "flat" else (folder / "images", folder / "labels")
+    )
+    for path, content in {
+        images / "i1.jpg": plain_image((200, 100)),
+        labels / "i1.txt": f"1 {BOX}\n".encode(),
+        folder / "classes.txt": b"cat\ndog\n",
+        folder / name: text.encode(),
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    done = convert(folder, tmp_path / "out")
+    assert (done.code, done.err) == (0, "")
+    one = only(tmp_path / "out")
+    assert one.boxes.tolist() == [NORMALIZED] and one.class_text == ["dog"]
+    assert convert(folder, tmp_path / "out2", "--set=train").out.startswith(
+        f"{tmp_path}/out2: train"
+    )
