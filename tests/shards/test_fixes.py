@@ -17,9 +17,8 @@ from tfod.detection.images.source_ids import SourceIdNumbers
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
+from tfod.shards.fixes import EditedRecord
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.fixes import fix_record
-from tfod.shards.repair.record import EditedRecord
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.writer import write_records
 
@@ -43,7 +42,7 @@ def fixed(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list
     """A record after its repair, and the codes of what was done."""
     numbers = SourceIdNumbers(None, lambda: 0)
     edited = EditedRecord(Example.from_bytes(payload), TF, label_map, lambda: True, numbers)
-    changes = fix_record(edited, frozenset(REPAIRS))
+    changes = edited.fix(REPAIRS.keys())
     return edited.payload(), [one.code for one in changes]
 
 
@@ -162,11 +161,11 @@ def repaired(tmp_path: Path) -> Callable[..., tuple[Outcome, list[bytes]]]:
 
 def test_only_and_skip(repaired: Any) -> None:
     odd = record(height=HEIGHT + 1, format="png", text=["cat", "dog"], label=[1, 1])
-    assert set(repaired(odd)[0].changes.by_code) == {"IMG006", "IMG004", "LAB008"}
+    assert set(repaired(odd)[0].by_code) == {"IMG006", "IMG004", "LAB008"}
     outcome, left = repaired(
         odd, only=frozenset({"IMG", "LAB008"}), skip=frozenset({"IMG004"}), overwrite=True
     )
-    assert set(outcome.changes.by_code) == {"IMG006", "LAB008"}
+    assert set(outcome.by_code) == {"IMG006", "LAB008"}
     assert outcome.remaining.counts.by_code == {"IMG004": 1}
     assert left == [record(format="png")]
 
@@ -188,7 +187,7 @@ def test_a_label_map_that_misses_a_class_renumbers_nothing(tmp_path: Path) -> No
     write_records(folder, "test", [record("c.jpg", text=["dog", "dog"], label=None)])
     before = {one.name: one.read_bytes() for one in folder.iterdir()}
     outcome = repair(str(folder), str(tmp_path / "out"), Options(TF))
-    assert not outcome.changes.by_code
+    assert not outcome.by_code
     for name, content in before.items():
         assert (tmp_path / "out" / name).read_bytes() == content
     left = outcome.remaining.counts.by_code
