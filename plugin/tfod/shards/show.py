@@ -213,29 +213,32 @@ def _read(detections: Detections, row: int, label_map: LabelMap | None) -> _Reco
     sample = read_sample(example, field_mapping)
     if sample.image and sniff_format(sample.image[:16]) is None:
         sample = replace(sample, image=_encoded_pixels(example, sample) or sample.image)
-    ids = read_ints(example, field_mapping.class_label)
-    classes = list(_classes(sample, ids, label_map))
+    texts = itertools.chain(sample.classes, itertools.repeat(""))
+    ids = itertools.chain(read_ints(example, field_mapping.class_label), itertools.repeat(None))
+    boxes = zip(texts, ids, sample.boxes, strict=False)
+    classes = [_class(text, label, label_map) for text, label, _ in boxes]
     detection, notes = Detection(), list(_notes(sample.boxes))
     try:
         detection = detections[row]
     except RecordError as error:
         notes.insert(0, f"{error.feature or ''} {error.cause}".strip())
+    labels = []
+    for one in detection.image_labels[:_MOST_LABELS]:
+        name, _ = _class(one.text or "", one.label, label_map)
+        labels.append(f"not {name}" if one.confidence == 0 else name)
     sample = replace(sample, classes=tuple(name for name, _ in classes))
-    return _Record(sample, classes, detection, _labels(detection, label_map), notes)
+    return _Record(sample, classes, detection, labels, notes)
 
 
-def _classes(
-    sample: Sample, ids: Sequence[int], label_map: LabelMap | None
-) -> Iterator[tuple[str, str]]:
-    """Name and colour of each box; the text decides, then the id."""
-    texts = itertools.chain(sample.classes, itertools.repeat(""))
-    labels = itertools.chain(ids, itertools.repeat(None))
-    for name, label, _ in zip(texts, labels, sample.boxes, strict=False):
-        item = label_map.find(name) if label_map and name else None
-        if item is None and label_map and label is not None and name in ("", f"#{label}"):
-            item = label_map.find_id(label)
-            name = item.class_name if item else name
-        yield name, class_colour(name, item.id if item else None)
+def _class(text: str, label: int | None, label_map: LabelMap | None) -> tuple[str, str]:
+    """Name and colour of a class: the text decides, then the id."""
+    number = "" if label is None else f"#{label}"
+    item = label_map.find(text) if label_map and text else None
+    if item is None and label_map and label is not None and text in ("", number):
+        item = label_map.find_id(label)
+        text = item.class_name if item else number
+    text = text or number
+    return text, class_colour(text, item.id if item else None)
 
 
 def _notes(boxes: np.ndarray) -> Iterator[str]:
@@ -251,16 +254,6 @@ def _notes(boxes: np.ndarray) -> Iterator[str]:
     ):
         if count > 0:
             yield f"{plural(count, 'box')} {what}"
-
-
-def _labels(detection: Detection, label_map: LabelMap | None) -> list[str]:
-    """The classes of the whole image."""
-    found = []
-    for one in detection.image_labels[:_MOST_LABELS]:
-        item = label_map.find_id(one.label) if label_map and one.label is not None else None
-        name = one.text or (item.class_name if item else f"#{one.label}")
-        found.append(f"not {name}" if one.confidence == 0 else name)
-    return found
 
 
 def _encoded_pixels(example: Example, sample: Sample) -> bytes | None:
