@@ -28,21 +28,9 @@ from tests.mutants.registry import Mutant
 from tests.mutants.run import parameters_of
 
 # Of these nothing is repaired, and their mutants need more than a shard; or the repair stops.
-_LEFT_OUT = (
-    "ZIP",
-    "TSK",
-    "CFG",
-    "DAT",
-    "BOX019",
-    "TFR012",
-    "TFR013",
-    "BOX013",
-    "SET006",
-)
+_LEFT_OUT = ("ZIP", "TSK", "CFG", "DAT", "BOX019", "TFR012", "TFR013", "BOX013", "SET006")
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
-UNCERTAIN = {
-    "EXA003-no-image-fail-a.tfrecord",
-}
+UNCERTAIN = {"EXA003-no-image-fail-a.tfrecord"}
 """The mutants of rules that are repaired where it is certain, and where it is not."""
 
 
