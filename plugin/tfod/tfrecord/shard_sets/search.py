@@ -28,7 +28,7 @@ from tfod.tfrecord.shard_sets.names import (
     shard_names,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.other_formats import none_in_folder
+from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, list_remote
@@ -339,7 +339,8 @@ def _is_tensorboard_log(path: str) -> bool:
 
 def _not_found(text: str) -> str:
     if os.path.isfile(text):
-        return f"{text}: no shard in this archive; look at it with: tfod check"
+        none = f"{text}: no shard in this archive; look at it with: tfod check"
+        return other_format_in_zip(text) or none
     if os.path.isdir(text):
         return none_in_folder(text, sorted(files_below(text)))
     if glob.has_magic(text):
