@@ -17,7 +17,7 @@ from tfod.check.findings.finding import Finding
 from tfod.check.findings.findings import Findings
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
-from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.storage.urls import name_of
 
 BASELINE_VERSION = 2
@@ -48,8 +48,7 @@ def fingerprint_of(finding: Finding) -> str:
         about = None  # on which of several records depends on their order
     if not about:
         about = name_of(finding.shard.rpartition(":")[2])
-        parsed = None if rule.family in _OF_FILES else parse_shard_name(about)
-        about = parsed.stem if parsed else about
+        about = about if rule.family in _OF_FILES else stated_name(about).stem
     code = _OUTSIDE.get(finding.code, finding.code)
     return json.dumps([code, about, finding.feature, value], ensure_ascii=False)
 
