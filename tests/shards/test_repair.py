@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.check.check import Options as CheckOptions
+from tfod.check.check import check_sources
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import Run, run_python
@@ -209,6 +211,20 @@ def test_several_zips_are_repaired_one_by_one(run: Run, tmp_path: Path) -> None:
             archive.writestr("train.tfrecord", shard(record(f"{name}.jpg")))
     assert "several zips; repair them one by one" in run(tmp_path, tmp_path / "out").refused()
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_path: Path) -> None:
+    """No rule is across two of them: they may have the same images, and other label maps."""
+    dog = LABEL_MAP.replace(b"cat", b"cow")
+    for name, label_map in (("a", LABEL_MAP), ("b", dog)):
+        files = {"train.tfrecord": shard(record()), "label_map.pbtxt": label_map}
+        write_files(tmp_path / "in" / name, files)
+    report = tmp_path / "r.json"
+    assert run(tmp_path / "in", tmp_path / "out", "--output", report).code == 1
+    left = json.loads(report.read_text())["remaining"]
+    checked = check_sources([str(tmp_path / "out")], CheckOptions(decode=0)).to_json()
+    assert left["counts"] == checked["counts"] and left["counts"]["by_code"]["LAB006"] == 1
+    assert [one["name"] for one in left["datasets"]] == [f"{tmp_path}/out/{one}" for one in "ab"]
 
 
 @pytest.mark.parametrize(

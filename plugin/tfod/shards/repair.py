@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import itertools
 import os
 import shutil
 import tempfile
@@ -49,8 +50,7 @@ from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
 _MOST_EXAMPLES = 3
-# About the zip itself, which the result is not.
-_OF_NO_FOLDER = {"ZIP016": OFF}
+_OF_NO_FOLDER = {"ZIP016": OFF}  # about the zip itself, which the result is not
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,7 @@ class _Run:
     def begin(self) -> OutputFolder:
         """The folder of the result, with the label maps that it will have, if it may be written."""
         shards = self._found.shards
-        for result in map(self._result, shards):
-            self._results[result.path] = result
+        self._results = {one.path: one for one in map(self._result, shards)}
         sources = {one.path for one in self._found.files}
         sources |= {one for shard in shards for one in (shard.label_map, *shard.candidates) if one}
         if report := self._options.report:
@@ -265,8 +264,6 @@ class _Run:
             out.require_free(path, os.path.relpath(path, self._output))
         return out
 
-    # What is in them
-
     def repair(self, out: OutputFolder) -> Outcome:
         """Repair all shards; the result is complete, and not yet published."""
         written = []
@@ -276,12 +273,17 @@ class _Run:
             file.complete()
             written.append(replace(result, path=file.aside, size=os.path.getsize(file.aside)))
         self._outcome.label_maps = [*map(self._name, self._texts)]
-        self._outcome.remaining = self._check(written)
+        self._outcome.remaining = self._check(iter(written))
         return self._outcome
 
-    def _check(self, shards: Sequence[Shard]) -> Report:
+    def _check(self, written: Iterator[Shard]) -> Report:
         """What is left, as a check of the result reports it."""
-        result = Dataset(os.path.normpath(self._named or "."), shards, self._new_maps)
+        datasets = []
+        for one in self._found.datasets:
+            shards = list(itertools.islice(written, len(one.shards)))
+            maps = {one.label_map: self._new_maps[one.label_map] for one in shards if one.label_map}
+            place = "." if one.zips else os.path.relpath(one.name or ".", self._root)
+            datasets.append(Dataset(os.path.normpath(self._name(place)), shards, maps))
         # What is wrong with a zip: the result is none, and need not have it.
         rest = Dataset("", zips=[one for each in self._found.datasets for one in each.zips])
         options = CheckOptions(
@@ -293,7 +295,7 @@ class _Run:
             fail_on=Severity.WARNING,
             hash_sources=False,
         )
-        return check(Found([result], rest), options)
+        return check(Found(datasets, rest), options)
 
     def _rewrite(self, shard: Shard, file: AtomicFile) -> None:
         """Write the repaired shard to a file; what is no shard is copied as it is."""
@@ -357,25 +359,23 @@ class _Run:
         outcome.examples[change.code] = examples[:_MOST_EXAMPLES]
         self._tell(change)
 
-    # What is read once more
-
     @cached_property
     def _incomplete(self) -> set[str]:
-        """The label maps that miss a class of their shards.
+        """The label maps that miss a class of their shards, which are read once more for it.
 
         Such a map may be of another data set: nothing is renumbered by it.
         """
-        key, missing = self._profile.field_mapping.class_text, set[str]()
-        for shard in self._found.shards:
-            file = self._label_maps.get(shard.label_map or "")
-            if key is None or file is None or file.label_map is None:
-                continue
-            if any(misses_a_class(file.label_map, one, key) for one in self._read(shard)):
-                missing.add(file.name)
-        return missing
+        key = self._profile.field_mapping.class_text
+        return {
+            shard.label_map
+            for dataset in self._found.datasets
+            for shard in dataset.shards
+            if key and shard.label_map and (file := dataset.label_map_of(shard)) and file.label_map
+            if any(misses_a_class(file.label_map, one, key) for one in self._read(shard))
+        }
 
     def _last_source_id(self) -> int:
-        """The number behind which others are free."""
+        """The number behind which others are free; the shards are read once more for it."""
         key = self._profile.field_mapping.source_id or keys.SOURCE_ID
         used = (one for each in self._found.shards for one in source_ids_of(self._read(each), key))
         return last_before_free(used, self._source_ids.largest)

@@ -24,6 +24,7 @@ from tfod.check.dataset import Found, Shard
 from tfod.check.findings.finding import plural
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import Profile
+from tfod.check.records.image_bytes import strict_pillow
 from tfod.check.reporters.drawing import MOST_DRAWN, REACH, draw, fits_into_memory
 from tfod.check.reporters.html import Card
 from tfod.check.reporters.samples import Sample, read_ints, read_sample
@@ -263,10 +264,11 @@ def _encoded_pixels(example: Example, sample: Sample) -> bytes | None:
     said = {count for key in _CHANNELS for count in read_ints(example, key)}
     if channels not in _MODES or area * channels != len(pixels) or not said <= {channels}:
         return None
-    from PIL import Image
+    with strict_pillow():
+        from PIL import Image
 
-    file = io.BytesIO()
-    Image.frombytes(_MODES[channels], (sample.width, sample.height), pixels).save(file, "BMP")
+        image = Image.frombytes(_MODES[channels], (sample.width, sample.height), pixels)
+        image.save(file := io.BytesIO(), "BMP")
     return file.getvalue()
 
 
