@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -264,6 +265,16 @@ def test_a_file_that_is_no_baseline_is_one_line(
     for more in ((), ("--update-baseline",)):
         assert said in run("check", train, "--baseline", path, *more).refused()
     assert Path(path).read_bytes() == content.encode("latin-1")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_and_a_folder_are_one_line(
+    run: Run, train: Path, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(path := tmp_path / "b.json")
+    for more in ((), ("--update-baseline",)):
+        said = run("check", train, "--baseline", path, *more).refused()
+        assert said.startswith(f"tfod: {path}: is not a file")
 
 
 def test_no_file_is_one_line(run: Run, train: Path) -> None:

@@ -9,6 +9,7 @@ is new; what is said of a whole shard is known however many shards the set has.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -101,6 +102,8 @@ def read_baseline(path: str, *, is_updated: bool) -> Baseline:
     Raises:
         TfodError: there is none, or the file is not one.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe nobody writes to is waited for
+        raise TfodError(f"{path}: is not a file; {_HOW_TO_WRITE}")
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
