@@ -269,7 +269,7 @@ class Batch:
 
     @cached_property
     def stated_sizes(self) -> np.ndarray:
-        """Height and width of each image in pixels, its header's where the record says none.
+        """Height and width of each image in pixels, its header's where the record says no size.
 
         float64 of shape (records, 2); NaN where nothing says it.
         """
@@ -278,7 +278,7 @@ class Batch:
         for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
             rows, values = single_values(found.column(key, Kind.INT64))
             sizes[rows, side] = values
-        missing = np.isnan(sizes) | (sizes == 0)
+        missing = ~(sizes > 0)
         for row in np.flatnonzero(missing.any(axis=1)).tolist():
             header = found.headers[row]
             if header is not None:

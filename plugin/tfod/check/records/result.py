@@ -161,7 +161,7 @@ class DatasetResult:
     training_config: TrainingConfig | None = None
     memo: dict[str, Any] = field(default_factory=dict)
     room: int = 1000
-    _known: dict[object, object] = field(default_factory=dict, repr=False)
+    _known: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
 
     def add(self, shard: ShardResult) -> None:
         """Add the shard that comes next."""
@@ -170,8 +170,7 @@ class DatasetResult:
         add_bounded(self.uses.setdefault(shard.label_map, Counter()), shard.uses)
         shard.findings, shard.uses, shard.image_sizes = Findings(0), Counter(), Counter()
         # The keys of many shards are equal: held once.
-        self._known.setdefault(shard.keys, shard.keys)
-        shard.keys = self._known[shard.keys]  # type: ignore[assignment]
+        shard.keys = self._known.setdefault(shard.keys, shard.keys)
         self.shards.append(shard)
 
     def own(self, key: str) -> str:
