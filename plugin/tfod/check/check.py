@@ -22,16 +22,14 @@ from tfod.check.findings.report import (
     SourceFile,
     Statistics,
 )
-from tfod.check.profiles.choice import SEGMENTATION, profile_of
+from tfod.check.profiles.choice import NO_PROFILE, SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.examine import Instructions, Progress, examine
-from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import MOST_DECODED, why_not_all_decoded
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import run_rules
-from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import ZipLimits
 
@@ -172,7 +170,7 @@ def _check_dataset(
     title = receiver.title if receiver is not ANY else ""
     result = DatasetResult(
         dataset=dataset,
-        mapping=profile.field_mapping,
+        profile=profile,
         codes=policy.codes,
         findings=Findings(_most_listed(options)),
         misfit=misfit._replace(receiver=title) if misfit else None,
@@ -180,8 +178,9 @@ def _check_dataset(
         training_config=options.training_config,
     )
     instructions = Instructions(
-        expectation=Expectation(profile, _exa003_says_names(policy)),
+        profile=profile,
         codes=policy.codes,
+        exa003_says_names=_exa003_says_names(policy),
         label_maps=label_maps,
         max_findings=_most_listed(options),
         max_record_bytes=options.max_record_bytes,
@@ -228,7 +227,7 @@ def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetR
     """What is to be said of label maps that were named and go with no data set."""
     policy = Policy({}, receiver.severities(options.task), options.severities)
     findings = Findings(_most_listed(options))
-    result = DatasetResult(rest, FieldMapping(), policy.codes, findings)
+    result = DatasetResult(rest, NO_PROFILE, policy.codes, findings)
     run_rules(result, policy.codes, findings, of_dataset=True)
     by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
     none, judged = ChosenProfile("", ""), policy.judge(findings)

@@ -15,12 +15,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
-from tfod.check.records.boxes import BOX_KEY, Boxes
-from tfod.check.records.expectation import Expectation, own_key
+from tfod.check.profiles.profile import BOX_KEY, Profile
+from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.check.records.names import NameFacts, plain_names
 from tfod.detection import keys
-from tfod.detection.columns import single_values
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import Column
@@ -51,11 +50,13 @@ class Batch:
     Args:
         detections: the records.
         images: theirs; the records need no longer have the bytes.
-        expectation: what the profile makes of their keys.
+        profile: what is expected of them.
         label_map: that goes with their shard, if there is one.
         damages: of the framing, found before these records and behind those of the batch before.
+        exa003_says_names: whether EXA003 says no less severely than NAM001 that a name is missing.
 
     Attributes:
+        mapping, expected, own: the profile's.
         live: which records are looked at: they have bytes, and can be read; bool.
         stated_box_counts: how many boxes each record says it has, whether they can be read or not;
             int64.
@@ -71,17 +72,17 @@ class Batch:
         self,
         detections: Detections,
         images: EncodedImages,
-        expectation: Expectation,
+        profile: Profile,
         label_map: LabelMap | None = None,
         damages: Sequence[Damage] = (),
+        exa003_says_names: bool = True,
     ) -> None:
         self.detections = detections
         self.examples = detections.examples
         self.records = self.examples.records
         self.images = images
-        self.expectation = expectation
-        self.mapping = expectation.profile.field_mapping
-        self.expected = expectation.features
+        self.mapping, self.expected, self.own = profile.field_mapping, profile.expected, profile.own
+        self.exa003_says_names = exa003_says_names
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0
@@ -99,10 +100,6 @@ class Batch:
         name = self.detections.filenames[row] if self.live[row] else None
         offset = records.base + int(records.starts[row]) - HEADER_BYTES
         return Place(records.shard, records.first + row, offset, name or None)
-
-    def own(self, key: str) -> str:
-        """What the records call what the OD API has under a key."""
-        return own_key(self.mapping, key)
 
     def finding(
         self,
@@ -158,10 +155,10 @@ class Batch:
     @cached_property
     def names(self) -> dict[int, NameFacts]:
         """The names of the records that are looked at, by row."""
-        found, spec = self.detections, self.expectation
+        found = self.detections
         have_objects = (self.box_counts > 0).tolist()
         # EXA003 or EXA005 reports a name that is missing, or several.
-        unnamed = self._unnamed(self.mapping.filename, found.filenames, spec.exa003_says_names)
+        unnamed = self._unnamed(self.mapping.filename, found.filenames, self.exa003_says_names)
         without_id = self._unnamed(self.mapping.source_id, found.source_ids, True)
         return {
             row: NameFacts(
@@ -267,38 +264,16 @@ class Batch:
             kinds.setdefault(facts, []).append(row)
         return kinds
 
-    @cached_property
-    def stated_sizes(self) -> np.ndarray:
-        """Height and width of each image in pixels, its header's where the record says no size.
-
-        float64 of shape (records, 2); NaN where nothing says it.
-        """
+    @property
+    def without_size(self) -> list[int]:
+        """Records with boxes of an image of which nothing says the height, or the width."""
         found = self.detections
-        sizes = np.full((len(self), 2), np.nan)
-        for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
-            rows, values = single_values(found.column(key, Kind.INT64))
-            sizes[rows, side] = values
-        missing = ~(sizes > 0)
-        for row in np.flatnonzero(missing.any(axis=1)).tolist():
-            header = found.headers[row]
-            if header is not None:
-                sizes[row] = header.height, header.width
-        return sizes
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """The same; NaN also where it cannot be a size."""
-        found: np.ndarray = self.stated_sizes.copy()
-        with np.errstate(invalid="ignore"):
-            found[~(found > 0)] = np.nan
-        return found
-
-    @cached_property
-    def without_size(self) -> np.ndarray:
-        """Records with boxes of an image of which nothing says the height, or the width; bool."""
-        unknown = np.isnan(self.stated_sizes).any(axis=1)
-        found: np.ndarray = unknown & (self.stated_box_counts > 0) & ~self._uneven
-        return found
+        unknown = (found.sizes <= 0).any(axis=1) & (self.stated_box_counts > 0) & ~self._uneven
+        return [
+            row
+            for row in np.flatnonzero(unknown).tolist()
+            if found.headers[row] is None and None in (found.heights[row], found.widths[row])
+        ]
 
     # Objects
 
@@ -313,7 +288,8 @@ class Batch:
             if (held != counts).any():
                 corners = corners[np.repeat(counts > 0, held)]
             corners = corners.astype(np.float64)
-        return Boxes(corners, counts, self.sizes[:, 0], self.sizes[:, 1])
+        sizes = np.where(found.sizes > 0, found.sizes, np.nan)
+        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1])
 
     def classes_of(self, row: int) -> Sequence[object]:
         """What names the classes of a record's boxes: texts, or else ids."""

@@ -12,12 +12,11 @@ import numpy as np
 
 from tfod.check.findings.finding import Finding, Place, Severity
 from tfod.check.findings.findings import Findings
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Use
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
-from tfod.check.records.expectation import own_key
 from tfod.check.records.objects import ObjectFigures
-from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class DatasetResult:
 
     Attributes:
         dataset: which.
-        mapping: which feature key holds what.
+        profile: what is expected of the records.
         codes: the rules that are on.
         findings: all that was found.
         shards: in order.
@@ -150,7 +149,7 @@ class DatasetResult:
     """
 
     dataset: Dataset
-    mapping: FieldMapping
+    profile: Profile
     codes: frozenset[str]
     findings: Findings
     shards: list[ShardResult] = field(default_factory=list)
@@ -175,7 +174,7 @@ class DatasetResult:
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""
-        return own_key(self.mapping, key)
+        return self.profile.own(key)
 
     def count(self, code: str, shard: str) -> int:
         """How many findings of a rule a shard has."""

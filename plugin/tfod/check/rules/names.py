@@ -43,7 +43,7 @@ def missing(batch: Batch) -> Iterator[Finding]:
 )
 def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
     """An earlier record of the same subset has this file name."""
-    key = result.mapping.filename
+    key = result.profile.field_mapping.filename
 
     def make(one: Repeat) -> Finding:
         name = one.place.item or ""
@@ -181,7 +181,7 @@ def empty_source_id(batch: Batch) -> Iterator[Finding]:
 )
 def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     """An earlier record of the same subset has this source id."""
-    key = result.mapping.source_id
+    key = result.profile.field_mapping.source_id
 
     def make(one: Repeat) -> Finding:
         message = f"{one.source_id!r} is also the source id of {_record(one.first)}"
