@@ -88,7 +88,7 @@ def test_what_is_new_is_reported_and_nothing_else(
             again = check_sources(paths, options(baseline))
             assert counted(again) == Counter() and again.counts.by_code == {} and again.valid
             assert again.baseline is not None
-            assert again.baseline.known == before.total()
+            assert again.baseline.hidden == before.total()
     with written([*known, new]) as folder:
         paths = [str(Path(folder, one.name)) for one in (*known, new)]
         order.shuffle(paths)
@@ -186,7 +186,7 @@ def test_however_few_are_listed(train: Path, most: int) -> None:
     assert baseline.known == baseline_of([str(train)]).known
     report = check_sources([str(train)], options(baseline, **more))
     assert report.total == 0 and report.baseline is not None
-    assert report.baseline.known == check_sources([str(train)], options(None)).total
+    assert report.baseline.hidden == check_sources([str(train)], options(None)).total
     (train / "new.tfrecord").write_bytes((train / "train.tfrecord").read_bytes())
     report = check_sources([str(train)], options(baseline, **more))
     assert report.counts.by_code["BOX006"] == 10 and len(report.findings) == most
@@ -290,5 +290,5 @@ def test_many_entries_none_of_which_occurs(tmp_path: Path) -> None:
     shard = write_shard(tmp_path, "train", *bad_records(3))
     report = check_sources([shard], options(baseline))
     assert report.baseline is not None
-    assert report.baseline.known == 0
+    assert report.baseline.hidden == 0
     assert report.total == check_sources([shard], options(None)).total

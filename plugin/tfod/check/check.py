@@ -20,7 +20,6 @@ from tfod.check.findings.report import (
     DatasetReport,
     Report,
     SourceFile,
-    Statistics,
 )
 from tfod.check.profiles.choice import NO_PROFILE, SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
@@ -134,12 +133,11 @@ def check(
         checked = [_check_dataset(one, options, receiver, progress, is_alone) for one in datasets]
     checked = [_with_digests(one, digests, options) for one in checked]
     rest = _check_rest(found.rest, options, receiver)
-    comparison = None
-    if options.baseline:
+    baseline = options.baseline
+    if baseline is not None:
         from tfod.check.findings.baseline import without_known
 
-        every = [one.findings for one in (*checked, rest)]
-        comparison = without_known(every, options.baseline)
+        baseline = without_known([one.findings for one in (*checked, rest)], baseline)
     return Report(
         datasets=checked,
         rest=rest,
@@ -148,7 +146,7 @@ def check(
         most=options.max_findings,
         duration=time.monotonic() - began,
         configuration=options.configuration,
-        baseline=comparison,
+        baseline=baseline,
     )
 
 
@@ -201,7 +199,8 @@ def _check_dataset(
         findings=policy.judge(result.findings),
         fail_on=options.fail_on,
         shards=[one.slimmed() for one in result.shards],
-        statistics=Statistics(result.classes, result.image_sizes),
+        classes=result.classes,
+        image_sizes=result.image_sizes,
         undecoded=why_not_all_decoded(options.decode, policy.codes),
         files=[SourceFile(one.name, one.size, None) for one in dataset.files],
         verdicts=by_receiver,

@@ -147,7 +147,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
                 known.write(baseline_to_json(report.baseline.found))
     if updated and report.baseline is not None:
-        print_note(f"{updated}: {plural(report.baseline.known, 'finding')} known")
+        print_note(f"{updated}: {plural(report.baseline.hidden, 'finding')} known")
     return EXIT_VALID if report.valid else EXIT_FINDINGS
 
 

@@ -133,7 +133,7 @@ def totals(report: Report) -> str:
     if report.fail_on is not Severity.ERROR:
         found += f" ({report.fail_on.value}s fail, too)"
     if report.baseline is not None:
-        found += f"; {plural(report.baseline.known, 'known finding')} in the baseline"
+        found += f"; {plural(report.baseline.hidden, 'known finding')} in the baseline"
     profile = READY.get(report.profile.name)
     has_boxes = profile is None or profile.field_mapping.box  # those of classifications have none
     if report.valid and report.counts.records and not report.counts.boxes and has_boxes:
