@@ -34,7 +34,7 @@ from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.check.findings.baseline import Baseline
-    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.cvat_task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
 _WORTH_PROCESSES = 64 << 20

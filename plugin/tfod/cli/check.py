@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfod.beam import Runner
     from tfod.check.findings.baseline import Baseline
     from tfod.check.records.examine import Progress
-    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.cvat_task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
 FORMATS = ("text", "json", "html", "junit", "github")
@@ -235,7 +235,7 @@ def _training_config(arguments: argparse.Namespace) -> TrainingConfig:
 def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
     """What is known of the CVAT task: live from its server, or from files."""
     if kind_and_id is None:
-        from tfod.check.references.cvat_task.task import load_task
+        from tfod.check.references.cvat_task import load_task
 
         return load_task(*described)
     if any(described):

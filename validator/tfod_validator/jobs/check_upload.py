@@ -15,8 +15,8 @@ from tfod.check.findings.report import Report
 from tfod.check.profiles import file as file  # before the fork
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.records.images import read_most_decoded
-from tfod.check.references.cvat_task import frames as frames  # before the fork
-from tfod.check.references.cvat_task.task import load_task
+from tfod.check.references import frames as frames  # before the fork
+from tfod.check.references.cvat_task import load_task
 from tfod.check.reporters.drawing import LARGE, draw
 from tfod.check.reporters.html import load_template, render_html
 from tfod.check.reporters.json import render_json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -13,10 +13,10 @@ from tfod.check.findings.findings import Findings
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Batch
 from tfod.check.records.column_order import BoxColumns
+from tfod.check.records.compared import ObjectFigures, rows_of
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
-from tfod.check.records.objects import ObjectFigures
-from tfod.check.records.result import ImageRow, ShardResult, add_bounded
+from tfod.check.records.result import ShardResult, add_bounded
 from tfod.check.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
@@ -221,15 +221,6 @@ class _Examiner:
 
 
 _NO_RECORDS = (np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def rows_of(batch: Batch) -> Iterator[ImageRow]:
-    """The records of a batch as the CVAT task sees them."""
-    names, sizes = batch.detections.filenames, batch.detections.sizes
-    for row in np.flatnonzero(batch.live).tolist():
-        height, width = (one if 0 < one < 1 << 31 else None for one in sizes[row].tolist())
-        boxes = int(batch.box_counts[row])
-        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)
 
 
 def _count_sizes(sizes: np.ndarray) -> Mapping[tuple[int, int], int]:
