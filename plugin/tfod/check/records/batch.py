@@ -8,6 +8,7 @@ nothing wrong costs next to nothing.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -18,7 +19,6 @@ from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
 from tfod.check.profiles.profile import BOX_KEY, Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
-from tfod.check.records.names import NameFacts, plain_names
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
@@ -28,6 +28,10 @@ from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import HEADER_BYTES
 
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
+
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+# Letters of any script, digits and a few signs; no dot begins a part; an extension ends it.
+_PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*(?<!/)\.[A-Za-z][A-Za-z0-9]{0,4}")
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
@@ -153,69 +157,39 @@ class Batch:
     # Names
 
     @cached_property
-    def names(self) -> dict[int, NameFacts]:
-        """The names of the records that are looked at, by row."""
-        found = self.detections
-        have_objects = (self.box_counts > 0).tolist()
-        # EXA003 or EXA005 reports a name that is missing, or several.
-        unnamed = self._unnamed(self.mapping.filename, found.filenames, self.exa003_says_names)
-        without_id = self._unnamed(self.mapping.source_id, found.source_ids, True)
-        return {
-            row: NameFacts(
-                found.filenames[row],
-                found.source_ids[row],
-                header.format if (header := found.headers[row]) else None,
-                have_objects[row],
-                row not in unnamed,
-                row not in without_id,
-            )
-            for row in np.flatnonzero(self.live).tolist()
-        }
+    def has_plain_names(self) -> bool:
+        """Whether every record has a plain file name, of which most rules have nothing to say."""
+        names = self.detections.filenames
+        # Most names of a shard differ by their numbers alone.
+        text = "\0".join(filter(None, names)).encode().translate(_DIGITS).decode()
+        shapes = text.split("\0")
+        return len(shapes) == len(names) and all(map(_PLAIN_NAME.fullmatch, set(shapes)))
 
-    def names_where(self, is_wrong: Callable[[NameFacts], bool]) -> Iterator[tuple[int, NameFacts]]:
-        """The records whose names are wrong, looked for only if any name of their kinds is."""
-        if self.mapping.filename is None:
-            return
-        kinds = self._kinds_of_names
-        if kinds is None or any(map(is_wrong, kinds)):
-            yield from ((row, one) for row, one in self.names.items() if is_wrong(one))
+    def names_where(self, is_wrong: Callable[[str], object]) -> Iterator[tuple[int, str]]:
+        """The records with a file name that is wrong as no plain one is, and the name."""
+        if self.mapping.filename is not None and not self.has_plain_names:
+            names = self.detections.filenames
+            for row in np.flatnonzero(self.live).tolist():
+                if (name := names[row]) and is_wrong(name):
+                    yield row, name
 
-    @cached_property
-    def _kinds_of_names(self) -> list[NameFacts] | None:
-        """Names that stand for those of all records; None where the records must be looked at."""
-        found = self.detections
-        filenames, source_ids = found.filenames, found.source_ids
-        if None in filenames or None in source_ids:
-            return None
-        is_blank = "" in source_ids or any(map(str.isspace, filter(None, source_ids)))
-        formats = {one and one.format for one in found.headers}
-        have_objects = set((self.box_counts > 0).tolist())
-        names = plain_names(filenames)
-        ids = {"id", ""} if is_blank else {"id"}
-        # Rarely some kind that no record is of: then each record is looked at.
-        every = itertools.product(names, ids, formats, have_objects)
-        return [NameFacts(*one) for one in every] or None
-
-    def _unnamed(
-        self, key: str | None, names: Sequence[str | None], is_reported: bool
-    ) -> frozenset[int]:
-        """The records without a name that another rule reports.
+    def without_value(self, key: str, names: Sequence[str | None], is_reported: bool) -> list[int]:
+        """The records that lack a name, but for those of which another rule says it.
 
         Args:
             key: the name's feature key.
             names: of all records.
             is_reported: whether EXA003 reports that a required one is missing.
         """
-        if key is None or None not in names:
-            return frozenset()
         spec = self.expected.get(key)
-        is_required = is_reported and spec is not None and spec.required
-        columns = [one for one in self.examples.columns_of(key) if one.kind]
-        return frozenset(
+        if None not in names or (is_reported and spec is not None and spec.required):
+            return []
+        columns = [one for one in self.examples.columns_of(key) if one.kind]  # EXA004, EXA005
+        return [
             row
-            for row, name in enumerate(names)
-            if name is None and (is_required or any(one.has(row) for one in columns))
-        )
+            for row in np.flatnonzero(self.live).tolist()
+            if names[row] is None and not any(one.has(row) for one in columns)
+        ]
 
     # Images
 
