@@ -187,8 +187,8 @@ class DetectionColumns:
         return found
 
     def _header(self, row: int) -> ImageHeader | None:
-        if self._headers is not None:
-            return self._headers[row]
+        if self._headers is not None or "headers" in vars(self):  # all were asked for
+            return self.headers[row]
         start, end = self.encoded[row].tolist()
         return read_image_header(self.examples.buffer, start, end) if end > start else None
 
