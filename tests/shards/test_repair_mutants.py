@@ -12,7 +12,7 @@ from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
 from tfod.check.findings.finding import Finding
 from tfod.check.profiles.file import load_profile
-from tfod.check.records.boxes import BOX_KEY
+from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.rules.repairs import INEVITABLE, REPAIRED_PARTLY, REPAIRED_WHOLLY, REPAIRS
 from tfod.detection import keys
 from tfod.errors import ShardError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import Finding, JsonValue, Severity, first_of, plural
-from tfod.check.records.objects import ObjectFigures
+from tfod.check.records.compared import ObjectFigures
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys

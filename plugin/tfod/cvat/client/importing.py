@@ -13,8 +13,8 @@ from tfod.check.check import Options, check
 from tfod.check.find import find
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
-from tfod.check.references.cvat_task.task import Task
+from tfod.check.references.cvat_task import Task
+from tfod.check.references.frames import Matcher, of_other_jobs
 from tfod.check.reporters.text import render_text
 from tfod.convert.cvat_xml.document import DocumentWriter
 from tfod.convert.documents import MEMBER
