@@ -20,13 +20,12 @@ from tfod.beam import Runner, _run_pipeline, _write
 from tfod.check.dataset import Shard
 from tfod.check.profiles.profile import READY
 from tfod.check.records.examine import Instructions
-from tfod.check.records.expectation import Expectation
 from tfod.errors import ShardError, TfodError
 
 from tests.beam.conftest import DIRECT, PROCESSES
 from tests.commands import free_port, wait_until
 
-INSTRUCTIONS = Instructions(Expectation(READY["tf_detection_api"], True), frozenset({"TFR001"}))
+INSTRUCTIONS = Instructions(READY["tf_detection_api"], frozenset({"TFR001"}))
 
 
 class RaisingShard(Shard):

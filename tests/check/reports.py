@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from tfod.check.findings.report import (
     DatasetReport,
     Report,
     SourceFile,
-    Statistics,
 )
 from tfod.check.records.result import ShardResult
 
@@ -70,7 +69,7 @@ def make_report(
     most: int = 1000,
     fail_on: Severity = ERROR,
     sources: Sequence[str] = ("a.record",),
-    statistics: Statistics | None = None,
+    figures: Mapping[str, Counter[Any]] | None = None,
     receiver: str = "any",
     **profile: str,
 ) -> Report:
@@ -90,7 +89,7 @@ def make_report(
         findings=every,
         fail_on=fail_on,
         shards=shards,
-        statistics=statistics or Statistics(),
+        **(figures or {}),
         undecoded="an even sample",
         files=files,
     )
@@ -104,10 +103,10 @@ def make_report(
     )
 
 
-def some_statistics() -> Statistics:
+def some_figures() -> dict[str, Counter[Any]]:
     """Figures of two images with three boxes."""
     classes = Counter({"person": 2, "автомобиль": 1})
-    return Statistics(classes, Counter({(1080, 1920): 2}))
+    return {"classes": classes, "image_sizes": Counter({(1080, 1920): 2})}
 
 
 HOSTILE = (
@@ -125,10 +124,10 @@ HOSTILE = (
 
 def hostile_report() -> Report:
     """Every text that comes from the data is hostile."""
-    statistics = some_statistics()
+    figures = some_figures()
     findings = []
     for record, text in enumerate(HOSTILE):
-        statistics.classes[text] = 1
+        figures["classes"][text] = 1
         findings.append(
             found(
                 "LAB906",
@@ -143,5 +142,5 @@ def hostile_report() -> Report:
             )
         )
     return make_report(
-        findings, sources=HOSTILE, statistics=statistics, name=HOSTILE[0], reason=HOSTILE[2]
+        findings, sources=HOSTILE, figures=figures, name=HOSTILE[0], reason=HOSTILE[2]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -87,7 +88,7 @@ def test_what_is_new_is_reported_and_nothing_else(
             again = check_sources(paths, options(baseline))
             assert counted(again) == Counter() and again.counts.by_code == {} and again.valid
             assert again.baseline is not None
-            assert again.baseline.known == before.total()
+            assert again.baseline.hidden == before.total()
     with written([*known, new]) as folder:
         paths = [str(Path(folder, one.name)) for one in (*known, new)]
         order.shuffle(paths)
@@ -185,7 +186,7 @@ def test_however_few_are_listed(train: Path, most: int) -> None:
     assert baseline.known == baseline_of([str(train)]).known
     report = check_sources([str(train)], options(baseline, **more))
     assert report.total == 0 and report.baseline is not None
-    assert report.baseline.known == check_sources([str(train)], options(None)).total
+    assert report.baseline.hidden == check_sources([str(train)], options(None)).total
     (train / "new.tfrecord").write_bytes((train / "train.tfrecord").read_bytes())
     report = check_sources([str(train)], options(baseline, **more))
     assert report.counts.by_code["BOX006"] == 10 and len(report.findings) == most
@@ -266,6 +267,16 @@ def test_a_file_that_is_no_baseline_is_one_line(
     assert Path(path).read_bytes() == content.encode("latin-1")
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_and_a_folder_are_one_line(
+    run: Run, train: Path, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(path := tmp_path / "b.json")
+    for more in ((), ("--update-baseline",)):
+        said = run("check", train, "--baseline", path, *more).refused()
+        assert said.startswith(f"tfod: {path}: is not a file")
+
+
 def test_no_file_is_one_line(run: Run, train: Path) -> None:
     assert "--update-baseline writes one" in run("check", train, "--baseline", "b.json").refused()
 
@@ -279,5 +290,5 @@ def test_many_entries_none_of_which_occurs(tmp_path: Path) -> None:
     shard = write_shard(tmp_path, "train", *bad_records(3))
     report = check_sources([shard], options(baseline))
     assert report.baseline is not None
-    assert report.baseline.known == 0
+    assert report.baseline.hidden == 0
     assert report.total == check_sources([shard], options(None)).total

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import check
 from tfod.check.profiles.profile import READY
-from tfod.check.records import examine
+from tfod.check.records import compared, examine
 from tfod.check.records.batch import Batch
-from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import Decoder, EncodedImages
+from tfod.check.rules.registry import all_rules
 from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.reader import RecordBatch, read_record_batches
 
 from tests.conftest import CORPUS
-from tests.records import encode, objects
+from tests.records import encode, image, objects
 
 SHARDS = sorted(
     path for path in CORPUS.glob("*/*") if "record" in path.name and path.stat().st_size
@@ -41,7 +41,7 @@ RECORDS = st.lists(
 def of(records: RecordBatch) -> Batch:
     """A batch as the checker makes it."""
     found = Detections(ExampleBatch.of(records), READY["cvat"].field_mapping)
-    return Batch(found, EncodedImages.of(found, Decoder(0)), Expectation(READY["cvat"]))
+    return Batch(found, EncodedImages.of(found, Decoder(0)), READY["cvat"])
 
 
 @given(RECORDS)
@@ -77,9 +77,9 @@ def test_odd_sizes_are_unknown_ones() -> None:
     buffer = bytearray(b"".join(payloads))
     records = RecordBatch("s", 0, (1 << 60) + 12, buffer, starts, lengths)
     batch = of(records)
-    rows = list(examine.rows_of(batch))
+    rows = list(compared.rows_of(batch))
     assert [one.height for one in rows] == [None, None, None]
-    assert [one.width for one in rows] == [None, (1 << 31) - 1, 0]
+    assert [one.width for one in rows] == [None, (1 << 31) - 1, None]
     assert [one.place.offset for one in rows] == (starts + (1 << 60)).tolist()
 
 
@@ -124,3 +124,18 @@ def test_how_many_are_looked_at_together_changes_nothing(
         report = check.check_sources([str(shard)], check.Options()).to_json()
         reports.append({key: value for key, value in report.items() if key != "duration"})
     assert reports[0] == reports[1] == reports[2]
+
+
+_PARTS = ["a", "B", "é", "0", "7", "/", "\\", ".", "..", " ", "(", "-", "_", "\n", "\0", "\u202e"]
+
+
+@given(st.lists(st.sampled_from([*_PARTS, ":", "x.jpg", ".png", ".jp2", "~"]), max_size=7))
+def test_of_plain_names_no_rule_has_anything_to_say(parts: list[str]) -> None:
+    name = "".join(parts)
+    payload = encode(image(name))
+    lengths = np.array([len(payload)])
+    batch = of(RecordBatch("s", 0, 12, bytearray(payload), lengths * 0, lengths))
+    rules = [one for one in all_rules().values() if one.family == "NAM" and not one.of_dataset]
+    first = {one.code for one in rules for _ in one.check(batch)}
+    vars(batch)["has_plain_names"] = False
+    assert {one.code for one in rules for _ in one.check(batch)} == first

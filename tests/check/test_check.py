@@ -717,9 +717,24 @@ def test_of_an_empty_shard_alone_its_set_is_not_judged(tmp_path: Path) -> None:
 
 def test_a_shard_without_boxes_says_so(check: Run, tmp_path: Path, sound: str) -> None:
     nothing = write_shard(tmp_path / "nothing", "train", encode(image()))
-    for path, end in ((nothing, " infos; no boxes"), (sound, " infos")):
+    for path, end, said in (
+        (nothing, " infos; no boxes", "1 image, no boxes"),
+        (sound, " infos", "2 images, 2 boxes"),
+    ):
         (line, *_) = check(path, "--for", "cvat").out.splitlines()
         assert line.startswith("VALID for CVAT: ") and f"{end};" in line
+        page = check(path, "--for", "cvat", "--format", "html").out
+        assert f": {said}</h1>" in page
+
+
+@pytest.mark.parametrize("stated", [(20, 40), (-20, 40), (20, -40), (-1, -1), (0, 40)])
+def test_an_image_whose_stated_size_is_none_is_counted_by_its_header(
+    check: Run, tmp_path: Path, stated: tuple[int, int]
+) -> None:
+    sizes = dict(zip(("image/height", "image/width"), stated, strict=True))
+    path = write_shard(tmp_path, "train", training(**sizes))
+    found = json.loads(check(path, "--format", "json").out)["statistics"]
+    assert found["image_sizes"] == [{"height": 20, "width": 40, "images": 1}]
 
 
 def test_a_folder_is_no_label_map(check: Run, tmp_path: Path) -> None:

@@ -49,4 +49,4 @@ def test_what_fires(corpus: Path, figures: dict[str, Any], folder: str) -> None:
             for text, count in one["class_text"].items():
                 texts[text] = texts.get(text, 0) + count
         named = {name: count for name, count in texts.items() if name}
-        assert {k: v for k, v in report.statistics.classes.items() if k in named} == named
+        assert {k: v for k, v in report.classes.items() if k in named} == named

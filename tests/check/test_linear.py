@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.references.cvat_task.task import load_task
+from tfod.check.references.cvat_task import load_task
 from tfod.cli.main import main
 from tfod.detection.stream import read_detections, read_examples
 from tfod.errors import TfodError

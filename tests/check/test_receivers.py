@@ -14,7 +14,7 @@ from tfod.check.findings.finding import Rule, Severity
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, READY, profile_of_features
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of
-from tfod.check.references.cvat_task.task import Frame, Task
+from tfod.check.references.cvat_task import Frame, Task
 from tfod.check.rules.registry import all_rules
 
 from tests.check.test_check import training

@@ -19,7 +19,7 @@ from tests.check.reports import (
     found,
     hostile_report,
     make_report,
-    some_statistics,
+    some_figures,
 )
 from tests.image_kinds import plain_image
 
@@ -84,7 +84,7 @@ def sample(image: bytes | None = None, boxes: object = NO_BOXES, **fields: objec
 
 def test_verdict_counts_fixes_and_sources() -> None:
     findings = [found("BOX903", f"box {n} is outside", record=n, offset=9 * n) for n in range(300)]
-    text = page(make_report(findings, most=250, statistics=some_statistics())).text
+    text = page(make_report(findings, most=250, figures=some_figures())).text
     for words in (
         "300 errors in at least 250 of 1,204 images",
         "What to do next Clip boxes to the image.",
@@ -105,7 +105,7 @@ def test_verdict_counts_fixes_and_sources() -> None:
 
 
 def test_a_clean_report_and_an_empty_one() -> None:
-    clean = page(make_report(statistics=some_statistics()))
+    clean = page(make_report(figures=some_figures()))
     assert "Valid: 1,204 images, 1 box" in clean.text and "by rule" not in clean.text
     assert "Who takes it, and who does not, is below." in clean.text
     empty = page(make_report(sources=[]))

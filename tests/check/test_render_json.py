@@ -12,7 +12,7 @@ import pytest
 from tfod.check.findings.report import Report
 from tfod.check.reporters.json import render_json
 
-from tests.check.reports import found, hostile_report, make_report, some_statistics
+from tests.check.reports import found, hostile_report, make_report, some_figures
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "report.schema.json").read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def test_the_schema_is_one() -> None:
     "report",
     [
         make_report(),
-        make_report(statistics=some_statistics()),
+        make_report(figures=some_figures()),
         make_report([found("BOX903", "x", record=3, offset=99, value=[1, 2.5, None])]),
         make_report([found("BOX903", "x") for _ in range(9)], most=2),
         hostile_report(),
@@ -85,7 +85,7 @@ def test_texts_come_back_but_steer_nothing() -> None:
 
 
 def test_scripts_are_readable() -> None:
-    written = render_json(make_report(statistics=some_statistics()))
+    written = render_json(make_report(figures=some_figures()))
     assert '"автомобиль": 1' in written
     assert written.endswith("}\n")
 

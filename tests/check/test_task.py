@@ -15,10 +15,11 @@ import pytest
 from tfod.check.dataset import Dataset
 from tfod.check.findings.finding import Place
 from tfod.check.findings.findings import Findings
-from tfod.check.records.result import DatasetResult, ImageRow, ShardResult
-from tfod.check.references.cvat_task.task import Frame, Task, load_task
+from tfod.check.profiles.profile import READY
+from tfod.check.records.compared import ImageRow
+from tfod.check.records.result import DatasetResult, ShardResult
+from tfod.check.references.cvat_task import Frame, Task, load_task
 from tfod.check.rules.registry import all_rules, run_rules
-from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 from tfod.formats.cvat_xml import read_cvat_xml
@@ -167,7 +168,7 @@ def checked(
 ) -> list[tuple[str, str]]:
     codes = frozenset(one for one in all_rules() if one[:3] == "TSK")
     uses = Counter({(text, None): count for text, count in (classes or {}).items()})
-    result = DatasetResult(Dataset(""), FieldMapping(), codes, Findings(1000), task=task)
+    result = DatasetResult(Dataset(""), READY["cvat"], codes, Findings(1000), task=task)
     result.add(ShardResult("train.record", "train", rows=list(rows), uses=uses))
     run_rules(result, codes, result.findings, of_dataset=True)
     listed = result.findings.listed
@@ -387,7 +388,7 @@ class TestBadInput:
         path = write_bomb(tmp_path / "bomb.zip", inside, b"<a/>", 40)
         script = (
             "import resource, sys, lxml.etree\n"
-            "from tfod.check.references.cvat_task.task import load_task\n"
+            "from tfod.check.references.cvat_task import load_task\n"
             "from tfod.errors import TfodError\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used()\n"
@@ -408,7 +409,7 @@ class TestBadInput:
             file.write("</annotations>")
         script = (
             "import resource, sys, lxml.etree\n"
-            "from tfod.check.references.cvat_task.task import load_task\n"
+            "from tfod.check.references.cvat_task import load_task\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
         )

@@ -120,6 +120,45 @@ def test_shards_of_the_command_line_stand_in_for_others(started: Any, run: Run) 
     assert "no object for training has the class 'dog'" in words
 
 
+@pytest.mark.parametrize(
+    ("path", "severity", "said"),
+    [
+        (
+            r"data\train.record",
+            "error",
+            r'"data\train.record"`: `\t` is a tab; write / in place of',
+        ),
+        (r"a\new.record", "error", r"`\n` is a line break; write / in place of the b"),
+        (r"a\record", "error", r"`\r` is a carriage return; write / in place of the b"),
+        (r"a\very.record", "error", "a backslash has made a control character; write / in place"),
+        (
+            r"data\\train.record",
+            "warning",
+            "no file is there; write / in place of the b",
+        ),
+        (
+            r"data\quiet.record",
+            "warning",
+            "no file is there; write / in place of the b",
+        ),
+    ],
+)
+def test_backslashes_of_windows(
+    started: Any, run: Run, path: str, severity: str, said: str
+) -> None:
+    """A path with a tab is right on no machine; others may be, where shards stand in for them."""
+    config = pipeline(train=path).replace(b'"val.tfrecord"', b'"/data/val.tfrecord"')
+    started(files(config))
+    output = run(
+        "check", "--pipeline-config", "pipeline.config", "val.tfrecord", "--format", "json"
+    )
+    (first, *_) = (one for one in json.loads(output.out)["findings"] if one["code"] == "CFG002")
+    assert first["severity"] == severity and said in first["message"]
+    assert output.code == (severity == "error")
+
+
+_NOT_TEXT = ":%s: not protobuf's text format:"
+_BACKSLASH = "a backslash in a text is no part of a path; write / in its place"
 REFUSED = [
     ("model { ssd { num_classes: 3 }", ":1:30: not protobuf's text format: Expected"),
     ("model { ssd { num_classes 3 } }", ':1:27: not protobuf\'s text format: Expected ":"'),
@@ -128,8 +167,9 @@ REFUSED = [
     ("model { ssd { num_classes: 3 num_classes: 4 } }", ":1:43: not protobuf's text format: Mess"),
     ("model: 3", ":1:8: not protobuf's text format: Expected"),
     ("model { a: 'b }", ": not protobuf's text format: "),
-    ("\xef\xbb\xbfmodel { }", ":1:1: not protobuf's text format: "),
-    ('train_input_reader {\n label_map_path: "C:\\Users\\me" }', ":2:18: not protobuf's text for"),
+    ("\xef\xbb\xbfmodel { }", f"{_NOT_TEXT % '1:1'} a byte order mark; save the file as UTF"),
+    ('train_input_reader {\n label_map_path: "C:\\Users" }', f"{_NOT_TEXT % '2:18'} {_BACKSLASH}"),
+    ('train_input_reader { label_map_path: "d\\x" }', f"{_NOT_TEXT % '1:38'} {_BACKSLASH}"),
     ("", " is not a pipeline.config, which has model"),
     ("item { id: 1 }", " is not a pipeline.config, which has model"),
     ("a {" * 20_000, " is not a pipeline.config: maximum recursion"),

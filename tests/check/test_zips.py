@@ -23,9 +23,9 @@ from tfod.check.dataset import Dataset, File
 from tfod.check.find import find, zip_dataset
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.findings import Findings
+from tfod.check.profiles.profile import READY
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import all_rules, run_rules
-from tfod.detection.features.field_mapping import FieldMapping
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.reader import read_record_stream
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -71,7 +71,7 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
     limits = limits or ZipLimits()
     dataset = zip_dataset(File.at(str(path), "a.zip"), limits)
     codes = frozenset(one for one in all_rules() if one[:3] in ("ZIP", "SET", "TFR"))
-    result = DatasetResult(dataset, FieldMapping(), codes, Findings(1000))
+    result = DatasetResult(dataset, READY["cvat"], codes, Findings(1000))
     for shard in dataset.shards:
         try:
             with shard.open() as stream:
@@ -433,7 +433,9 @@ def test_zip013_names_other_formats(check: Check, names: list[str], other: str) 
     assert found.code == "ZIP013"
     output = f"this zip holds {other} annotations, not TFRecord"
     assert (found.message, found.value) == (output, other)
-    assert found.fix.startswith("Export the annotations as TFRecord 1.0 instead; to import these")
+    assert found.fix.startswith(
+        "Export the annotations as TFRecord 1.0 instead, or unpack it first"
+    )
     assert re.search(r"choose [A-Z].* 1\.[01] in its menu\.$", found.fix)
 
 

@@ -13,7 +13,7 @@ HEAVY = {
     *("PIL", "asyncio", "concurrent", "email", "fsspec", "google.protobuf", "http", "jinja2"),
     *("jsonschema", "logging", "lxml", "multiprocessing", "numpy.ma", "socket", "ssl", "tqdm"),
     *("yaml", "tfod.beam", "tfod.check.processes", "tfod.check.references", "tfod.cvat"),
-    *("tfod.convert", "tfod.datumaro", "tfod.shards", "tfod_validator"),
+    *("tfod.formats", "tfod.datumaro", "tfod.shards", "tfod_validator"),
 }
 
 

@@ -25,7 +25,7 @@ from tfod.detection.labels.search import find_labels
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
-from tfod.tfrecord.shard_sets.names import FileName, file_names, parse_file_name
+from tfod.tfrecord.shard_sets.names import file_names, stated_name
 from tfod.tfrecord.storage.urls import folder_of
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
@@ -225,25 +225,10 @@ class TestWriting:
         assert file_names("train", [3]) == ["train_00-3.tfrec"]
         for subset in ("default", "train", "a_01-2", "x12", "a/b", "été"):
             (name,) = file_names(subset, [7])
-            assert os.sep not in name and parse_file_name(f"x/{name}") == FileName(subset, 0, 7)
+            assert os.sep not in name and stated_name(f"x/{name}").records == 7
         assert len(file_names("t", [1] * 101)[100]) == len("t_100-1.tfrec")
         with pytest.raises(TfodError, match="give it another name"):
             file_names("file", [1])
-
-    @pytest.mark.parametrize(
-        ("name", "found"),
-        [
-            ("00-512x512-798.tfrec", FileName("default", 0, 798)),
-            ("flowers00-230.tfrec", FileName("flowers", 0, 230)),
-            ("ld_train03-1338.tfrec", FileName("ld_train", 3, 1338)),
-            ("x12_00-5.tfrec", FileName("x12", 0, 5)),
-            ("file_00-12.tfrecord", None),
-            ("train.tfrec", None),
-            ("cam-1.tfrec", None),
-        ],
-    )
-    def test_names_of_others(self, name: str, found: FileName | None) -> None:
-        assert parse_file_name(name) == found
 
     def test_labelled_images(self) -> None:
         made = encode_labelled_image(

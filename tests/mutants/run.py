@@ -13,7 +13,7 @@ from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
 from tfod.check.records.images import read_most_decoded
-from tfod.check.references.cvat_task.task import load_task
+from tfod.check.references.cvat_task import load_task
 from tfod.check.references.pipeline import TrainingConfig
 from tfod.tfrecord.storage.zip_directory import ZipLimits
 

@@ -16,7 +16,7 @@ from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardError
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_sets.names import parse_shard_name, similar_file_names
+from tfod.tfrecord.shard_sets.names import similar_file_names, stated_name
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
@@ -156,11 +156,10 @@ def test_what_is_not_asked_for_stays(tmp_path: Path) -> None:
     ],
 )
 def test_names_are_in_the_manner_of_the_source(name: str, one: str, first_of_two: str) -> None:
-    assert similar_file_names(name, 1) == [one]
-    assert similar_file_names(name, 2)[0] == first_of_two
-    before, after = parse_shard_name(name), parse_shard_name(first_of_two)
-    assert before is not None and after is not None
-    assert before.stem == after.stem
+    stem = stated_name(name).stem
+    assert similar_file_names(name, stem, 1) == [one]
+    assert similar_file_names(name, stem, 2)[0] == first_of_two
+    assert stated_name(first_of_two).stem == stated_name(one).stem == stem
 
 
 def test_roboflow_keeps_its_folders_and_label_maps(tmp_path: Path) -> None:

@@ -245,8 +245,8 @@ def test_a_zip_of_another_format_is_named(service: Service, open_page: Any) -> N
     upload_and_wait(page, service.url, ("coco.zip", coco))
     assert verdict_on(page) == "This zip holds COCO annotations, not TFRecord"
     assert page.locator(".next li").inner_text() == (
-        "Export the annotations as TFRecord 1.0 instead; to import these into CVAT, choose "
-        "COCO 1.0 in its menu."
+        "Export the annotations as TFRecord 1.0 instead, or unpack it first and convert the "
+        "folder; to import these into CVAT, choose COCO 1.0 in its menu."
     )
 
 

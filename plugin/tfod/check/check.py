@@ -20,24 +20,21 @@ from tfod.check.findings.report import (
     DatasetReport,
     Report,
     SourceFile,
-    Statistics,
 )
-from tfod.check.profiles.choice import SEGMENTATION, profile_of
+from tfod.check.profiles.choice import NO_PROFILE, SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.examine import Instructions, Progress, examine
-from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import MOST_DECODED, why_not_all_decoded
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import run_rules
-from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.check.findings.baseline import Baseline
-    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.cvat_task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
 _WORTH_PROCESSES = 64 << 20
@@ -136,12 +133,11 @@ def check(
         checked = [_check_dataset(one, options, receiver, progress, is_alone) for one in datasets]
     checked = [_with_digests(one, digests, options) for one in checked]
     rest = _check_rest(found.rest, options, receiver)
-    comparison = None
-    if options.baseline:
+    baseline = options.baseline
+    if baseline is not None:
         from tfod.check.findings.baseline import without_known
 
-        every = [one.findings for one in (*checked, rest)]
-        comparison = without_known(every, options.baseline)
+        baseline = without_known([one.findings for one in (*checked, rest)], baseline)
     return Report(
         datasets=checked,
         rest=rest,
@@ -150,7 +146,7 @@ def check(
         most=options.max_findings,
         duration=time.monotonic() - began,
         configuration=options.configuration,
-        baseline=comparison,
+        baseline=baseline,
     )
 
 
@@ -172,7 +168,7 @@ def _check_dataset(
     title = receiver.title if receiver is not ANY else ""
     result = DatasetResult(
         dataset=dataset,
-        mapping=profile.field_mapping,
+        profile=profile,
         codes=policy.codes,
         findings=Findings(_most_listed(options)),
         misfit=misfit._replace(receiver=title) if misfit else None,
@@ -180,8 +176,9 @@ def _check_dataset(
         training_config=options.training_config,
     )
     instructions = Instructions(
-        expectation=Expectation(profile, _exa003_says_names(policy)),
+        profile=profile,
         codes=policy.codes,
+        exa003_says_names=_exa003_says_names(policy),
         label_maps=label_maps,
         max_findings=_most_listed(options),
         max_record_bytes=options.max_record_bytes,
@@ -202,7 +199,8 @@ def _check_dataset(
         findings=policy.judge(result.findings),
         fail_on=options.fail_on,
         shards=[one.slimmed() for one in result.shards],
-        statistics=Statistics(result.classes, result.image_sizes),
+        classes=result.classes,
+        image_sizes=result.image_sizes,
         undecoded=why_not_all_decoded(options.decode, policy.codes),
         files=[SourceFile(one.name, one.size, None) for one in dataset.files],
         verdicts=by_receiver,
@@ -228,7 +226,7 @@ def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetR
     """What is to be said of label maps that were named and go with no data set."""
     policy = Policy({}, receiver.severities(options.task), options.severities)
     findings = Findings(_most_listed(options))
-    result = DatasetResult(rest, FieldMapping(), policy.codes, findings)
+    result = DatasetResult(rest, NO_PROFILE, policy.codes, findings)
     run_rules(result, policy.codes, findings, of_dataset=True)
     by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
     none, judged = ChosenProfile("", ""), policy.judge(findings)

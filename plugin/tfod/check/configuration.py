@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import importlib
 import os
 import posixpath
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tfod.check.check import Options
 from tfod.check.findings.finding import Severity
+from tfod.check.profiles.policy import severities_of
 from tfod.check.profiles.profile import OFF, READY, Severities
 from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import require_rule_names
-from tfod.detection.labels.label_map import packaged_label_maps
+from tfod.detection.labels.label_map import packaged_label_maps, require_label_map
 from tfod.errors import TfodError, how_to_install
 from tfod.tfrecord.storage.urls import is_url
 
@@ -28,10 +30,10 @@ _LARGEST_FILE = 256 << 10
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a file says; None and empty where it says nothing.
+    """What a file says, or who asks for a check; None and empty where nothing is said.
 
     Attributes:
-        file: its path; None where there is none.
+        file: its path; None where it is no file.
         receiver: the key ``for``.
         profile, label_map: names, or paths as they are from the working folder.
         exclude: patterns of paths that are not checked, relative to the file's folder.
@@ -61,7 +63,7 @@ class Configuration:
             fnmatch.fnmatchcase(inside.replace(os.sep, "/"), one) for one in forms
         )
 
-    @contextlib.contextmanager
+    @contextmanager
     def naming(self, key: str) -> Iterator[None]:
         """Whatever is refused within is said to be the value of a key of the file."""
         try:
@@ -127,8 +129,45 @@ def load_configuration(path: str, name: str | None = None) -> Configuration:
     return found
 
 
-def severities_in(words: Mapping[str, str]) -> Severities:
-    """Severities by their words; ``off`` is one."""
+def options_of(asked: Configuration, file: Configuration, **more: Any) -> Options:
+    """The options of a check: what is asked for, and of the rest what the file says.
+
+    Args:
+        asked: on the command line or of the service; severities of it are stronger than ``select``.
+        file: the configuration.
+        more: options that no configuration has.
+
+    Raises:
+        TfodError: there is no such profile or label map; of one in the file it says so.
+    """
+
+    def chosen(key: str) -> Any:
+        return getattr(asked, key) or getattr(file, key)
+
+    receiver, label_map = chosen("receiver"), chosen("label_map")
+    profile = None
+    if chosen("profile"):
+        from tfod.check.profiles.file import load_profile  # few checks are given one
+
+        with nullcontext() if asked.profile else file.naming("profile"):
+            profile = load_profile(chosen("profile"))
+    if label_map:
+        with nullcontext() if asked.label_map else file.naming("label_map"):
+            require_label_map(label_map)
+    return Options(
+        profile=profile,
+        receiver=RECEIVERS[receiver] if receiver else None,
+        label_map=label_map,
+        severities=severities_of(
+            chosen("select"), chosen("ignore"), _in_words(file.severity), _in_words(asked.severity)
+        ),
+        configuration=file.file,
+        fail_on=Severity(chosen("fail_on") or "error"),
+        **more,
+    )
+
+
+def _in_words(words: Mapping[str, str]) -> Severities:
     return {name: OFF if word == "off" else Severity(word) for name, word in words.items()}
 
 

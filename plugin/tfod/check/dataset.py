@@ -16,7 +16,7 @@ from tfod.detection.labels.label_map import (
     read_text_file,
 )
 from tfod.errors import LabelMapError
-from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
+from tfod.tfrecord.shard_sets.names import ShardName, stated_name
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.urls import is_url
 from tfod.tfrecord.storage.zip_directory import ZipContent
@@ -83,8 +83,8 @@ class Shard(File):
     @property
     def numbered(self) -> ShardName | None:
         """Its file's name taken apart; None where it is not one of a numbered set."""
-        name = parse_shard_name(self.path if self.entry else self.name)
-        return name if name is not None and name.total is not None else None
+        name = stated_name(self.path if self.entry else self.name)
+        return name if name.total is not None else None
 
     @property
     def in_archive(self) -> bool:

@@ -141,7 +141,12 @@ class _Search:
 
     def found(self) -> Found:
         """The data sets, once all has been looked at."""
-        datasets = _datasets_of(self._shards.values())
+        alone = [one.name for one in self._shards.values() if one.by_itself]
+        subset_of = {name: group.subset for group in group_shards(alone) for name in group.paths}
+        datasets = _datasets_of(
+            replace(one, subset=subset_of[one.name]) if one.by_itself else one
+            for one in self._shards.values()
+        )
         for path, one in self._zips.items():
             own = self._named_for(path)
             datasets.append(one.with_label_map(LabelMapFile.at(own)) if own else one)
@@ -183,8 +188,7 @@ class _Search:
         if is_zip(file.path):
             self._zips.setdefault(_real_path(file), zip_dataset(file, self._limits))
             return
-        (group,) = group_shards([file.name], os.path.dirname(file.name))
-        self._add_shard(file, group.subset, by_itself=True)
+        self._add_shard(file, "", by_itself=True)  # its subset the names of all that are named say
 
     def _add_found(self, source: str) -> None:
         """A folder or a glob. Beside shards, a folder's zips are checked where they hold some."""

@@ -19,7 +19,7 @@ from tfod.check.profiles.profile import OFF, READY, Profile, Severities
 from tfod.check.rules.registry import all_rules
 
 if TYPE_CHECKING:
-    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.cvat_task import Task
 
 
 @dataclass(frozen=True)

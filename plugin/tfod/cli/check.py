@@ -16,13 +16,12 @@ from tfod.check.configuration import (
     Configuration,
     find_configuration,
     load_configuration,
-    severities_in,
+    options_of,
 )
 from tfod.check.dataset import Found
 from tfod.check.find import find
-from tfod.check.findings.finding import Severity, plural
+from tfod.check.findings.finding import plural
 from tfod.check.findings.report import Report
-from tfod.check.profiles.policy import severities_of
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.images import MOST_DECODED, read_most_decoded
@@ -33,12 +32,10 @@ from tfod.cli.arguments import (
     Parser,
     file_name,
     limit,
-    named_profile,
     rule_names,
     whole_number,
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_note
-from tfod.detection.labels.label_map import require_label_map
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import ZipLimits
 
@@ -46,15 +43,14 @@ if TYPE_CHECKING:
     from tfod.beam import Runner
     from tfod.check.findings.baseline import Baseline
     from tfod.check.records.examine import Progress
-    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.cvat_task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
 FORMATS = ("text", "json", "html", "junit", "github")
 BASELINE = "tfod-baseline.json"
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
-_CONFIGURED = ("receiver", "profile", "label_map", "select", "ignore", "fail_on")
-_FILES = ("profile", "label_map", "cvat_labels", "cvat_xml", "pipeline_config")
+_FILES = ("profile", "cvat_labels", "cvat_xml", "pipeline_config")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -126,12 +122,14 @@ def _severity(text: str) -> tuple[str, str]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    configuration = _configured(arguments)
+    path = arguments.config
+    configuration = load_configuration(path) if path else find_configuration()
     options = _options(arguments, configuration)
     with _found(arguments.sources, options) as everything:
         found = _without_excluded(everything, configuration, arguments.quiet)
         read = [*files_among(*(getattr(arguments, name) for name in _FILES)), arguments.images]
-        read += [configuration.file, *files_of(everything)]
+        read += files_among(configuration.file, configuration.profile, options.label_map)
+        read += files_of(everything)
         baseline = options.baseline.name if options.baseline else None
         updated = baseline if arguments.update_baseline else None
         with (
@@ -147,23 +145,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
                 known.write(baseline_to_json(report.baseline.found))
     if updated and report.baseline is not None:
-        print_note(f"{updated}: {plural(report.baseline.known, 'finding')} known")
+        print_note(f"{updated}: {plural(report.baseline.hidden, 'finding')} known")
     return EXIT_VALID if report.valid else EXIT_FINDINGS
-
-
-def _configured(arguments: argparse.Namespace) -> Configuration:
-    """The configuration; what it says takes the place of what is not typed."""
-    path = arguments.config
-    configuration = load_configuration(path) if path else find_configuration()
-    for name in _CONFIGURED:
-        if not getattr(arguments, name) and (value := getattr(configuration, name)):
-            setattr(arguments, name, value)
-            with configuration.naming(name):
-                if name == "profile":
-                    named_profile(value)
-                elif name == "label_map":
-                    require_label_map(value)
-    return configuration
 
 
 def _found(sources: list[str], options: Options) -> AbstractContextManager[Found]:
@@ -191,20 +174,20 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
     limits = ZipLimits()
     of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
     has_baseline = arguments.baseline or arguments.update_baseline
-    return Options(
-        profile=named_profile(arguments.profile),
-        receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
+    typed = Configuration(
+        receiver=arguments.receiver,
+        profile=arguments.profile,
+        label_map=arguments.label_map,
+        select=arguments.select,
+        ignore=arguments.ignore or (),
+        severity=dict(arguments.severity),
+        fail_on=arguments.fail_on,
+    )
+    return options_of(
+        typed,
+        configuration,
         task=_task(*of_cvat) if any(of_cvat) else None,
         training_config=None if arguments.pipeline_config is None else _training_config(arguments),
-        severities=severities_of(
-            arguments.select,
-            arguments.ignore or (),
-            severities_in(configuration.severity),
-            severities_in(dict(arguments.severity)),
-        ),
-        configuration=configuration.file,
-        fail_on=Severity(arguments.fail_on or "error"),
-        label_map=arguments.label_map,
         decode=arguments.decode,
         max_findings=arguments.max_findings,
         max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
@@ -252,7 +235,7 @@ def _training_config(arguments: argparse.Namespace) -> TrainingConfig:
 def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
     """What is known of the CVAT task: live from its server, or from files."""
     if kind_and_id is None:
-        from tfod.check.references.cvat_task.task import load_task
+        from tfod.check.references.cvat_task import load_task
 
         return load_task(*described)
     if any(described):

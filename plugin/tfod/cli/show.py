@@ -8,6 +8,7 @@ import re
 
 from tfod.check.find import find
 from tfod.check.findings.finding import plural
+from tfod.check.reporters.html import render_cards
 from tfod.cli.arguments import (
     Arguments,
     Parser,
@@ -17,8 +18,7 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
 from tfod.errors import TfodError
-from tfod.shards.sheet import Choice, chosen_tiles, render_page
-from tfod.shards.sheet.choice import Seen
+from tfod.shards.show import draw_records
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
 _MOST = 10_000
@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
     arguments.output("the page to write (default: sheet.html)", default="sheet.html")
     which = Arguments(parser.add_mutually_exclusive_group())
     number = whole_number(1, _MOST)
-    which.value("--first", "N", "the first N records (default: 24)", type=number)
+    which.value("--first", "N", "the first N records (default: 24)", type=number, default=24)
     which.value("--records", "LIST", "records by number: 3,7-9 (one shard)", type=_numbers)
     which.value("--random", "N", "N records at random", type=number)
     arguments.value("--class", "NAME", "only records with this class", dest="class_name")
@@ -62,22 +62,24 @@ def _numbers(text: str) -> frozenset[int]:
 def _run(options: argparse.Namespace) -> int:
     if not options.output.lower().endswith(".html"):
         raise TfodError(f"-o {options.output}: it is an HTML page; let its name end in .html")
-    choice = Choice(options.first or 24, options.records, options.random, options.class_name)
-    seen = Seen()
     with find([options.source], options.label_map) as found:
         read = [*files_of(found), *files_among(options.label_map, options.profile)]
         with begin_output(options.output, read) as output:
-            profile = named_profile(options.profile)
-            tiles = list(chosen_tiles(found, choice, seen, profile))
-            if not tiles and seen.damage is not None:
-                raise seen.damage.to_error()
-            if not tiles:
+            shown = draw_records(
+                found,
+                named_profile(options.profile),
+                first=options.first,
+                records=options.records,
+                at_random=options.random,
+                class_name=options.class_name,
+            )
+            if not shown.cards:
                 what = "no record to show; tfod check says what is wrong"
                 raise TfodError(f"{options.source}: {what}")
             title = os.path.basename(os.path.normpath(options.source)) or options.source
-            output.write(render_page(tiles, title))
-    boxes = sum(len(tile.sample.boxes) for tile in tiles)
-    print_line(f"{options.output}: {plural(len(tiles), 'record')}, {plural(boxes, 'box')}")
-    if seen.unreadable:
-        print_note(f"{plural(seen.unreadable, 'damaged record')} skipped; tfod check lists them")
+            output.write(render_cards(shown.cards, title))
+    records, boxes = plural(len(shown.cards), "record"), plural(shown.boxes, "box")
+    print_line(f"{options.output}: {records}, {boxes}")
+    if shown.unreadable:
+        print_note(f"{plural(shown.unreadable, 'damaged record')} skipped; tfod check lists them")
     return 0

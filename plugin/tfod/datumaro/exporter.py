@@ -24,7 +24,7 @@ from tfod.detection.losses import Losses
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.formats.objects import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
+from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stated_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
 from tfod.tfrecord.writer import OptionError, ShardSetWriter
@@ -260,15 +260,18 @@ class ShardExporter(compat.Exporter):
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
 
-def shards_directly_in(folder: str) -> dict[str, list[str]]:
-    """Absolute paths, by subset, of the ``.tfrecord`` files in a folder and not below it."""
+def shards_directly_in(folder: str, extension: str = SHARD_EXTENSIONS[0]) -> dict[str, list[str]]:
+    """Absolute paths of the shards in a folder and not below it, by the subset that each name says.
+
+    What only the names of several say together is left out: nobody's files go by a guess.
+    """
     root = os.path.abspath(folder)
     found: dict[str, list[str]] = {}
     with contextlib.suppress(ShardsNotFoundError):
         for one in find_shards(root) if os.path.isdir(root) else ():
             for path in map(os.path.abspath, one.paths):
-                if os.path.dirname(path) == root and path.endswith(SHARD_EXTENSIONS[0]):
-                    found.setdefault(one.subset, []).append(path)
+                if os.path.dirname(path) == root and path.endswith(extension):
+                    found.setdefault(subset_of_stem(stated_name(path).stem), []).append(path)
     return found
 
 

@@ -187,19 +187,21 @@ class DetectionColumns:
         return found
 
     def _header(self, row: int) -> ImageHeader | None:
-        if self._headers is not None:
-            return self._headers[row]
+        if self._headers is not None or "headers" in vars(self):  # all were asked for
+            return self.headers[row]
         start, end = self.encoded[row].tolist()
         return read_image_header(self.examples.buffer, start, end) if end > start else None
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Height and width of each image in pixels, its header's where the record says none.
+        """Height and width of each image in pixels, its header's where the record says no size.
 
         int64 of shape (records, 2); 0 where neither says it.
         """
-        sizes = zip(self.heights, self.widths, strict=True)
-        found = np.array([(h or 0, w or 0) for h, w in sizes], np.int64).reshape(-1, 2)
+        found = np.zeros((len(self), 2), np.int64)
+        for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
+            rows, values = single_values(self.column(key, Kind.INT64))
+            found[rows, side] = values
         for row in np.flatnonzero((found <= 0).any(axis=1)).tolist():
             header = self._header(row)
             found[row] = (header.height, header.width) if header else (0, 0)

@@ -16,6 +16,7 @@ from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.shards import has_shards
 from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.other_formats import other_format_in_zip
 from tfod.tfrecord.storage.read_paths import ReadPaths
 from tfod.tfrecord.storage.urls import is_url
 
@@ -94,7 +95,8 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
     if not found and not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
     if not found and zipfile.is_zipfile(path):
-        raise TfodError(f"{path}: holds neither shards nor CVAT's XML; unpack it first")
+        what = other_format_in_zip(path)
+        raise TfodError(what or f"{path}: holds neither shards nor CVAT's XML; unpack it first")
     what = f"could be {' or '.join(found)}" if found else "is of no format that is recognized"
     raise TfodError(f"{path} {what}; say which with {option}: {', '.join(FORMATS)}")
 

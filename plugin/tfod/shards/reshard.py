@@ -27,6 +27,7 @@ from tfod.tfrecord.reader import RecordBatch, read_records
 from tfod.tfrecord.shard_sets.names import (
     parse_shard_name,
     shard_file_names,
+    shard_names,
     similar_file_names,
     subset_of_stem,
 )
@@ -195,13 +196,13 @@ def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:
 def _names(one: ShardSet, count: int) -> list[str]:
     """Names for the shards of a set, in the manner of its first one."""
     first = one.paths[0]
-    name = parse_shard_name(first)
-    if name is None:
+    if parse_shard_name(first) is None:
         return shard_file_names(one.subset, count)
+    stem = shard_names(one.paths)[first].stem or one.subset
     inside = ""
-    if subset_of_stem(name.stem) != one.subset:  # it is named for the folder that it is in
+    if subset_of_stem(stem) != one.subset:  # it is named for the folder that it is in
         inside = name_of(folder_of(first))
-    return [os.path.join(inside, name) for name in similar_file_names(first, count)]
+    return [os.path.join(inside, name) for name in similar_file_names(first, stem, count)]
 
 
 def _local(shard: str, work: str) -> str:

@@ -116,7 +116,7 @@ class Exported:
         with zipfile.ZipFile(path) as archive:
             self.files = {name: archive.read(name) for name in archive.namelist()}
         self.subsets = {
-            name.removesuffix(".tfrecord"): self._read(name)
+            name.removesuffix(".tfrecord").removesuffix("-00000-of-00001"): self._read(name)
             for name in self.files
             if name.endswith(".tfrecord")
         }

@@ -250,8 +250,8 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         {"annotations.xml": b"<annotations/>", "images/a.jpg": b"\xff\xd8\xff"},
         [
             "this zip holds CVAT for images or video annotations, not TFRecord. Nothing was "
-            "changed. Export the annotations as TFRecord 1.0 instead; to import these into CVAT, "
-            "choose CVAT 1.1 in its menu."
+            "changed. Export the annotations as TFRecord 1.0 instead, or unpack it first and "
+            "convert the folder; to import these into CVAT, choose CVAT 1.1 in its menu."
         ],
     ),
     "a zip of another format": (

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task.task import load_task
+from tfod.check.references.cvat_task import load_task
 from tfod.detection import keys
 
 from tests.changed_records import SOUND, changed_shards, sound_record

@@ -291,6 +291,41 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
     assert counts(diff(a, b, Options())) == {"box_removed": 2, "box_added": 1}
 
 
+_NAN, _INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("number", [_NAN, _INF, -_INF, 3e38, -3e38])
+def test_keypoints_that_are_nowhere(tmp_path: Path, number: float) -> None:
+    """Equal to themselves, different from any others; keypoints of no visibility are nothing."""
+
+    def with_point(folder: str, x: float, seen: int) -> str:
+        points = Keypoints(np.array([[[x, 0.5]]], "<f4"), np.array([[seen]]), ("nose",))
+        return write(tmp_path / folder, train=[record("a.png", CAT, keypoints=points)])
+
+    a, b, c = with_point("a", number, 2), with_point("b", 0.5, 2), with_point("c", -number, 2)
+    assert diff(a, a, Options()).is_equal
+    for other in (b, *([] if number != number else [c])):
+        assert dict(diff(a, other, Options()).values) == {"keypoints": 1}
+        assert dict(diff(other, a, Options()).values) == {"keypoints": 1}
+    unseen = with_point("d", number, 0), with_point("e", 0.5, 0)
+    assert diff(*unseen, Options()).is_equal
+
+
+_HUGE = 10**400  # more than a float can be
+_NUMBERS = [_HUGE, _HUGE + 1, -_HUGE, 2**63, 2**63 + 1, 1.5, _NAN, _INF, -_INF, True]
+
+
+@pytest.mark.parametrize("one", _NUMBERS, ids=lambda one: f"{one:.9}" if one is _NAN else None)
+def test_numbers_that_no_float_holds(tmp_path: Path, one: Any) -> None:
+    folders = [
+        write(tmp_path / str(n), train=[record("a.png", CAT, attributes={"n": [value]})])
+        for n, value in enumerate(_NUMBERS)
+    ]
+    place = next(n for n, value in enumerate(_NUMBERS) if value is one)
+    for n, other in enumerate(folders):
+        assert diff(folders[place], other, Options()).is_equal == (n == place)
+
+
 def test_empty_sides(tmp_path: Path, before: str) -> None:
     empty = write(tmp_path / "b", train=[], val=[])
     assert diff(empty, empty, Options()).is_equal

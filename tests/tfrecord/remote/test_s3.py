@@ -51,7 +51,9 @@ def test_an_object_is_read_once_and_hashed(bucket: Bucket, size: int) -> None:
         assert stream.digest() == hashlib.sha256(data).hexdigest()
     looks = [one for one in bucket.requests if one.startswith("HEAD")]
     assert len(looks) == 1 and len(bucket.requests) <= 1 + 7 + size // (8 * MIB)
-    assert bucket.line.sent <= 1.01 * size + 2000
+    # Its first piece may be asked for twice: on a busy machine an answer comes when the reader has
+    # given it up already, and the line counts what it sent, not what was taken.
+    assert bucket.line.sent <= 1.01 * size + 2000 + MIB // 4
 
 
 def test_the_digest_is_of_the_whole_object_however_much_was_read(bucket: Bucket) -> None:

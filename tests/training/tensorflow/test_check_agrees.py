@@ -26,7 +26,6 @@ from tfod.check.findings.findings import Findings
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
 from tfod.check.records.batch import Batch
-from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import Decoder, EncodedImages
 from tfod.check.rules.registry import run_rules
 from tfod.detection.detections import Detections
@@ -65,7 +64,7 @@ def codes_of(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     detections = Detections(ExampleBatch.of(records), profile.field_mapping)
     images = EncodedImages.of(detections, Decoder(0))
     findings = Findings(1 << 20)
-    batch = Batch(detections, images, Expectation(profile))
+    batch = Batch(detections, images, profile)
     run_rules(batch, Policy(profile.severities).codes, findings, of_dataset=False)
     found: list[set[str]] = [set() for _ in payloads]
     for one in findings.all():
@@ -126,11 +125,7 @@ PROFILES = {
 }
 DESCRIPTIONS = {
     name: feature_description(
-        {
-            key: spec
-            for key, spec in Expectation(one).features.items()
-            if not spec.also or key in one.features
-        }
+        {key: spec for key, spec in one.expected.items() if not spec.also or key in one.features}
     )
     for name, one in PROFILES.items()
 }

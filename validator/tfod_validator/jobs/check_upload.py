@@ -8,18 +8,15 @@ from pathlib import Path
 
 from PIL import Image
 from tfod.check.check import Options, check
-from tfod.check.configuration import Configuration, load_configuration, severities_in
+from tfod.check.configuration import Configuration, load_configuration, options_of
 from tfod.check.dataset import File, Found
 from tfod.check.find import find_uploads
-from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
-from tfod.check.profiles.file import load_profile
-from tfod.check.profiles.policy import severities_of
+from tfod.check.profiles import file as file  # before the fork
 from tfod.check.profiles.profile import READY, Profile
-from tfod.check.receivers import RECEIVERS
 from tfod.check.records.images import read_most_decoded
-from tfod.check.references.cvat_task import frames as frames  # before the fork
-from tfod.check.references.cvat_task.task import load_task
+from tfod.check.references import frames as frames  # before the fork
+from tfod.check.references.cvat_task import load_task
 from tfod.check.reporters.drawing import LARGE, draw
 from tfod.check.reporters.html import load_template, render_html
 from tfod.check.reporters.json import render_json
@@ -123,26 +120,20 @@ def _options(
     folder: Path, request: Request, limits: Limits, configuration: Configuration
 ) -> Options:
     paths = {one.role: str(folder / one.stored) for one in request.files if one.role != "file"}
-    receiver = request.receiver or configuration.receiver
-    profile = paths.get("profile") or request.profile or configuration.profile
+    profile = paths.get("profile") or request.profile
+    asked = Configuration(receiver=request.receiver, profile=profile, fail_on=request.fail_on)
     task = None
     if paths.keys() & {"cvat_labels", "cvat_xml"}:
         task = load_task(paths.get("cvat_labels"), paths.get("cvat_xml"))
         if task.without_frames is not None:
             task = replace(task, without_frames=_with_names(task.without_frames, folder, request))
-    return Options(
-        profile=load_profile(profile) if profile else None,
-        receiver=RECEIVERS[receiver] if receiver else None,
-        label_map=configuration.label_map,
-        severities=severities_of(
-            configuration.select, configuration.ignore, severities_in(configuration.severity), {}
-        ),
-        configuration=configuration.file,
+    return options_of(
+        asked,
+        configuration,
         task=task,
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,
         max_record_bytes=limits.max_record_bytes,
-        fail_on=Severity(request.fail_on or configuration.fail_on or "error"),
         archive_limits=ZipLimits(
             limits.max_archive_entries, limits.max_archive_bytes, limits.max_archive_ratio
         ),

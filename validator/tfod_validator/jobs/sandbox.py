@@ -29,7 +29,7 @@ _LONGEST_MESSAGE = 256 << 20
 _SEND_EVERY = 0.2
 _LOOK_EVERY = 0.5
 PRELOADED = (
-    *(__name__, "tfod_validator.jobs.check_upload", "tfod.check.references.cvat_task.frames"),
+    *(__name__, "tfod_validator.jobs.check_upload", "tfod.check.references.frames"),
     *("numpy.ma", "lxml.etree"),
 )
 """What checks import, and what these import only when it is called."""

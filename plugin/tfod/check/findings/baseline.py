@@ -9,15 +9,17 @@ is new; what is said of a whole shard is known however many shards the set has.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.findings import Findings
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
-from tfod.tfrecord.shard_sets.names import parse_shard_name
+from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.storage.urls import name_of
 
 BASELINE_VERSION = 2
@@ -25,17 +27,21 @@ _HOW_TO_WRITE = "tfod check … --baseline FILE --update-baseline writes one"
 
 
 class Baseline(NamedTuple):
-    """The findings that are known.
+    """The findings that are known; in a report also what a check has found of them.
 
     Attributes:
         name: of the file.
         known: how many there are of each fingerprint.
         is_updated: whether all findings of the check become the baseline.
+        found: how many the check has found of each fingerprint, known or not.
+        hidden: how many of its findings are known, and so not reported.
     """
 
     name: str
     known: Mapping[str, int]
     is_updated: bool = False
+    found: Mapping[str, int] = MappingProxyType({})
+    hidden: int = 0
 
 
 def fingerprint_of(finding: Finding) -> str:
@@ -48,8 +54,7 @@ def fingerprint_of(finding: Finding) -> str:
         about = None  # on which of several records depends on their order
     if not about:
         about = name_of(finding.shard.rpartition(":")[2])
-        parsed = None if rule.family in _OF_FILES else parse_shard_name(about)
-        about = parsed.stem if parsed else about
+        about = about if rule.family in _OF_FILES else stated_name(about).stem
     code = _OUTSIDE.get(finding.code, finding.code)
     return json.dumps([code, about, finding.feature, value], ensure_ascii=False)
 
@@ -60,27 +65,13 @@ _OUTSIDE = {"BOX005": "BOX003"}
 """Which of the two a box far outside is depends on the boxes around it."""
 
 
-class Comparison(NamedTuple):
-    """What a check has found of a baseline.
-
-    Attributes:
-        file: of the baseline.
-        known: how many findings are in it.
-        found: how many there were of each fingerprint.
-    """
-
-    file: str
-    known: int
-    found: Mapping[str, int]
-
-
-def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Comparison:
+def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
     """Take what is known out of the findings of a check, all of which are listed.
 
     Of more than are known of one fingerprint the last are new.
     """
     found: Counter[str] = Counter()
-    known = 0
+    hidden = 0
     for findings in datasets:
         new = []
         for one in findings.all():
@@ -90,9 +81,9 @@ def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Compariso
             count = found[fingerprint] if is_counted else 1
             if not baseline.is_updated and count > baseline.known.get(fingerprint, 0):
                 new.append(one)
-        known += findings.total - len(new)
+        hidden += findings.total - len(new)
         findings.keep(new)
-    return Comparison(baseline.name, known, found)
+    return baseline._replace(found=found, hidden=hidden)
 
 
 def read_baseline(path: str, *, is_updated: bool) -> Baseline:
@@ -101,6 +92,8 @@ def read_baseline(path: str, *, is_updated: bool) -> Baseline:
     Raises:
         TfodError: there is none, or the file is not one.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe nobody writes to is waited for
+        raise TfodError(f"{path}: is not a file; {_HOW_TO_WRITE}")
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)

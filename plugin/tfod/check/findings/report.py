@@ -6,7 +6,7 @@ Its JSON form is versioned and described by ``docs/report.schema.json``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -19,41 +19,11 @@ from tfod.check.records.result import ShardResult, add_bounded
 from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from tfod.check.findings.baseline import Comparison
+    from tfod.check.findings.baseline import Baseline
 
 T = TypeVar("T")
 REPORT_VERSION = 2
 _LISTED_SIZES = 50
-
-
-@dataclass
-class Statistics:
-    """What is in the data.
-
-    Attributes:
-        classes: boxes of each class, by its text, or by ``#id`` where there is no text.
-        image_sizes: images of each ``(height, width)``, pixels.
-    """
-
-    classes: Counter[str] = field(default_factory=Counter)
-    image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-
-    def merge(self, other: Statistics) -> None:
-        """Add the figures of another dataset."""
-        add_bounded(self.classes, other.classes)
-        add_bounded(self.image_sizes, other.image_sizes)
-
-    def to_json(self) -> JsonValue:
-        """As the report has it."""
-        sizes = most_first(self.image_sizes)
-        return {
-            "classes": dict(most_first(self.classes)),
-            "image_sizes": [
-                {"height": height, "width": width, "images": count}
-                for (height, width), count in sizes[:_LISTED_SIZES]
-            ],
-            "different_image_sizes": len(sizes),
-        }
 
 
 def most_first(counts: Mapping[T, int]) -> list[tuple[T, int]]:
@@ -127,7 +97,8 @@ class DatasetReport:
         findings: all of them, as severe as the policy says, without those of a baseline.
         fail_on: the least severity that makes the verdict.
         shards: in order.
-        statistics: of all records.
+        classes: boxes of each class, by its text, or by ``#id`` where there is no text.
+        image_sizes: images of each ``(height, width)``, pixels.
         undecoded: why not all images were decoded, if they were not.
         files: that were checked.
         verdicts: of each receiver, where it was checked for any; on all findings, also known ones.
@@ -138,7 +109,8 @@ class DatasetReport:
     findings: Findings
     fail_on: Severity
     shards: Sequence[ShardResult] = ()
-    statistics: Statistics = field(default_factory=Statistics)
+    classes: Counter[str] = field(default_factory=Counter)
+    image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     undecoded: str = ""
     files: Sequence[SourceFile] = ()
     verdicts: Sequence[ReceiverVerdict] = ()
@@ -203,7 +175,7 @@ class Report:
     most: int
     duration: float
     configuration: str | None = None
-    baseline: Comparison | None = None
+    baseline: Baseline | None = None
     version: str = __version__
 
     @property
@@ -265,12 +237,14 @@ class Report:
         return [shard for dataset in self.datasets for shard in dataset.shards]
 
     @cached_property
-    def statistics(self) -> Statistics:
-        """Figures of the data."""
-        found = Statistics()
-        for one in self.datasets:
-            found.merge(one.statistics)
-        return found
+    def classes(self) -> Counter[str]:
+        """Boxes of each class."""
+        return _added(one.classes for one in self.datasets)
+
+    @cached_property
+    def image_sizes(self) -> Counter[tuple[int, int]]:
+        """Images of each ``(height, width)``, pixels."""
+        return _added(one.image_sizes for one in self.datasets)
 
     @property
     def undecoded(self) -> str:
@@ -308,7 +282,7 @@ class Report:
 
     def to_json(self) -> dict[str, JsonValue]:
         """The report as JSON; keys in a fixed order."""
-        counts, known = self.counts, self.baseline
+        counts, known, sizes = self.counts, self.baseline, most_first(self.image_sizes)
         return {
             "report_version": REPORT_VERSION,
             "valid": self.valid,
@@ -342,11 +316,25 @@ class Report:
             "undecoded": self.undecoded,
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
             "findings": [one.to_json() for one in self.findings],
-            "statistics": self.statistics.to_json(),
-            "baseline": {"file": known.file, "known": known.known} if known else None,
+            "statistics": {
+                "classes": dict(most_first(self.classes)),
+                "image_sizes": [
+                    {"height": height, "width": width, "images": count}
+                    for (height, width), count in sizes[:_LISTED_SIZES]
+                ],
+                "different_image_sizes": len(sizes),
+            },
+            "baseline": {"file": known.name, "known": known.hidden} if known else None,
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
         }
+
+
+def _added(parts: Iterable[Counter[T]]) -> Counter[T]:
+    found: Counter[T] = Counter()
+    for one in parts:
+        add_bounded(found, one)
+    return found
 
 
 def _figures(one: Counts | ShardResult) -> dict[str, JsonValue]:

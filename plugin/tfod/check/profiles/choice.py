@@ -31,9 +31,10 @@ _MOST_TRIED = 10_000
 _LARGEST_RECORD = 64 << 20
 _MOST_UNREACHABLE = 2  # remote shards: each of a dead server takes a whole timeout
 _NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "SET003", "EXA008")
-_NO_PROFILE = Profile(
+NO_PROFILE = Profile(
     "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
 )
+"""Of records that fit none."""
 
 
 @dataclass
@@ -153,10 +154,10 @@ def profile_of(
     if implied is None and profile is not None:
         return profile, ChosenProfile(profile.name, why), None
     if not found.shard:
-        return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
+        return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no record could be read"), None
     layout = profile.name if profile and _has_boxes_elsewhere(profile) else ""
     misfit = Misfit(tuple(found.keys), layout, found.shard)
-    return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no profile fits; pass --profile"), misfit
+    return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no profile fits; pass --profile"), misfit
 
 
 def _is_read(implied: Profile, profile: Profile | None, found: KeyCounts) -> bool:

@@ -195,6 +195,7 @@ def _parse_yaml(data: bytes, path: str) -> Any:
     def fail(what: str, mark: Any) -> None:
         raise yaml.MarkedYAMLError(None, None, what, mark)
 
+    # mypy does not know a module that is imported only when it is needed.
     class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):

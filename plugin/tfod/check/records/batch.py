@@ -8,6 +8,7 @@ nothing wrong costs next to nothing.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -15,12 +16,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
-from tfod.check.records.boxes import BOX_KEY, Boxes
-from tfod.check.records.expectation import Expectation, own_key
+from tfod.check.profiles.profile import BOX_KEY, Profile
+from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
-from tfod.check.records.names import NameFacts, plain_names
 from tfod.detection import keys
-from tfod.detection.columns import single_values
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import Column
@@ -29,6 +28,10 @@ from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import HEADER_BYTES
 
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
+
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+# Letters of any script, digits and a few signs; no dot begins a part; an extension ends it.
+_PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*(?<!/)\.[A-Za-z][A-Za-z0-9]{0,4}")
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
@@ -51,11 +54,13 @@ class Batch:
     Args:
         detections: the records.
         images: theirs; the records need no longer have the bytes.
-        expectation: what the profile makes of their keys.
+        profile: what is expected of them.
         label_map: that goes with their shard, if there is one.
         damages: of the framing, found before these records and behind those of the batch before.
+        exa003_says_names: whether EXA003 says no less severely than NAM001 that a name is missing.
 
     Attributes:
+        mapping, expected, own: the profile's.
         live: which records are looked at: they have bytes, and can be read; bool.
         stated_box_counts: how many boxes each record says it has, whether they can be read or not;
             int64.
@@ -71,17 +76,17 @@ class Batch:
         self,
         detections: Detections,
         images: EncodedImages,
-        expectation: Expectation,
+        profile: Profile,
         label_map: LabelMap | None = None,
         damages: Sequence[Damage] = (),
+        exa003_says_names: bool = True,
     ) -> None:
         self.detections = detections
         self.examples = detections.examples
         self.records = self.examples.records
         self.images = images
-        self.expectation = expectation
-        self.mapping = expectation.profile.field_mapping
-        self.expected = expectation.features
+        self.mapping, self.expected, self.own = profile.field_mapping, profile.expected, profile.own
+        self.exa003_says_names = exa003_says_names
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0
@@ -99,10 +104,6 @@ class Batch:
         name = self.detections.filenames[row] if self.live[row] else None
         offset = records.base + int(records.starts[row]) - HEADER_BYTES
         return Place(records.shard, records.first + row, offset, name or None)
-
-    def own(self, key: str) -> str:
-        """What the records call what the OD API has under a key."""
-        return own_key(self.mapping, key)
 
     def finding(
         self,
@@ -156,69 +157,39 @@ class Batch:
     # Names
 
     @cached_property
-    def names(self) -> dict[int, NameFacts]:
-        """The names of the records that are looked at, by row."""
-        found, spec = self.detections, self.expectation
-        have_objects = (self.box_counts > 0).tolist()
-        # EXA003 or EXA005 reports a name that is missing, or several.
-        unnamed = self._unnamed(self.mapping.filename, found.filenames, spec.exa003_says_names)
-        without_id = self._unnamed(self.mapping.source_id, found.source_ids, True)
-        return {
-            row: NameFacts(
-                found.filenames[row],
-                found.source_ids[row],
-                header.format if (header := found.headers[row]) else None,
-                have_objects[row],
-                row not in unnamed,
-                row not in without_id,
-            )
-            for row in np.flatnonzero(self.live).tolist()
-        }
+    def has_plain_names(self) -> bool:
+        """Whether every record has a plain file name, of which most rules have nothing to say."""
+        names = self.detections.filenames
+        # Most names of a shard differ by their numbers alone.
+        text = "\0".join(filter(None, names)).encode().translate(_DIGITS).decode()
+        shapes = text.split("\0")
+        return len(shapes) == len(names) and all(map(_PLAIN_NAME.fullmatch, set(shapes)))
 
-    def names_where(self, is_wrong: Callable[[NameFacts], bool]) -> Iterator[tuple[int, NameFacts]]:
-        """The records whose names are wrong, looked for only if any name of their kinds is."""
-        if self.mapping.filename is None:
-            return
-        kinds = self._kinds_of_names
-        if kinds is None or any(map(is_wrong, kinds)):
-            yield from ((row, one) for row, one in self.names.items() if is_wrong(one))
+    def names_where(self, is_wrong: Callable[[str], object]) -> Iterator[tuple[int, str]]:
+        """The records with a file name that is wrong as no plain one is, and the name."""
+        if self.mapping.filename is not None and not self.has_plain_names:
+            names = self.detections.filenames
+            for row in np.flatnonzero(self.live).tolist():
+                if (name := names[row]) and is_wrong(name):
+                    yield row, name
 
-    @cached_property
-    def _kinds_of_names(self) -> list[NameFacts] | None:
-        """Names that stand for those of all records; None where the records must be looked at."""
-        found = self.detections
-        filenames, source_ids = found.filenames, found.source_ids
-        if None in filenames or None in source_ids:
-            return None
-        is_blank = "" in source_ids or any(map(str.isspace, filter(None, source_ids)))
-        formats = {one and one.format for one in found.headers}
-        have_objects = set((self.box_counts > 0).tolist())
-        names = plain_names(filenames)
-        ids = {"id", ""} if is_blank else {"id"}
-        # Rarely some kind that no record is of: then each record is looked at.
-        every = itertools.product(names, ids, formats, have_objects)
-        return [NameFacts(*one) for one in every] or None
-
-    def _unnamed(
-        self, key: str | None, names: Sequence[str | None], is_reported: bool
-    ) -> frozenset[int]:
-        """The records without a name that another rule reports.
+    def without_value(self, key: str, names: Sequence[str | None], is_reported: bool) -> list[int]:
+        """The records that lack a name, but for those of which another rule says it.
 
         Args:
             key: the name's feature key.
             names: of all records.
             is_reported: whether EXA003 reports that a required one is missing.
         """
-        if key is None or None not in names:
-            return frozenset()
         spec = self.expected.get(key)
-        is_required = is_reported and spec is not None and spec.required
-        columns = [one for one in self.examples.columns_of(key) if one.kind]
-        return frozenset(
+        if None not in names or (is_reported and spec is not None and spec.required):
+            return []
+        columns = [one for one in self.examples.columns_of(key) if one.kind]  # EXA004, EXA005
+        return [
             row
-            for row, name in enumerate(names)
-            if name is None and (is_required or any(one.has(row) for one in columns))
-        )
+            for row in np.flatnonzero(self.live).tolist()
+            if names[row] is None and not any(one.has(row) for one in columns)
+        ]
 
     # Images
 
@@ -267,38 +238,16 @@ class Batch:
             kinds.setdefault(facts, []).append(row)
         return kinds
 
-    @cached_property
-    def stated_sizes(self) -> np.ndarray:
-        """Height and width of each image in pixels, its header's where the record says none.
-
-        float64 of shape (records, 2); NaN where nothing says it.
-        """
+    @property
+    def without_size(self) -> list[int]:
+        """Records with boxes of an image of which nothing says the height, or the width."""
         found = self.detections
-        sizes = np.full((len(self), 2), np.nan)
-        for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
-            rows, values = single_values(found.column(key, Kind.INT64))
-            sizes[rows, side] = values
-        missing = np.isnan(sizes) | (sizes == 0)
-        for row in np.flatnonzero(missing.any(axis=1)).tolist():
-            header = found.headers[row]
-            if header is not None:
-                sizes[row] = header.height, header.width
-        return sizes
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """The same; NaN also where it cannot be a size."""
-        found: np.ndarray = self.stated_sizes.copy()
-        with np.errstate(invalid="ignore"):
-            found[~(found > 0)] = np.nan
-        return found
-
-    @cached_property
-    def without_size(self) -> np.ndarray:
-        """Records with boxes of an image of which nothing says the height, or the width; bool."""
-        unknown = np.isnan(self.stated_sizes).any(axis=1)
-        found: np.ndarray = unknown & (self.stated_box_counts > 0) & ~self._uneven
-        return found
+        unknown = (found.sizes <= 0).any(axis=1) & (self.stated_box_counts > 0) & ~self._uneven
+        return [
+            row
+            for row in np.flatnonzero(unknown).tolist()
+            if found.headers[row] is None and None in (found.heights[row], found.widths[row])
+        ]
 
     # Objects
 
@@ -313,7 +262,8 @@ class Batch:
             if (held != counts).any():
                 corners = corners[np.repeat(counts > 0, held)]
             corners = corners.astype(np.float64)
-        return Boxes(corners, counts, self.sizes[:, 0], self.sizes[:, 1])
+        sizes = np.where(found.sizes > 0, found.sizes, np.nan)
+        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1])
 
     def classes_of(self, row: int) -> Sequence[object]:
         """What names the classes of a record's boxes: texts, or else ids."""

@@ -10,10 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts, far_boxes, touch_image
-
-BOX_KEY = keys.XMIN.rpartition("/")[0]
 
 
 @dataclass(frozen=True, eq=False)

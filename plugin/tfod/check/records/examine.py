@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Batch
 from tfod.check.records.column_order import BoxColumns
+from tfod.check.records.compared import ObjectFigures, rows_of
 from tfod.check.records.duplicates import IndexedBatch
-from tfod.check.records.expectation import Expectation
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
-from tfod.check.records.objects import ObjectFigures
-from tfod.check.records.result import ImageRow, ShardResult, add_bounded
+from tfod.check.records.result import ShardResult, add_bounded
 from tfod.check.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
@@ -46,7 +46,7 @@ class Instructions:
     """What is the same for every shard of a data set: what was asked, and what follows from it.
 
     Attributes:
-        expectation: what the profile makes of feature keys.
+        profile: what is expected of the records.
         codes: the rules that are on.
         label_maps: those that could be read, by name.
         max_findings: how many are listed.
@@ -56,11 +56,12 @@ class Instructions:
         hash_sources: whether remote files are hashed while they are read.
         keeps_rows: whether the records are wanted, to be compared with a CVAT task.
         counts_objects: whether figures of the objects are, for a trainer's configuration.
+        exa003_says_names: see :class:`Batch`.
         remote_timeout: seconds without a byte after which a server is given up; other processes
             have to be told.
     """
 
-    expectation: Expectation
+    profile: Profile
     codes: frozenset[str]
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
     max_findings: int = 1000
@@ -70,6 +71,7 @@ class Instructions:
     hash_sources: bool = True
     keeps_rows: bool = False
     counts_objects: bool = False
+    exa003_says_names: bool = True
     remote_timeout: float = field(default_factory=remote_timeout)
 
 
@@ -146,7 +148,7 @@ class _Examiner:
         """Check a batch of records, or keep it until there are so many that it is worth while."""
         self.result.records += len(records)
         examples = ExampleBatch.of(records)
-        mapping = self._instructions.expectation.profile.field_mapping
+        mapping = self._instructions.profile.field_mapping
         found = Detections(examples, mapping)
         images = EncodedImages.of(found, self._decoder)
         if self._pending and self._pending[-1][0].records.end != records.first:
@@ -167,13 +169,20 @@ class _Examiner:
             self._pending.clear()
             self._pending_bytes = 0
             joined = EncodedImages.joined(images)
-            mapping = self._instructions.expectation.profile.field_mapping
+            mapping = self._instructions.profile.field_mapping
             found = Detections(ExampleBatch.joined(examples), mapping, headers=joined.headers)
             self._look_at_batch(found, joined)
 
     def _look_at_batch(self, found: Detections, images: EncodedImages) -> None:
         instructions, result = self._instructions, self.result
-        batch = Batch(found, images, instructions.expectation, self._label_map, self._damages)
+        batch = Batch(
+            found,
+            images,
+            instructions.profile,
+            self._label_map,
+            self._damages,
+            instructions.exa003_says_names,
+        )
         run_rules(batch, instructions.codes, result.findings, of_dataset=False)
         self._damages = []
         result.keys |= set(batch.examples.columns)
@@ -187,7 +196,7 @@ class _Examiner:
         codes, uses = batch.uses
         counts = np.bincount(codes, minlength=len(uses)).tolist()
         add_bounded(result.uses, dict(zip(uses, counts, strict=True)))
-        add_bounded(result.image_sizes, _count_sizes(batch.sizes[batch.live]))
+        add_bounded(result.image_sizes, _count_sizes(found.sizes[batch.live]))
         if result.objects is not None:
             result.objects += ObjectFigures.of(batch)
         if instructions.keeps_rows:
@@ -214,22 +223,9 @@ class _Examiner:
 _NO_RECORDS = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def rows_of(batch: Batch) -> Iterator[ImageRow]:
-    """The records of a batch as the CVAT task sees them."""
-    names, sizes = batch.detections.filenames, batch.stated_sizes
-    for row in np.flatnonzero(batch.live).tolist():
-        height, width = map(_as_size, sizes[row].tolist())
-        boxes = int(batch.box_counts[row])
-        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)
-
-
-def _as_size(value: float) -> int | None:
-    return int(value) if 0 <= value < 1 << 31 else None
-
-
 def _count_sizes(sizes: np.ndarray) -> Mapping[tuple[int, int], int]:
-    """Images of each height and width in pixels; NaN is an unknown one, which does not count."""
-    known = sizes[np.isfinite(sizes).all(axis=1)]
+    """Images of each height and width in pixels; 0 is an unknown one, which does not count."""
+    known = sizes[(sizes > 0).all(axis=1)]
     # As complex numbers they are compared at once.
     kinds, counts = np.unique(known[:, 0] + 1j * known[:, 1], return_counts=True)
     pairs = zip(kinds.real.astype(int).tolist(), kinds.imag.astype(int).tolist(), strict=True)

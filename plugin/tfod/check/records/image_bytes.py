@@ -74,7 +74,8 @@ def looks_like(buffer: Bytes, start: int, end: int) -> str:
 
 # Decoding
 
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
+PILLOW_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
+"""No other decoder of Pillow is needed; some of them start programs (EPS)."""
 
 
 def can_decode() -> bool:
@@ -106,7 +107,7 @@ def why_not_decoded(data: bytes | bytearray | memoryview) -> str:
     if _is_png_damaged(data):
         return "the checksum of a chunk of the PNG is wrong"
     try:
-        with pil_image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        with pil_image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
             image.load()
     except MemoryError:
         raise  # that says nothing of the image

@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, Place, Severity
+from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.findings import Findings
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Use
 from tfod.check.records.column_order import BoxColumns
+from tfod.check.records.compared import ImageRow, ObjectFigures
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
-from tfod.check.records.expectation import own_key
-from tfod.check.records.objects import ObjectFigures
-from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
     from tfod.check.dataset import Dataset
-    from tfod.check.references.cvat_task.task import Task
+    from tfod.check.references.cvat_task import Task
+    from tfod.check.references.frames import Attachment
     from tfod.check.references.pipeline import TrainingConfig
 
 T = TypeVar("T")
@@ -35,16 +35,6 @@ def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
     for kind, count in more.items():
         if kind in counts or len(counts) < MOST_KINDS:
             counts[kind] += count
-
-
-class ImageRow(NamedTuple):
-    """A record once all are read: its name ('' for none), size in pixels, number of boxes."""
-
-    place: Place
-    filename: str
-    height: int | None
-    width: int | None
-    boxes: int
 
 
 @dataclass
@@ -137,7 +127,7 @@ class DatasetResult:
 
     Attributes:
         dataset: which.
-        mapping: which feature key holds what.
+        profile: what is expected of the records.
         codes: the rules that are on.
         findings: all that was found.
         shards: in order.
@@ -145,12 +135,11 @@ class DatasetResult:
         uses: how often each pair of class text and id is used, by the name of the label map.
         misfit: records that fit no profile.
         task, training_config: what the shards are held against.
-        memo: what several rules work out, once one has.
         room: how many findings of the rule that looks at it are to be put into words.
     """
 
     dataset: Dataset
-    mapping: FieldMapping
+    profile: Profile
     codes: frozenset[str]
     findings: Findings
     shards: list[ShardResult] = field(default_factory=list)
@@ -159,9 +148,8 @@ class DatasetResult:
     misfit: Misfit | None = None
     task: Task | None = None
     training_config: TrainingConfig | None = None
-    memo: dict[str, Any] = field(default_factory=dict)
     room: int = 1000
-    _known: dict[object, object] = field(default_factory=dict, repr=False)
+    _known: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
 
     def add(self, shard: ShardResult) -> None:
         """Add the shard that comes next."""
@@ -170,13 +158,12 @@ class DatasetResult:
         add_bounded(self.uses.setdefault(shard.label_map, Counter()), shard.uses)
         shard.findings, shard.uses, shard.image_sizes = Findings(0), Counter(), Counter()
         # The keys of many shards are equal: held once.
-        self._known.setdefault(shard.keys, shard.keys)
-        shard.keys = self._known[shard.keys]  # type: ignore[assignment]
+        shard.keys = self._known.setdefault(shard.keys, shard.keys)
         self.shards.append(shard)
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""
-        return own_key(self.mapping, key)
+        return self.profile.own(key)
 
     def count(self, code: str, shard: str) -> int:
         """How many findings of a rule a shard has."""
@@ -221,6 +208,15 @@ class DatasetResult:
     def duplicates(self) -> Duplicates:
         """What several records share."""
         return Duplicates(self.shards)
+
+    @cached_property
+    def attachments(self) -> Sequence[Attachment]:
+        """The frame of the task that each record goes to; none where no frames are known."""
+        if self.task is None or self.task.frames is None:
+            return ()
+        from tfod.check.references.frames import attach  # few checks need it
+
+        return attach(self.task, [row for shard in self.shards for row in shard.rows])
 
     def repeated(
         self,

@@ -50,6 +50,11 @@ enum_type {
 """One message stands for all of the file's."""
 _LARGEST_FILE = 64 << 10
 _LONGEST_RUN = b"\\" * 200  # protobuf takes quadratic time for backslashes in a row
+_ESCAPES = {
+    "\t": r"`\t` is a tab",
+    "\n": r"`\n` is a line break",
+    "\r": r"`\r` is a carriage return",
+}
 _UNSET = ("", "TODO")  # as templates have it in place of a path, besides PATH_TO_BE_CONFIGURED
 
 
@@ -65,6 +70,11 @@ class Setting:
         is_name = self.value in ("DEFAULT", "NUMERICAL_MASKS", "PNG_MASKS")
         shown = self.value if is_name else json.dumps(self.value, ensure_ascii=False)
         return f"`{self.path}: {shown}`"
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a backslash has made it a text with a control character, as no path has."""
+        return any(one < " " for one in str(self.value))
 
     def set_to(self, value: str | int | bool) -> str:
         """What to do for another value: ``Set `model.ssd.num_classes: 3`.``."""
@@ -167,6 +177,10 @@ def _parse(file: str) -> Any:
     except text_format.ParseError as error:
         line, column = error.GetLine(), error.GetColumn()
         reason = str(error).rpartition("': ")[2].removeprefix(f"{line}:{column} : ")[:100]
+        if text.startswith("\ufeff"):
+            reason = "a byte order mark; save the file as UTF-8 without one"
+        elif "unicodeescape" in reason:
+            reason = "a backslash in a text is no part of a path; write / in its place"
         where = f"{file}:{line}:{column}" if line else file
         raise TfodError(f"{where}: not protobuf's text format: {reason}") from None
     if not message.ListFields():
@@ -184,7 +198,11 @@ def _files_of(path: Setting) -> tuple[Sequence[str], str]:
             return [one.url for one in list_remote(pattern)], "no file is there"
         except RemoteError as error:
             return (), str(error)
-    if min(pattern) < " " or (os.sep == "/" and "\\" in pattern):
+    if path.is_broken:
+        other = "a backslash has made a control character"
+        said = next((said for one, said in _ESCAPES.items() if one in pattern), other)
+        return (), f"{said}; write / in place of the backslash"
+    if os.sep == "/" and "\\" in pattern:
         return (), "no file is there; write / in place of the backslash"
     found = sorted(one for one in glob.glob(pattern) if os.path.isfile(one))
     return found, f"no file is at {os.path.abspath(pattern)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.check.findings.finding import plural
-from tfod.check.records.image_bytes import strict_pillow
+from tfod.check.records.image_bytes import PILLOW_FORMATS, strict_pillow
 from tfod.check.reporters.escaping import shortened_name, visible
 from tfod.check.reporters.samples import Sample
 
@@ -32,8 +32,6 @@ _USUAL_WIDTH, _LETTER = 20.0, 0.8  # of images in a report, and the height of na
 _MOST_NAMED = 24
 _LINE = 'fill="none" stroke-linejoin="round" vector-effect="non-scaling-stroke"'
 _USUAL_SIZE, _UTMOST_ASPECT = (320, 240), 6.0
-# No other decoder of Pillow is needed; some of them start programs (EPS).
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
 
 
 def draw(
@@ -205,7 +203,7 @@ def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
             from PIL import Image
 
             try:
-                with Image.open(io.BytesIO(sample.image), formats=_FORMATS) as image:
+                with Image.open(io.BytesIO(sample.image), formats=PILLOW_FORMATS) as image:
                     full = image.size
                     if fits_into_memory(full):
                         image.draft("RGB", (longest, longest))

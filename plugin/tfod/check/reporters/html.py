@@ -91,7 +91,7 @@ def render_html(
         for sample, link in zip(samples, links or repeat(""), strict=False)
     ]
     cards.sort(key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
-    sizes = {f"{width} × {high}": n for (high, width), n in report.statistics.image_sizes.items()}
+    sizes = {f"{width} × {high}": n for (high, width), n in report.image_sizes.items()}
     return _render(
         is_body=is_body,
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
@@ -104,7 +104,7 @@ def render_html(
         images=_folded([one for one in cards if one.lines], _OPEN_CARDS),
         sound=[one for one in cards if not one.lines],
         charts=[
-            ("Objects per class", "class", _bars(report.statistics.classes)),
+            ("Objects per class", "class", _bars(report.classes)),
             ("Image sizes, width × height in pixels", "size", _bars(sizes)),
         ],
         sources=_folded(report.sources, _OPEN_SOURCES),

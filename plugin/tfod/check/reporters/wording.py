@@ -80,7 +80,7 @@ def verdict(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """The verdict as a sentence: ``Ready for CVAT: 12 images, 24 boxes``; CVAT wants a zip.
+    """The verdict as a sentence: ``Ready for CVAT: 12 images, no boxes``; CVAT wants a zip.
 
     Or ``9 errors in 3 of 38 images``, in which warnings count where they fail, too; a single error
     that concerns no image is named.
@@ -89,7 +89,8 @@ def headline(report: Report) -> str:
     if report.valid:
         zipped = " once it is zipped with its label map" if is_to_be_zipped(report) else ""
         ready = f"Ready{whom}{zipped}" if whom else "Valid"
-        return f"{ready}: {plural(counts.records, 'image')}, {plural(counts.boxes, 'box')}"
+        boxes = plural(counts.boxes, "box") if counts.boxes else "no boxes"
+        return f"{ready}: {plural(counts.records, 'image')}, {boxes}"
     refused = f"Not ready{whom}: " if whom else ""
     failing = [one for one in report.findings if one.severity.rank >= report.fail_on.rank]
     images = {(one.shard, one.record): one.code for one in failing if one.record is not None}
@@ -132,7 +133,7 @@ def totals(report: Report) -> str:
     if report.fail_on is not Severity.ERROR:
         found += f" ({report.fail_on.value}s fail, too)"
     if report.baseline is not None:
-        found += f"; {plural(report.baseline.known, 'known finding')} in the baseline"
+        found += f"; {plural(report.baseline.hidden, 'known finding')} in the baseline"
     profile = READY.get(report.profile.name)
     has_boxes = profile is None or profile.field_mapping.box  # those of classifications have none
     if report.valid and report.counts.records and not report.counts.boxes and has_boxes:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from tfod.check.findings.finding import Finding, JsonValue, Severity
+from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.records.batch import Batch
-from tfod.check.records.boxes import BOX_KEY
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import numpy as np
-
 from tfod.check.findings.finding import Finding, JsonValue, Place, Severity, plural
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
@@ -344,7 +342,7 @@ def check_size_known(batch: Batch) -> Iterator[Finding]:
     """Neither image/height and image/width say it, nor the header of an encoded image."""
     if batch.mapping.height is None and not batch.mapping.has_pixel_boxes:
         return
-    for row in np.flatnonzero(batch.without_size).tolist():
+    for row in batch.without_size:
         boxes = plural(int(batch.stated_box_counts[row]), "box")
         yield batch.finding(row, f"the size of the image is not known, and it has {boxes}")
 

@@ -11,7 +11,6 @@ import numpy as np
 from tfod.check.findings.finding import Finding, Place
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
-from tfod.check.records.names import NameFacts
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, rule
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
@@ -43,7 +42,7 @@ def missing(batch: Batch) -> Iterator[Finding]:
 )
 def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
     """An earlier record of the same subset has this file name."""
-    key = result.mapping.filename
+    key = result.profile.field_mapping.filename
 
     def make(one: Repeat) -> Finding:
         name = one.place.item or ""
@@ -61,13 +60,8 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 )
 def no_extension(batch: Batch) -> Iterator[Finding]:
     """The file name has nothing that looks like an extension."""
-
-    def is_wrong(names: NameFacts) -> bool:
-        name = names.filename or ""
-        return bool(name.strip()) and not split_extension(name)[1]
-
-    for row, names in batch.names_where(is_wrong):
-        yield _of_name(batch, row, f"{names.filename!r} has no extension")
+    for row, name in batch.names_where(lambda one: one.strip() and not split_extension(one)[1]):
+        yield _of_name(batch, row, f"{name!r} has no extension")
 
 
 @rule(
@@ -78,15 +72,14 @@ def no_extension(batch: Batch) -> Iterator[Finding]:
 )
 def other_extension(batch: Batch) -> Iterator[Finding]:
     """The extension is that of another image format than the bytes are."""
-
-    def is_wrong(names: NameFacts) -> bool:
-        if not names.filename or not names.format:
-            return False
-        said = FORMAT_OF_EXTENSION.get(split_extension(names.filename)[1].lower())
-        return said is not None and said != names.format
-
-    for row, names in batch.names_where(is_wrong):
-        yield _of_name(batch, row, f"{names.filename!r} holds a {(names.format or '').upper()}")
+    found = batch.detections
+    headers = found.headers if batch.mapping.filename is not None else ()
+    for row, header in enumerate(headers):
+        name = found.filenames[row]
+        if header and name and batch.live[row]:
+            said = FORMAT_OF_EXTENSION.get(split_extension(name)[1].lower(), header.format)
+            if said != header.format:
+                yield _of_name(batch, row, f"{name!r} holds a {header.format.upper()}")
 
 
 @rule(
@@ -97,12 +90,11 @@ def other_extension(batch: Batch) -> Iterator[Finding]:
 )
 def path_of_another_machine(batch: Batch) -> Iterator[Finding]:
     """The name is absolute, has a backslash or a part that is two dots."""
-    for row, names in batch.names_where(lambda one: _leads_where(one.filename) is not None):
-        yield _of_name(batch, row, f"{names.filename!r} {_leads_where(names.filename)}")
+    for row, name in batch.names_where(_leads_where):
+        yield _of_name(batch, row, f"{name!r} {_leads_where(name)}")
 
 
-def _leads_where(filename: str | None) -> str | None:
-    name = filename or ""
+def _leads_where(name: str) -> str | None:
     if name.startswith(("/", "\\")) or _DRIVE.match(name):
         return "is an absolute path"
     if ".." in name.replace("\\", "/").split("/"):
@@ -118,16 +110,15 @@ def _leads_where(filename: str | None) -> str | None:
 )
 def control_characters(batch: Batch) -> Iterator[Finding]:
     """The name has characters that are not seen."""
-    for row, names in batch.names_where(lambda one: _unseen(one.filename) is not None):
-        message = f"{names.filename!r} has the character {_unseen(names.filename)!r}"
-        yield _of_name(batch, row, message)
+    for row, name in batch.names_where(_unseen):
+        yield _of_name(batch, row, f"{name!r} has the character {_unseen(name)!r}")
 
 
-def _unseen(filename: str | None) -> str | None:
+def _unseen(name: str) -> str | None:
     return next(
         (
             letter
-            for letter in filename or ""
+            for letter in name
             if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")
             and letter not in _JOINERS
         ),
@@ -145,13 +136,14 @@ def _unseen(filename: str | None) -> str | None:
 )
 def no_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is not there."""
-    key = batch.mapping.source_id
-
-    def is_wrong(names: NameFacts) -> bool:
-        return names.source_id is None and names.id_is_looked_at
-
-    for row, _ in batch.names_where(is_wrong) if key else ():
+    key = _source_id_key(batch)
+    for row in batch.without_value(key, batch.detections.source_ids, True) if key else ():
         yield batch.finding(row, f"{key} is missing", key)
+
+
+def _source_id_key(batch: Batch) -> str | None:
+    """The key of source ids, where records have names at all."""
+    return batch.mapping.source_id if batch.mapping.filename is not None else None
 
 
 @rule(
@@ -164,13 +156,10 @@ def no_source_id(batch: Batch) -> Iterator[Finding]:
 )
 def empty_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is empty, or nothing but white space."""
-    key = batch.mapping.source_id
-
-    def is_wrong(names: NameFacts) -> bool:
-        return names.source_id is not None and not names.source_id.strip()
-
-    for row, _ in batch.names_where(is_wrong) if key else ():
-        yield batch.finding(row, f"{key} is empty", key)
+    key = _source_id_key(batch)
+    for row, text in enumerate(batch.detections.source_ids if key else ()):
+        if text is not None and not text.strip() and batch.live[row]:
+            yield batch.finding(row, f"{key} is empty", key)
 
 
 @dataset_rule(
@@ -181,7 +170,7 @@ def empty_source_id(batch: Batch) -> Iterator[Finding]:
 )
 def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     """An earlier record of the same subset has this source id."""
-    key = result.mapping.source_id
+    key = result.profile.field_mapping.source_id
 
     def make(one: Repeat) -> Finding:
         message = f"{one.source_id!r} is also the source id of {_record(one.first)}"
@@ -231,25 +220,23 @@ def large_number(batch: Batch) -> Iterator[Finding]:
 
 def _odd_source_id(batch: Batch, which: int, message: str) -> Iterator[Finding]:
     """The first id that some receivers do not read as the number it is."""
-    key, rows = batch.mapping.source_id, np.flatnonzero(batch.live).tolist()
+    key, rows = _source_id_key(batch), np.flatnonzero(batch.live).tolist()
     texts = [batch.detections.source_ids[row] for row in rows]
-    has_names = batch.mapping.filename is not None
-    odd = odd_source_ids(texts)[which] if key and has_names else None
+    odd = odd_source_ids(texts)[which] if key else None
     if key and odd is not None:
         text = texts[odd] or ""
         yield batch.finding(rows[odd], message.format(key, text), key, text)
 
 
 def _without_a_name(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
-    key = batch.mapping.filename
-
-    def is_wrong(names: NameFacts) -> bool:
-        has_one = bool((names.filename or "").strip())
-        return not has_one and names.name_is_looked_at and names.has_objects is have_objects
-
-    for row, names in batch.names_where(is_wrong) if key else ():
-        what = "is missing" if names.filename is None else "is empty"
-        yield batch.finding(row, f"{key} {what}", key)
+    key, names = batch.mapping.filename, batch.detections.filenames
+    if key is None or batch.has_plain_names:
+        return
+    missing = set(batch.without_value(key, names, batch.exa003_says_names))
+    for row in np.flatnonzero(batch.live & ((batch.box_counts > 0) == have_objects)).tolist():
+        name = names[row]
+        if row in missing or (name is not None and not name.strip()):
+            yield batch.finding(row, f"{key} {'is missing' if name is None else 'is empty'}", key)
 
 
 def _of_name(batch: Batch, row: int, message: str) -> Finding:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import Finding, JsonValue, Severity, first_of, plural
-from tfod.check.records.objects import ObjectFigures
+from tfod.check.records.compared import ObjectFigures
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys
@@ -76,12 +76,15 @@ def _named(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tuple[int
     "research/object_detection/configs/tf2: PATH_TO_BE_CONFIGURED",
 )
 def leads_nowhere(result: DatasetResult) -> Iterator[Finding]:
-    """No file is there on this machine; a warning where other shards are checked in their place."""
+    """No file is there on this machine; a warning where other shards are checked in their place,
+    and the path may be right on another machine.
+    """
     config = result.training_config
     is_replaced = config is not None and not all(config.names(one.name) for one in result.shards)
     for path, reason in config.lost_paths() if config else ():
-        message = f"{path}: {reason}" + ", and other shards are checked" * is_replaced
-        yield _said(result, message, path.value, of_case=Severity.WARNING if is_replaced else None)
+        may_be_there = is_replaced and not path.is_broken
+        message = f"{path}: {reason}" + ", and other shards are checked" * may_be_there
+        yield _said(result, message, path.value, of_case=Severity.WARNING if may_be_there else None)
 
 
 @dataset_rule(

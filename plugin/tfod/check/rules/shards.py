@@ -23,7 +23,7 @@ from tfod.tfrecord.shard_sets.names import (
     MOST_MISSING,
     first_number,
     missing_of_sets,
-    parse_shard_name,
+    stated_name,
 )
 from tfod.tfrecord.storage.urls import folder_of, name_of
 
@@ -347,8 +347,7 @@ def empty_shard(result: DatasetResult) -> Iterator[Finding]:
 def empty_set(result: DatasetResult) -> Iterator[Finding]:
     """All shards of a numbered set are files of 0 bytes; what was not given is not judged."""
     for members in result.by_subset.values():
-        names = map(parse_shard_name, (one.name for one in members))
-        totals = {name.total or 0 for name in names if name is not None}
-        if all(one.is_empty_file for one in members) and max(totals, default=0) <= len(members):
+        most = max(stated_name(one.name).total or 0 for one in members)
+        if all(one.is_empty_file for one in members) and most <= len(members):
             message = f"all shards of the set are empty ({len(members):,} of 0 bytes)"
             yield Finding(message=message, shard=members[0].name)

@@ -1,7 +1,7 @@
 """TSK: the CVAT task that shards are meant for.
 
 How CVAT finds the frame of an image: ``match_dm_item`` and ``find_dataset_root`` in its
-``dataset_manager/bindings.py``; :mod:`tfod.check.references.cvat_task.frames` does the same.
+``dataset_manager/bindings.py``; :mod:`tfod.check.references.frames` does the same.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tfod.detection import keys
 from tfod.detection.labels.near_names import names_near_labels
 
 if TYPE_CHECKING:
-    from tfod.check.references.cvat_task.frames import Attachment
-    from tfod.check.references.cvat_task.task import Frame
+    from tfod.check.references.cvat_task import Frame
+    from tfod.check.references.frames import Attachment
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"
 _NAMES_SHOWN = 5
@@ -29,22 +29,9 @@ def _frames(result: DatasetResult) -> Sequence[Frame]:
     return (result.task.frames if result.task else None) or ()
 
 
-def _attachments(result: DatasetResult) -> Sequence[Attachment]:
-    """Of all records, once for all rules; none where there are no frames."""
-    if result.task is None or result.task.frames is None:
-        return ()
-    if "attachments" not in result.memo:
-        from tfod.check.references.cvat_task.frames import attach  # few checks need it
-
-        rows = [row for shard in result.shards for row in shard.rows]
-        result.memo["attachments"] = attach(result.task, rows)
-    found: Sequence[Attachment] = result.memo["attachments"]
-    return found
-
-
 def _attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
     """The records that go to a frame, and the frame."""
-    for one in _attachments(result):
+    for one in result.attachments:
         if one.place is not None:
             yield one, _frames(result)[one.place]
 
@@ -91,7 +78,7 @@ def _as_labelled(result: DatasetResult, labels: frozenset[str]) -> Counter[str]:
 )
 def no_frame(result: DatasetResult) -> Iterator[Finding]:
     """Folders count, extensions do not."""
-    for one in _attachments(result):
+    for one in result.attachments:
         if one.place is None and one.row.filename:
             near = f"; the nearest is {one.nearest!r}" if one.nearest else ""
             message = f"image {one.row.filename!r} matches no frame of the task{near}"
@@ -151,8 +138,8 @@ def other_size(result: DatasetResult) -> Iterator[Finding]:
 def bare_frames(result: DatasetResult) -> Iterator[Finding]:
     """Said once for the task, of its number of frames and the names of the bare ones."""
     frames = _frames(result)
-    boxes = {one.place: 0 for one in _attachments(result)}
-    for one in _attachments(result):
+    boxes = {one.place: 0 for one in result.attachments}
+    for one in result.attachments:
         boxes[one.place] += one.row.boxes
     parts, bare = [], 0
     for what, count in (("without a record", None), ("with a record without boxes", 0)):

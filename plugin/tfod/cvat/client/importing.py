@@ -13,8 +13,8 @@ from tfod.check.check import Options, check
 from tfod.check.find import find
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
-from tfod.check.references.cvat_task.task import Task
+from tfod.check.references.cvat_task import Task
+from tfod.check.references.frames import Matcher, of_other_jobs
 from tfod.check.reporters.text import render_text
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset

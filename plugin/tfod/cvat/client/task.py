@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.references.cvat_task.task import Frame, Task
+from tfod.check.references.cvat_task import Frame, Task
 from tfod.cvat.attributes import AttributeSpec
 from tfod.cvat.client.server import Server, ServerError
 from tfod.errors import TfodError

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from tfod.check.findings.finding import plural
-from tfod.check.references.cvat_task.frames import Matcher, of_other_jobs
+from tfod.check.references.frames import Matcher, of_other_jobs
 from tfod.cvat.server.annotations import AnnotationConverter
 from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
 from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound

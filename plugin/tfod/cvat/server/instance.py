@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.check.references.cvat_task.task import Frame, Task
+from tfod.check.references.cvat_task import Frame, Task
 from tfod.cvat.attributes import AttributeSpec
 
 _log = logging.getLogger("tfod.cvat")

@@ -16,7 +16,7 @@ from tfod.check.find import find_uploads
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task.frames import root_of
+from tfod.check.references.frames import root_of
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.wording import place_of
 from tfod.check.rules.registry import all_rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,13 @@ from tfod.datumaro.export_annotations import (
     ExportedObject,
     ObjectBuilder,
 )
-from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
+from tfod.datumaro.exporter import (
+    EMPTY_VALUES,
+    NO_CLASS,
+    ShardExporter,
+    count_image_attributes,
+    shards_directly_in,
+)
 from tfod.datumaro.images import UprightImage
 from tfod.detection.encoder import (
     KerasAnnotation,
@@ -27,10 +34,11 @@ from tfod.detection.labels.labels_file import labels_text
 from tfod.detection.labels.search import LABELS_FILE
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
-from tfod.tfrecord.shard_sets.names import file_names, find_files
+from tfod.tfrecord.shard_sets.names import EXTENSION, file_names
 from tfod.tfrecord.writer import ShardSetWriter
 
 _MOST = 4096  # records a file: n_samples of the recipe
+_OWN = re.compile(r".+_\d\d+-\d+\.tfrec", re.DOTALL)  # others name the files of a subset otherwise
 _WITHOUT_OBJECTS = "images without an object, for which there is no record"
 _NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
 _WITHOUT_CLASS = f"without a class, written as category {NO_CLASS}"
@@ -72,7 +80,11 @@ class KerasCocoExporter(ShardExporter):
         return ShardSetWriter(self._save_dir, subset, shard_records=_MOST, name_files=name_files)
 
     def _own_shards(self, folder: str) -> dict[str, list[str]]:
-        return find_files(folder)
+        found = shards_directly_in(folder, EXTENSION)
+        return {
+            subset: [path for path in paths if _OWN.fullmatch(path)]
+            for subset, paths in found.items()
+        }
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         found, image_labels = self._objects.objects(item.annotations)

@@ -26,8 +26,7 @@ from tfod.detection.labels.search import LabelMapFinder, find_labels
 from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.shard_sets.names import EXTENSION, parse_file_name
-from tfod.tfrecord.shard_sets.search import ShardSet
+from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.storage.urls import folder_of
 
 # What follows from the image, or from the label: channels, size, a vector of zeros and a one.
@@ -35,28 +34,13 @@ _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "on
 
 
 class CountedShardsBase(TfDetectionApiBase):
-    """Takes subsets from such names, and sees whether a shard has as many records as it says."""
-
-    def _find_sets(self, path: str) -> list[ShardSet]:
-        found: dict[str, list[str]] = {}
-        missing: dict[str, list[str]] = {}
-        for one in super()._find_sets(path):
-            # The folder of a split names a subset too, and so does the caller.
-            is_own = parse_file_name(one.subset + EXTENSION) is not None
-            for shard in one.paths:
-                name = parse_file_name(shard) if is_own else None
-                found.setdefault(name.subset if name else one.subset, []).append(shard)
-            missing.setdefault(one.subset, []).extend(one.missing)
-        return [
-            ShardSet(subset, tuple(paths), tuple(missing.get(subset, ())))
-            for subset, paths in found.items()
-        ]
+    """Sees whether a shard has as many records as its name says."""
 
     def _note_length(self, shard: str, records: int) -> None:
-        name = parse_file_name(shard)
-        if name is not None and name.records != records:
+        stated = stated_name(shard).records
+        if stated not in (None, records):
             self._report.odd_lengths.append(
-                f"{shard} has {records} records where its name says {name.records}"
+                f"{shard} has {records} records where its name says {stated}"
             )
 
 

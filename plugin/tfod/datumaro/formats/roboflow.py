@@ -27,7 +27,6 @@ from tfod.example.example import (
 from tfod.tfrecord.shard_sets.names import (
     SHARD_EXTENSIONS,
     parse_shard_name,
-    shard_file_names,
     stem_of_subset,
 )
 from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE
@@ -50,8 +49,7 @@ class RoboflowLayout:
 
     @property
     def _label_map_name(self) -> str:
-        shard = shard_file_names(self.name, 1)[0]
-        return shard[: -len(SHARD_EXTENSIONS[0])] + _LABEL_MAP
+        return stem_of_subset(self.name) + _LABEL_MAP
 
     @staticmethod
     def _folder_of(subset: str) -> str:
@@ -59,7 +57,7 @@ class RoboflowLayout:
 
     def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
         """Absolute paths, by subset, of the shards of this layout and name that are on disk."""
-        stem = self._label_map_name[: -len(_LABEL_MAP)]
+        stem = stem_of_subset(self.name)
         found: dict[str, list[str]] = {}
         for subset in subsets:
             folder = os.path.abspath(os.path.join(self._folder, self._folder_of(subset)))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import LabelMapError
-from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
+from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.storage.open import zip_entry
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import files_in_folder
@@ -83,13 +83,13 @@ class LabelMapFinder:
             shards that have the same ones the same object.
         """
         folder = folder_of(shard)
-        name = parse_shard_name(shard) or ShardName(os.path.splitext(name_of(shard))[0])
+        stem = stated_name(shard).stem.lower()
         places = [folder, folder_of(folder)]
         # A zip is the top; so is a bucket.
         for where in places[:1] if os.path.isfile(folder) else dict.fromkeys(places):
             if where not in self._folders:
                 self._folders[where] = _Candidates(self._texts_in(where), self._is_one)
-            found, several = self._folders[where].best(name.stem.lower())
+            found, several = self._folders[where].best(stem)
             if found or several:
                 return found, several
         return None, ()
@@ -117,8 +117,9 @@ class _Candidates:
 
     def best(self, stem: str) -> tuple[str | None, Sequence[str]]:
         """The one that fits a shard of this stem best, or several."""
-        own = f"{stem}_{_LABEL_MAP}"
-        name = own if own in self._by_name else _LABEL_MAP
+        stems = stem, stem.rstrip("0123456789").rstrip("-_. ")  # train_000 may be one of train
+        own = (f"{one}_{_LABEL_MAP}" for one in stems)
+        name = next((one for one in own if one in self._by_name), _LABEL_MAP)
         if name not in self._decided:
             fitting = self._by_name[name]
             readable = list(filter(self._is_one, fitting)) if len(fitting) > 1 else fitting

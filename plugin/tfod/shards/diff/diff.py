@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -224,9 +224,12 @@ def _scale(one: Record, other: Record) -> np.ndarray:
 def _same(one: Any, other: Any) -> bool:
     """Whether two values are the same one, but for what float32 does to it."""
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        if float(one).is_integer() and float(other).is_integer():
-            return one == other
-        are_nan = math.isnan(one) and math.isnan(other)
-        return are_nan or one == other or abs(one - other) <= _CLOSE * max(1, abs(one))
+        if one == other or (one != one and other != other):  # NaN
+            return True
+        # Whole numbers are ids and counts: those that differ by one are two.
+        are_whole = all(isinstance(x, int) or x.is_integer() for x in (one, other))
+        # Python's own may be larger than any float, which cannot be subtracted from them.
+        are_finite = all(abs(x) <= sys.float_info.max for x in (one, other))
+        return are_finite and not are_whole and abs(one - other) <= _CLOSE * max(1, abs(one))
     texts = (json.dumps(value, sort_keys=True, default=repr) for value in (one, other))
     return one == other or next(texts) == next(texts)

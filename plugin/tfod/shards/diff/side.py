@@ -128,7 +128,8 @@ def _of_objects(one: Detection) -> dict[str, Sequence[Any]]:
     found["masks"] = [_pixels(mask) for mask in masks_of(one)]
     if one.keypoints is not None:
         visible = one.keypoints.visibility[..., None]
-        points = np.concatenate((np.where(visible > 0, one.keypoints.xy, 0), visible), axis=-1)
+        places = np.nan_to_num(np.where(visible > 0, one.keypoints.xy, 0), True, *_NOT_FINITE)
+        points = np.concatenate((places, visible), axis=-1)
         found[KEYPOINTS] = [each if each[:, 2].any() else None for each in points]
     return {name: values for name, values in found.items() if any(x is not None for x in values)}
 

@@ -1,13 +1,18 @@
-"""Names of shards: of numbered sets, with counts of records, and how subsets become file names."""
+"""Names of shards: of numbered sets, with counts of records, and how subsets become file names.
+
+One rule for all: what is left of a name when the number is taken away is the name of the subset.
+Which number that is, a name states by itself (``train-00003-of-00010.tfrecord``, ``train_1of2``,
+``train_03-4096.tfrec``), or the names of a folder do together: several are the same but for it,
+and the numbers run (``train0.tfrecord``, ``train1.tfrecord``; but not ``val2007``, ``val2012``).
+"""
 
 from __future__ import annotations
 
-import glob
 import itertools
 import os
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path
@@ -16,70 +21,160 @@ from tfod.tfrecord.storage.urls import folder_of, name_of
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
 INDEX_EXTENSION = ".idx"
 """Of what NVIDIA DALI's tfrecord2idx writes beside a shard."""
+EXTENSION = ".tfrec"
+"""Of the names that say how many records are in a file."""
 SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
 MOST_MISSING = 1000
-# With the number before the extension, behind it, or with no extension at all.
-_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-of-(?P<total>\d{5,})"
-                       r"(?P<late>\.[A-Za-z]+)?\Z")  # fmt: skip
 COMPRESSED_EXTENSIONS = (".gz", ".gzip", ".zlib", ".zz")
 _ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
 _ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
 
+# With the number before the extension, behind it, or with no extension at all.
+_NUMBERED = re.compile(
+    r"(?P<stem>.*?)(?P<early>\.[A-Za-z]+)?[-_ ]?(?<![0-9])(?P<number>[0-9]{1,18})[-_ ]?of[-_ ]?"
+    r"(?P<total>[0-9]{1,18})(-total[0-9]+)?(?P<late>\.[A-Za-z]+)?",
+    re.DOTALL,
+)
+_OF_OD_API = re.compile(r"-[0-9]{5,18}-of-[0-9]{5,18}\Z")
+# The Keras recipe's ``file_00-4096.tfrec``. Google's codelabs for TPUs and data sets of Kaggle have
+# such names, too: ``flowers00-230.tfrec``, ``00-512x512-798.tfrec`` (number of the file, size of
+# the images, number of records). A date is none.
+_COUNTED = re.compile(
+    r"(?P<stem>.*?)_?(?<![0-9-])(?P<number>[0-9]{2,3}|0[0-9]{1,17})(-[0-9]+x[0-9]+)?"
+    r"-(?P<records>0|[1-9][0-9]{0,17})\.tfrec",
+    re.DOTALL,
+)
+# As Datumaro and the recipe call what has no subset.
+_NO_SUBSET, _NO_STEM = "default", "file"
+# What may be the number of a shard; the parts of a version such as 1.2 are not.
+_NUMBER = re.compile(r"(?<![0-9])(?<![0-9]\.)[0-9]{1,18}(?![0-9]|\.[0-9])")
+_MOST_NUMBERS = 24  # that are looked at in a name: a UUID may be in it, as in Spark's
 
-@dataclass(frozen=True)
-class ShardName:
-    """A shard's file name taken apart: ``coco_train.record-00003-of-00100``."""
+
+class ShardName(NamedTuple):
+    """A shard's file name taken apart: ``coco_train.record-00003-of-00100``.
+
+    Attributes:
+        stem: what is left when the number is taken away.
+        number: which of its set it is.
+        total: how many its set has, where the name says so.
+        records: how many records it has, where the name says so.
+    """
 
     stem: str
     number: int | None = None
     total: int | None = None
+    records: int | None = None
+
+
+def stated_name(path: str) -> ShardName:
+    """What the name of a shard states by itself."""
+    name = name_of(path)
+    plain = _without_compression(name)
+    if match := _NUMBERED.fullmatch(plain):
+        stem = match["stem"] + (match["early"] or "") * bool(match["late"])
+        return ShardName(stem, int(match["number"]), int(match["total"]))
+    if match := _COUNTED.fullmatch(name):
+        stem = _NO_SUBSET if match["stem"] in ("", _NO_STEM) else match["stem"]
+        return ShardName(stem, int(match["number"]), records=int(match["records"]))
+    return ShardName(os.path.splitext(plain)[0])
 
 
 def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
-    """Take a file name apart; None when it does not look like a shard's."""
+    """As :func:`stated_name`; None when the name does not look like a shard's."""
     name = _without_compression(name_of(os.fspath(path)))
-    numbered = _NUMBERED.match(name)
-    if numbered:
-        known = ("", *SHARD_EXTENSIONS)
-        early, late = ((numbered[group] or "").lower() for group in ("ext", "late"))
-        if (early or late) in known and late in known:
-            return ShardName(numbered["stem"], int(numbered["number"]), int(numbered["total"]))
-    root, extension = os.path.splitext(name)
-    if extension.lower() in SHARD_EXTENSIONS:
-        return ShardName(root)
-    return None
+    # Without an extension only as the OD API writes it: other files may be 1 of 2, too.
+    extension, _ = _extension(name)
+    is_known = extension.lower() in SHARD_EXTENSIONS if extension else _OF_OD_API.search(name)
+    return stated_name(name) if is_known else None
+
+
+def _extension(name: str) -> tuple[str, bool]:
+    """The extension of a name, and whether it stands at the end, behind a number."""
+    if match := _NUMBERED.fullmatch(name):
+        return match["late"] or match["early"] or "", bool(match["late"])
+    return os.path.splitext(name)[1], True
+
+
+def shard_names(paths: Iterable[str]) -> dict[str, ShardName]:
+    """The names of shards taken apart, those of a folder looked at together: the one rule.
+
+    Where several numbers of a name could be the one, it is the last.
+    """
+    found = {path: stated_name(path) for path in paths}
+    folders = {path: folder_of(path) for path in found}
+    owners: dict[tuple[str, str], set[str]] = {}
+    for path, name in found.items():
+        owners.setdefault((folders[path], name.stem), set()).add(path)
+    numbers = {
+        path: [*_NUMBER.finditer(name_of(path))][-_MOST_NUMBERS:]
+        for path, name in found.items()
+        if name.number is None
+    }
+    while numbers := {path: left for path, left in numbers.items() if left}:
+        alike: dict[tuple[str, str, str], dict[str, str]] = {}
+        for path, left in numbers.items():
+            match = left.pop()
+            around = match.string[: match.start()], match.string[match.end() :]
+            alike.setdefault((folders[path], *around), {})[path] = match[0]
+        for (folder, before, behind), members in sorted(alike.items()):
+            if not _do_run(members.values()):
+                continue
+            stem = _stem_of_set(before, behind)
+            if owners.get((folder, stem), set()) - members.keys():  # ``a_0`` beside ``a-0``
+                stem = _stem_of_set(before, behind, separators="")
+            owners.setdefault((folder, stem), set()).update(members)
+            for path, number in members.items():
+                found[path] = ShardName(stem, int(number))
+                numbers[path].clear()
+    return found
+
+
+def _do_run(texts: Collection[str]) -> bool:
+    """Whether numbers are those of one set: without a gap, from 0 or 1, or padded with zeros."""
+    numbers, width = sorted(map(int, texts)), min(map(len, texts))
+    is_counted = numbers[0] <= 1 or any(one.startswith("0") for one in texts)
+    is_alike = {f"{one:0{width}d}" for one in numbers} == set(texts)
+    return len(texts) > 1 and is_counted and is_alike and numbers[-1] - numbers[0] < len(texts)
+
+
+def _may_run(name: str) -> bool:
+    """Whether a name could be one of a set of which others are in its folder."""
+    return any(one[0].startswith("0") or one[0] == "1" for one in _NUMBER.finditer(name))
+
+
+def _stem_of_set(before: str, behind: str, separators: str = "-_. ") -> str:
+    left = _without_compression(before.rstrip(separators) + behind)
+    known = next((one for one in SHARD_EXTENSIONS if left.lower().endswith(one)), None)
+    return (left[: -len(known)] if known else os.path.splitext(left)[0]).strip(separators)
 
 
 def is_one_of_several(path: str) -> bool:
     """Whether a shard is one of a numbered set, in which some may have no records."""
-    name = parse_shard_name(path)
-    return name is not None and (name.total or 0) > 1
+    return (stated_name(path).total or 0) > 1
 
 
 def stem_of_subset(subset: str) -> str:
     """A subset's name as a file or a folder can have it; escaped as in a URL where it must be."""
-    return _ESCAPED_IN_NAMES.sub(lambda match: f"%{ord(match[0]):02X}", subset) or "default"
+    return _ESCAPED_IN_NAMES.sub(lambda match: f"%{ord(match[0]):02X}", subset) or _NO_SUBSET
 
 
 def subset_of_stem(stem: str) -> str:
     """The subset that :func:`stem_of_subset` has made this name of."""
     subset = _ESCAPES.sub(lambda match: chr(int(match[1], 16)), stem)
     # A name that leads out of a folder is nobody's subset; it stays escaped.
-    return (subset if safe_relative_path(subset) == subset else stem) or "default"
+    return (subset if safe_relative_path(subset) == subset else stem) or _NO_SUBSET
 
 
-def shard_file_names(subset: str, count: int, extension: str = ".tfrecord") -> list[str]:
+def shard_file_names(subset: str, count: int) -> list[str]:
     """Names for the shards of a subset: one plain name, or numbered as the OD API does.
 
-    What a file name cannot say, or would say something else, is escaped as in a URL:
-    ``train/night`` becomes ``train%2Fnight``. :func:`find_shards` takes that back.
+    What a file name cannot say is escaped as in a URL: ``train/night`` becomes ``train%2Fnight``.
+    A plain name that could be one of a set gets a number of its own: ``fold1-00000-of-00001``.
     """
-    stem = stem_of_subset(subset)
-    if parse_shard_name(stem + extension) != ShardName(stem):
-        stem = re.sub(r"-(?=\d+-of-|of-)", "%2D", stem)
-    return [stem + extension] if count == 1 else _numbered(stem, count, extension)
+    return _named(stem_of_subset(subset), "", SHARD_EXTENSIONS[0], count)
 
 
 def numbered_file_names(name: str, count: int) -> list[str]:
@@ -91,7 +186,7 @@ def numbered_file_names(name: str, count: int) -> list[str]:
     return [name] if count == 1 else _numbered(name, count, "")
 
 
-def similar_file_names(shard: str, count: int) -> list[str]:
+def similar_file_names(shard: str, stem: str, count: int) -> list[str]:
     """Names for so many shards in the manner of one that is there, without a folder.
 
     ``a.record-00000-of-00010`` is followed by ``a.record-00000-of-00003``, ``a.tfrecord`` and
@@ -100,16 +195,17 @@ def similar_file_names(shard: str, count: int) -> list[str]:
     compressed.
     """
     name = _without_compression(name_of(shard))
-    numbered = _NUMBERED.match(name)
-    if numbered:
-        before, behind = numbered["stem"] + (numbered["ext"] or ""), numbered["late"] or ""
-    elif name.lower().endswith((".record", ".records")):
-        before, behind = name, ""
-    else:
-        before, behind = os.path.splitext(name)
-    if count == 1 and parse_shard_name(before + behind):
-        return [before + behind]
-    return _numbered(before, count, behind)
+    extension, is_behind = _extension(name)
+    if name == stem + extension and extension.lower() in (".record", ".records"):
+        is_behind = False  # as the OD API's scripts number them
+    return _named(stem, *(("", extension) if is_behind else (extension, "")), count)
+
+
+def _named(stem: str, early: str, late: str, count: int) -> list[str]:
+    name = stem + early + late
+    if count == 1 and parse_shard_name(name) == ShardName(stem) and not _may_run(name):
+        return [name]
+    return _numbered(stem + early, count, late)
 
 
 def _without_compression(name: str) -> str:
@@ -117,7 +213,7 @@ def _without_compression(name: str) -> str:
     return root if extension.lower() in COMPRESSED_EXTENSIONS else name
 
 
-def _numbered(before: str, count: int, behind: str = "") -> list[str]:
+def _numbered(before: str, count: int, behind: str) -> list[str]:
     return [f"{before}-{number:05d}-of-{count:05d}{behind}" for number in range(count)]
 
 
@@ -134,14 +230,13 @@ def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
     """
     sets: dict[tuple[str, str, int], dict[int, str]] = {}
     for path in paths:
-        name = parse_shard_name(path)
-        if name is not None and name.total is not None and name.number is not None:
-            key = (folder_of(path), name.stem, name.total)
-            sets.setdefault(key, {})[name.number] = name_of(path)
+        stem, number, total, _ = stated_name(path)
+        if total is not None and number is not None:
+            sets.setdefault((folder_of(path), stem, total), {})[number] = name_of(path)
     missing: list[str] = []
     for (_, _, total), there in sets.items():
-        example = next(iter(there.values()))
-        numbering = _NUMBERED.match(_without_compression(example))
+        example = min(there.values(), key=len)  # of 1of12 and 10of12 it tells what is padded
+        numbering = _NUMBERED.fullmatch(_without_compression(example))
         assert numbering is not None  # the name was taken apart by it
         start, stop = numbering.span("number")  # a stem may have numbers as well
         first = first_number(there, total)
@@ -151,36 +246,6 @@ def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
             for other in itertools.islice(absent, max(1, most - len(missing)))
         ]
     return missing
-
-
-# Names that say how many records are in a file: the Keras recipe's ``file_00-4096.tfrec``. Google's
-# codelabs for TPUs and data sets of Kaggle have them too: ``flowers00-230.tfrec``,
-# ``train/00-512x512-798.tfrec`` (number of the file, size of the images, number of records).
-EXTENSION = ".tfrec"
-_FILE = re.compile(
-    r"(?P<stem>.*?)_?(?P<number>\d{2,})(-\d+x\d+)?-(?P<records>\d+)\.tfrec\Z", re.DOTALL
-)
-# As Datumaro and the recipe call what has no subset.
-_NO_SUBSET, _NO_STEM = "default", "file"
-
-
-@dataclass(frozen=True)
-class FileName:
-    """What such a name says: the number is from 0, ``records`` is how many there are."""
-
-    subset: str
-    number: int
-    records: int
-
-
-def parse_file_name(path: str) -> FileName | None:
-    """Take such a name apart; None when it is none."""
-    match = _FILE.match(os.path.basename(path))
-    if match is None:
-        return None
-    stem = match["stem"]
-    subset = _NO_SUBSET if stem in ("", _NO_STEM) else subset_of_stem(stem)
-    return FileName(subset, int(match["number"]), int(match["records"]))
 
 
 def file_names(subset: str, records: Sequence[int]) -> list[str]:
@@ -194,20 +259,5 @@ def file_names(subset: str, records: Sequence[int]) -> list[str]:
     """
     if subset == _NO_STEM:
         raise TfodError(f"a subset called {subset!r} looks like none here; give it another name")
-    return [_file_name(FileName(subset, number, count)) for number, count in enumerate(records)]
-
-
-def _file_name(name: FileName) -> str:
-    stem = stem_of_subset(name.subset) if name.subset != _NO_SUBSET else _NO_STEM
-    return f"{stem}_{name.number:02d}-{name.records}{EXTENSION}"
-
-
-def find_files(folder: str) -> dict[str, list[str]]:
-    """Absolute paths, by subset, of the files in a folder that :func:`file_names` has named."""
-    found: dict[str, list[str]] = {}
-    pattern = os.path.join(glob.escape(os.path.abspath(folder)), f"*{EXTENSION}")
-    for path in sorted(glob.glob(pattern)):
-        name = parse_file_name(path)
-        if name is not None and _file_name(name) == os.path.basename(path):
-            found.setdefault(name.subset, []).append(path)
-    return found
+    stem = _NO_STEM if subset == _NO_SUBSET else stem_of_subset(subset)
+    return [f"{stem}_{number:02d}-{count}{EXTENSION}" for number, count in enumerate(records)]

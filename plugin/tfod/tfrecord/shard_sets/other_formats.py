@@ -40,11 +40,8 @@ def none_in_folder(folder: str, files: Sequence[str]) -> str:
     """What a folder without shards holds instead, and what to type; ``files`` are all in it."""
     what = other_format([os.path.relpath(one, folder).replace(os.sep, "/") for one in files])
     table = next((one for one in files if one.lower().endswith(".csv") and _is_table(one)), None)
-    if what == "Datumaro":
-        command = f"datum convert -i {shlex.quote(folder)} -if datumaro -f tf_detection_api"
-    elif what is not None:
-        target = "../shards" if folder == os.curdir else "shards"
-        command = f"tfod convert {shlex.quote(folder)} {target}"
+    if what is not None:
+        command = _command(what, folder)
     elif table is not None:
         what, command = "a CSV of boxes", f"tfod convert {shlex.quote(table)} shards"
     else:
@@ -53,6 +50,30 @@ def none_in_folder(folder: str, files: Sequence[str]) -> str:
             f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
         )
     return f"{folder}: holds {what}, and no shards; to make some type: {command}"
+
+
+def other_format_in_zip(archive: str) -> str | None:
+    """What a zip without shards holds instead, and what to type; None where names do not say.
+
+    Raises:
+        ShardError: it is damaged.
+        OSError: it cannot be opened.
+    """
+    from tfod.tfrecord.storage.zip_files import sound_content  # needed for zips alone
+
+    what = other_format([one.inside for one in sound_content(archive).entries.values()])
+    if what is None:
+        return None
+    command = _command(what, os.path.splitext(os.path.basename(archive))[0])
+    return f"{archive}: holds {what}, and no shards; unpack it first, then type: {command}"
+
+
+def _command(what: str, folder: str) -> str:
+    """What makes shards of a folder with annotations of this format."""
+    if what == "Datumaro":
+        return f"datum convert -i {shlex.quote(folder)} -if datumaro -f tf_detection_api"
+    target = "../shards" if folder == os.curdir else "shards"
+    return f"tfod convert {shlex.quote(folder)} {target}"
 
 
 def _is_table(path: str) -> bool:

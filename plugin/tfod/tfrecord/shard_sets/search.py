@@ -21,12 +21,14 @@ from tfod.tfrecord.shard_sets.names import (
     INDEX_EXTENSION,
     MOST_MISSING,
     SPLITS,
+    ShardName,
     is_one_of_several,
     missing_of_sets,
     parse_shard_name,
+    shard_names,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.other_formats import none_in_folder
+from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
 from tfod.tfrecord.storage.remote_errors import RemoteError
 from tfod.tfrecord.storage.remote_files import RemoteFile, list_remote
@@ -58,7 +60,7 @@ class ShardSet:
 
     Attributes:
         subset: the subset's name.
-        paths: the files, in the order of their names.
+        paths: the files, in the order of their numbers.
         missing: names of the files that the numbering promises and that are not there.
     """
 
@@ -85,10 +87,14 @@ def find_all_shards(source: Sources) -> list[ShardSet]:
     The files of a numbered set may be named one by one, as a shell does with a glob. Raises as
     :func:`find_shards`, and where a shard is given twice, or all shards of a set have 0 bytes.
     """
-    sources = [source] if isinstance(source, (str, os.PathLike)) else source
+    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    each = [(os.fspath(one), find_shards(one)) for one in sources]
+    files = [path for path, sets in each if [one.paths for one in sets] == [(path,)]]
+    subset_of = {path: one.subset for one in group_shards(files) for path in one.paths}
     found: dict[str, list[ShardSet]] = {}
-    for one in (one for each in sources for one in find_shards(each)):
-        found.setdefault(one.subset, []).append(one)
+    for path, own in each:
+        for one in own:
+            found.setdefault(subset_of.get(path, one.subset), []).append(one)
     sets = []
     seen: set[str] = set()
     for subset, parts in found.items():
@@ -147,7 +153,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
     elif os.path.isdir(text):
         paths = [path for path in files_below(text) if looks_like_shard(path)]
     elif os.path.isfile(text) or zip_entry(text) is not None:
-        return group_shards([text], root=os.path.dirname(text))
+        return group_shards([text])
     else:
         paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
         root = os.path.dirname(text)
@@ -186,30 +192,32 @@ def find_remote_shards(url: str) -> RemoteShards:
     return RemoteShards(group_shards(shards, root, by_folder), zips, files)
 
 
-def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[ShardSet]:
+def group_shards(
+    paths: Sequence[str], root: str | None = None, by_folder: bool = False
+) -> list[ShardSet]:
     """Group shard files into subsets, by folder of a split and by the name without its number.
 
-    With ``by_folder`` every folder below the root is one of a split.
+    With ``by_folder`` every folder below the root is one of a split; without a root none is.
     """
+    names = shard_names(paths)
     groups: dict[str, list[str]] = {}
     for path in sorted(paths):
-        groups.setdefault(_subset_of(path, root, by_folder), []).append(path)
+        groups.setdefault(_subset_of(path, names[path], root, by_folder), []).append(path)
     sets: list[ShardSet] = []
     left = MOST_MISSING
     for subset, own in groups.items():
+        own.sort(key=lambda path: (folder_of(path), names[path].stem, names[path].number or 0))
         missing = missing_of_sets(own, left)
         left = max(0, left - len(missing))
         sets.append(ShardSet(subset, tuple(own), tuple(missing)))
     return sets
 
 
-def _subset_of(path: str, root: str, by_folder: bool) -> str:
+def _subset_of(path: str, name: ShardName, root: str | None, by_folder: bool) -> str:
     parent = folder_of(path)
-    if parent != absolute(root or ".") and (by_folder or name_of(parent).lower() in SPLITS):
+    is_below = root is not None and parent != absolute(root or ".")
+    if is_below and (by_folder or name_of(parent).lower() in SPLITS):
         return subset_of_stem(name_of(parent))
-    name = parse_shard_name(path)
-    if name is None:
-        return os.path.splitext(name_of(path))[0]
     return subset_of_stem(name.stem)
 
 
@@ -331,7 +339,8 @@ def _is_tensorboard_log(path: str) -> bool:
 
 def _not_found(text: str) -> str:
     if os.path.isfile(text):
-        return f"{text}: no shard in this archive; look at it with: tfod check"
+        none = f"{text}: no shard in this archive; look at it with: tfod check"
+        return other_format_in_zip(text) or none
     if os.path.isdir(text):
         return none_in_folder(text, sorted(files_below(text)))
     if glob.has_magic(text):

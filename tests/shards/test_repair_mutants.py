@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +10,15 @@ from typing import Any
 import pytest
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
+from tfod.check.findings.finding import Finding
 from tfod.check.profiles.file import load_profile
-from tfod.check.records.boxes import BOX_KEY
+from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.rules.repairs import INEVITABLE, REPAIRED_PARTLY, REPAIRED_WHOLLY, REPAIRS
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
+from tfod.shards.fixes import FIXES
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.fixes import FIXES
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 
@@ -28,21 +28,9 @@ from tests.mutants.registry import Mutant
 from tests.mutants.run import parameters_of
 
 # Of these nothing is repaired, and their mutants need more than a shard; or the repair stops.
-_LEFT_OUT = (
-    "ZIP",
-    "TSK",
-    "CFG",
-    "DAT",
-    "BOX019",
-    "TFR012",
-    "TFR013",
-    "BOX013",
-    "SET006",
-)
+_LEFT_OUT = ("ZIP", "TSK", "CFG", "DAT", "BOX019", "TFR012", "TFR013", "BOX013", "SET006")
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
-UNCERTAIN = {
-    "EXA003-no-image-fail-a.tfrecord",
-}
+UNCERTAIN = {"EXA003-no-image-fail-a.tfrecord"}
 """The mutants of rules that are repaired where it is certain, and where it is not."""
 
 
@@ -55,12 +43,10 @@ def options_of(mutant: Mutant) -> Options:
     )
 
 
-def repaired(mutant: Mutant, source: str, output: Path) -> tuple[Outcome, list[dict[str, Any]]]:
+def repaired(mutant: Mutant, source: str, output: Path) -> tuple[Outcome, list[Finding]]:
     """The outcome of a repair, and all changes."""
-    changes: list[dict[str, Any]] = []
-    outcome = repair(
-        source, str(output), options_of(mutant), lambda line: changes.append(json.loads(line))
-    )
+    changes: list[Finding] = []
+    outcome = repair(source, str(output), options_of(mutant), changes.append)
     return outcome, changes
 
 
@@ -94,30 +80,30 @@ def test_repaired(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
     assert not left.keys() & REPAIRED_WHOLLY.keys()
     if mutant.code in REPAIRED_PARTLY and mutant.fires:
         assert (mutant.code in left) == (mutant.name in UNCERTAIN)
-        assert (mutant.code in outcome.changes.by_code) != (mutant.name in UNCERTAIN)
+        assert (mutant.code in outcome.by_code) != (mutant.name in UNCERTAIN)
     # Repair does not decode.
     if mutant.fires and mutant.code not in (*REPAIRS, "IMG003"):
         assert mutant.code in left
-    assert Counter(one["code"] for one in changes) == outcome.changes.by_code
+    assert Counter(one.code for one in changes) == outcome.by_code
     the_rest_is_as_it_was(source, output, changes, outcome)
     again, _ = repaired(mutant, str(output), tmp_path / "again")
-    assert not again.changes.by_code and files_in(tmp_path / "again") == files_in(output)
+    assert not again.by_code and files_in(tmp_path / "again") == files_in(output)
 
 
 def the_rest_is_as_it_was(
-    source: Path, output: Path, changes: list[dict[str, Any]], outcome: Outcome
+    source: Path, output: Path, changes: list[Finding], outcome: Outcome
 ) -> None:
     """Records are the same, and in the same order, but for what was told."""
-    reported: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    reported: dict[tuple[str, int | None], list[Finding]] = {}
     for one in changes:
-        reported.setdefault((one["shard"], one["record"]), []).append(one)
+        reported.setdefault((one.shard, one.record), []).append(one)
     read = dropped = 0
     for old, new in zip(shards_of(source), shards_of(output), strict=True):
         written = sound_records(new)
         for number, payload in sound_records(old):
             read += 1
             message = reported.get((old, number), [])
-            if any(one["record_dropped"] for one in message):
+            if any(one.value["record_dropped"] for one in message):
                 dropped += 1
                 continue
             _, result = next(written)
@@ -140,10 +126,10 @@ def sound_records(shard: str) -> Iterator[tuple[int, bytes]]:
         yield record.number, bytes(record.payload)
 
 
-def differ_only_where_told(before: bytes, after: bytes, message: list[dict[str, Any]]) -> None:
+def differ_only_where_told(before: bytes, after: bytes, message: list[Finding]) -> None:
     """Features that no change names are the same, byte for byte."""
     old, new = Example.from_bytes(before), Example.from_bytes(after)
-    named = {one["feature"] for one in message}
+    named = {one.feature for one in message}
     if BOX_KEY in named:
         named |= set(keys.BOX)
     for key in {*old, *new} - named:

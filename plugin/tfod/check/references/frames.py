@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tfod.check.findings.finding import Place
-from tfod.check.records.result import ImageRow
-from tfod.check.references.cvat_task.task import Task
+from tfod.check.records.compared import ImageRow
+from tfod.check.references.cvat_task import Task
 from tfod.detection.labels.near_names import NearNames, plain_letters
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension

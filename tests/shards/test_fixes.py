@@ -17,9 +17,8 @@ from tfod.detection.images.source_ids import SourceIdNumbers
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
+from tfod.shards.fixes import EditedRecord
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.fixes import fix_record
-from tfod.shards.repair.record import EditedRecord
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.writer import write_records
 
@@ -43,7 +42,7 @@ def fixed(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list
     """A record after its repair, and the codes of what was done."""
     numbers = SourceIdNumbers(None, lambda: 0)
     edited = EditedRecord(Example.from_bytes(payload), TF, label_map, lambda: True, numbers)
-    changes = fix_record(edited, frozenset(REPAIRS))
+    changes = edited.fix(REPAIRS.keys())
     return edited.payload(), [one.code for one in changes]
 
 
@@ -85,26 +84,34 @@ def test_of_an_image_of_unknown_size_no_pixel_is_known() -> None:
     assert fixed(with_boxes(box, encoded=None))[1] == ["BOX004"]  # height and width say it
 
 
-def test_the_size_stays_beside_boxes_that_may_be_of_another() -> None:
-    """They may have been divided by it, so it stays for the next who looks at them."""
-    doubtful = with_boxes([(0.25, 0.25, 0.5, 1.5)], width=WIDTH + 1)
-    assert fixed(doubtful) == (doubtful, [])
-    assert fixed(with_boxes([CAT_BOX], width=WIDTH + 1))[1] == ["IMG006"]
+TURNED = with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(6))
+FLOATS = {keys.MASK: [0.0] * ((HEIGHT + 1) * WIDTH)}
 
 
-def test_a_image_that_is_to_be_turned_keeps_the_size_of_the_turned_one() -> None:
-    turned = with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(6))
-    before = record(encoded=turned, height=WIDTH, width=HEIGHT)
-    assert fixed(before) == (before, [])
-    upright = record(height=WIDTH, width=HEIGHT)
-    payload, done = fixed(upright)
-    assert done == ["IMG006", "IMG006"] and detected(payload).height == HEIGHT
-
-
-def test_masks_of_numbers_keep_the_size_that_shapes_them() -> None:
-    area = (HEIGHT + 1) * WIDTH
-    before = with_boxes([CAT_BOX], height=HEIGHT + 1, **{keys.MASK: [0.0] * area})
-    assert fixed(before) == (before, [])
+@pytest.mark.parametrize(
+    ("before", "codes"),
+    [
+        (with_boxes([CAT_BOX], width=WIDTH + 1), ["IMG006"]),
+        # Boxes may have been divided by another size: it stays for the next who looks at them.
+        (with_boxes([(0.25, 0.25, 0.5, 1.5)], width=WIDTH + 1), []),
+        (record(height=WIDTH, width=HEIGHT), ["IMG006", "IMG006"]),
+        # That of the image turned by EXIF.
+        (record(encoded=TURNED, height=WIDTH, width=HEIGHT), []),
+        # Masks of numbers are shaped by it, unless they fit the image alone.
+        (with_boxes([CAT_BOX], height=HEIGHT + 1, **FLOATS), []),
+        (with_boxes([CAT_BOX], height=HEIGHT + 1, **{keys.MASK: [0.0] * (HEIGHT * WIDTH)}),
+         ["IMG006"]),
+        # Nobody knows it without an image.
+        (record(encoded=None, height=0, width=None, sha256="x", format="raw"), []),
+    ],
+)  # fmt: skip
+def test_the_size_is_that_of_the_image(before: bytes, codes: list[str]) -> None:
+    payload, done = fixed(before)
+    assert done == codes
+    if codes:
+        assert (detected(payload).height, detected(payload).width) == (HEIGHT, WIDTH)
+    else:
+        assert payload == before
 
 
 @pytest.mark.parametrize(
@@ -138,11 +145,6 @@ def test_a_display_name_is_a_name() -> None:
     assert detected(payload).class_label == [1, 2]
 
 
-def test_what_cannot_be_known_of_a_record_without_a_image() -> None:
-    before = record(encoded=None, height=0, width=None, sha256="x", format="raw")
-    assert fixed(before) == (before, [])
-
-
 # Shards
 
 
@@ -162,19 +164,13 @@ def repaired(tmp_path: Path) -> Callable[..., tuple[Outcome, list[bytes]]]:
 
 def test_only_and_skip(repaired: Any) -> None:
     odd = record(height=HEIGHT + 1, format="png", text=["cat", "dog"], label=[1, 1])
-    assert set(repaired(odd)[0].changes.by_code) == {"IMG006", "IMG004", "LAB008"}
+    assert set(repaired(odd)[0].by_code) == {"IMG006", "IMG004", "LAB008"}
     outcome, left = repaired(
         odd, only=frozenset({"IMG", "LAB008"}), skip=frozenset({"IMG004"}), overwrite=True
     )
-    assert set(outcome.changes.by_code) == {"IMG006", "LAB008"}
+    assert set(outcome.by_code) == {"IMG006", "LAB008"}
     assert outcome.remaining.counts.by_code == {"IMG004": 1}
     assert left == [record(format="png")]
-
-
-def test_masks_of_numbers_that_fit_the_image_alone_do_not_hold_its_size() -> None:
-    masks = {keys.MASK: [0.0] * (HEIGHT * WIDTH)}
-    payload, done = fixed(with_boxes([CAT_BOX], height=HEIGHT + 1, **masks))
-    assert done == ["IMG006"] and detected(payload).height == HEIGHT
 
 
 def test_a_label_map_that_misses_a_class_renumbers_nothing(tmp_path: Path) -> None:
@@ -188,7 +184,7 @@ def test_a_label_map_that_misses_a_class_renumbers_nothing(tmp_path: Path) -> No
     write_records(folder, "test", [record("c.jpg", text=["dog", "dog"], label=None)])
     before = {one.name: one.read_bytes() for one in folder.iterdir()}
     outcome = repair(str(folder), str(tmp_path / "out"), Options(TF))
-    assert not outcome.changes.by_code
+    assert not outcome.by_code
     for name, content in before.items():
         assert (tmp_path / "out" / name).read_bytes() == content
     left = outcome.remaining.counts.by_code

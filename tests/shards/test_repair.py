@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.check.check import Options as CheckOptions
+from tfod.check.check import check_sources
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import Run, run_python
@@ -79,11 +81,7 @@ def test_what_is_in_the_way(
         assert files_in(out)["train.tfrecord"] == shard(record(), other())
 
 
-def test_what_it_says_and_writes(
-    run: Run,
-    source: Path,
-    tmp_path: Path,
-) -> None:
+def test_what_it_says_and_writes(run: Run, source: Path, tmp_path: Path) -> None:
     before, report = files_in(source), tmp_path / "report.json"
     code, output, _ = run(source, tmp_path / "out", "--output", report)
     assert code == 0
@@ -106,11 +104,7 @@ def test_what_it_says_and_writes(
     assert changes[0]["feature"] == "image/format" and changes[0]["item"] == "a.jpg"
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(
-    run: Run,
-    source: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_dry_run_says_the_same_and_writes_nothing(run: Run, source: Path, tmp_path: Path) -> None:
     code, output, _ = run(source, "--dry-run", "--output", tmp_path / "a.json")
     assert code == 0
     assert output.startswith("2 changes would be made: ") and "2 left\n" in output
@@ -120,10 +114,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(
     assert dry["changes"] == wet["changes"] and dry["counts"] == wet["counts"]
 
 
-def test_what_is_left_is_named_with_status_1(
-    run: Run,
-    tmp_path: Path,
-) -> None:
+def test_what_is_left_is_named_with_status_1(run: Run, tmp_path: Path) -> None:
     odd = record(text=["cat", "bird"], format="png")
     source = write_files(tmp_path / "in", {"a.tfrecord": shard(odd), "label_map.pbtxt": LABEL_MAP})
     code, output, _ = run(source, tmp_path / "out")
@@ -214,15 +205,26 @@ def test_a_zip_becomes_a_folder(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "evil.tfrecord").exists()
 
 
-def test_several_zips_are_repaired_one_by_one(
-    run: Run,
-    tmp_path: Path,
-) -> None:
+def test_several_zips_are_repaired_one_by_one(run: Run, tmp_path: Path) -> None:
     for name in ("a", "b"):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.writestr("train.tfrecord", shard(record(f"{name}.jpg")))
     assert "several zips; repair them one by one" in run(tmp_path, tmp_path / "out").refused()
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_path: Path) -> None:
+    """No rule is across two of them: they may have the same images, and other label maps."""
+    dog = LABEL_MAP.replace(b"cat", b"cow")
+    for name, label_map in (("a", LABEL_MAP), ("b", dog)):
+        files = {"train.tfrecord": shard(record()), "label_map.pbtxt": label_map}
+        write_files(tmp_path / "in" / name, files)
+    report = tmp_path / "r.json"
+    assert run(tmp_path / "in", tmp_path / "out", "--output", report).code == 1
+    left = json.loads(report.read_text())["remaining"]
+    checked = check_sources([str(tmp_path / "out")], CheckOptions(decode=0)).to_json()
+    assert left["counts"] == checked["counts"] and left["counts"]["by_code"]["LAB006"] == 1
+    assert [one["name"] for one in left["datasets"]] == [f"{tmp_path}/out/{one}" for one in "ab"]
 
 
 @pytest.mark.parametrize(
@@ -241,11 +243,7 @@ def test_several_zips_are_repaired_one_by_one(
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
-    run: Run,
-    arguments: list[str],
-    output: str,
-    source: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, arguments: list[str], output: str, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(source.parent)
     write_files(source.parent, {"there/train.tfrecord": b"precious", "train.txt": b""})
@@ -256,10 +254,7 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
 
 
 def test_the_largest_record_is_of_the_environment(
-    run: Run,
-    source: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(source, {"train.tfrecord": shard(other(), record(encoded=jpeg() + bytes(700_000)))})
     monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "600000")
@@ -273,11 +268,7 @@ def test_the_largest_record_is_of_the_environment(
     assert run(source, "--dry-run").code == 0
 
 
-def test_a_label_map_that_is_too_long_is_not_cut(
-    run: Run,
-    tmp_path: Path,
-    source: Path,
-) -> None:
+def test_a_label_map_that_is_too_long_is_not_cut(run: Run, tmp_path: Path, source: Path) -> None:
     write_files(source, {"label_map.pbtxt": b"# x\n" * (2 << 20)})
     assert "is too long for a label map (above 4 MiB)" in run(source, tmp_path / "out").refused()
     assert not (tmp_path / "out").exists()
@@ -320,11 +311,7 @@ def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_p
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_a_report_takes_the_place_of_nothing(
-    run: Run,
-    source: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_report_takes_the_place_of_nothing(run: Run, source: Path, tmp_path: Path) -> None:
     before, out = files_in(source), tmp_path / "out"
     for name in ("train.tfrecord", "label_map.pbtxt"):
         for more in ([out], ["--dry-run"]):

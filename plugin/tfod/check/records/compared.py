@@ -1,19 +1,41 @@
-"""What a trainer's configuration is compared with."""
+"""What is kept of records where a CVAT task, or a trainer's configuration, is given to compare."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from tfod.check.findings.finding import Place
 from tfod.check.records.batch import Batch
 from tfod.detection import keys
 from tfod.example.wire import Kind
 
 
+class ImageRow(NamedTuple):
+    """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes."""
+
+    place: Place
+    filename: str
+    height: int | None
+    width: int | None
+    boxes: int
+
+
+def rows_of(batch: Batch) -> Iterator[ImageRow]:
+    """The records of a batch as the CVAT task sees them."""
+    names, sizes = batch.detections.filenames, batch.detections.sizes
+    for row in np.flatnonzero(batch.live).tolist():
+        height, width = (one if 0 < one < 1 << 31 else None for one in sizes[row].tolist())
+        boxes = int(batch.box_counts[row])
+        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)
+
+
 @dataclass(frozen=True)
 class ObjectFigures:
-    """Of the records of a shard.
+    """What a trainer's configuration is compared with, of the records of a shard.
 
     Attributes:
         classes: pairs of class text and id that objects have.
