@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import zlib
@@ -35,9 +36,38 @@ def test_masked_checksum_is_that_of_tensorflow() -> None:
     assert masked_crc32c(bytes(8)) == 0x07980329
 
 
-def test_reads_gzip_of_several_members_with_padding() -> None:
-    data = gzip.compress(frame(b"one")) + gzip.compress(frame(b"two")) + bytes(512)
-    assert payloads_of(data) == [b"one", b"two"]
+ONE, TWO = frame(b"one"), frame(b"two")
+TAILS = {
+    "nothing": (b"", b""),
+    "one zero byte": (b"\0", b"\0"),
+    "two": (bytes(2), bytes(2)),
+    "many": (bytes(300_000), bytes(300_000)),
+    "something else": (b"xy", b"xy"),
+    "another part": (gzip.compress(TWO), zlib.compress(TWO)),
+    "one and a zero byte": (gzip.compress(TWO) + b"\0", zlib.compress(TWO) + b"\0"),
+    "one and two": (gzip.compress(TWO) + bytes(2), zlib.compress(TWO) + bytes(2)),
+    "one behind a zero byte": (b"\0" + gzip.compress(TWO), b"\0" + zlib.compress(TWO)),
+}
+"""What may lie behind the end of a gzip and of a zlib stream."""
+
+
+@pytest.mark.parametrize("kind", ["GZIP", "ZLIB"])
+@pytest.mark.parametrize("tail", TAILS)
+def test_what_follows_a_compressed_stream_is_read_as_tensorflow_reads_it(
+    tmp_path: Path, kind: str, tail: str
+) -> None:
+    tf = pytest.importorskip("tensorflow")
+    compress = gzip.compress if kind == "GZIP" else zlib.compress
+    path = tmp_path / "a.record"
+    path.write_bytes(compress(ONE) + TAILS[tail][kind == "ZLIB"])
+    theirs, ours = [], []
+    with contextlib.suppress(tf.errors.DataLossError):
+        theirs += (one.numpy() for one in tf.data.TFRecordDataset(str(path), kind))
+        theirs.append(b"sound")
+    with contextlib.suppress(ShardError):
+        ours += (bytes(one.payload) for one in read_records(path))
+        ours.append(b"sound")
+    assert ours == theirs
 
 
 def test_offsets_are_bytes_of_the_uncompressed_file() -> None:

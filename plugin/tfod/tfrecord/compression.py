@@ -79,19 +79,22 @@ class PeekedStream:
 
 
 class InflatingStream(io.RawIOBase):
-    """Reads the plain bytes of a gzip (also of several members) or zlib stream.
+    """Reads the plain bytes of a gzip or zlib stream, as far as TensorFlow reads it.
 
-    What comes before a damage is read before it is raised.
+    Members of a gzip stream are joined, and one zero byte behind the last is passed over; a zlib
+    stream ends with its first part, whatever follows. Source: tried with tf.data.TFRecordDataset
+    (tensorflow#6164, #13463). What comes before a damage is read before it is raised.
 
     Raises:
-        zlib.error: the stream is damaged.
+        zlib.error: the stream is damaged, or something else follows it.
         EOFError: the stream ends before its end mark.
     """
 
     def __init__(self, stream: ReadableStream) -> None:
         self._stream = stream
         self._inflater = zlib.decompressobj(_AUTO_DETECT)
-        self._pending = b""
+        self._pending = stream.read(_INPUT_STEP)
+        self._is_gzip = detect_compression(self._pending) is Compression.GZIP
         self._failure: zlib.error | None = None
 
     def readable(self) -> bool:
@@ -104,9 +107,8 @@ class InflatingStream(io.RawIOBase):
             if self._failure is not None:
                 raise self._failure
             if self._inflater.eof:
-                self._pending = self._inflater.unused_data or self._stream.read(_INPUT_STEP)
-                if not self._pending.strip(b"\0"):
-                    return 0  # gzip allows zero padding behind the last member
+                if not self._is_gzip or not self._has_another():
+                    return 0
                 self._inflater = zlib.decompressobj(_AUTO_DETECT)
             if not self._pending:
                 self._pending = self._stream.read(_INPUT_STEP)
@@ -122,6 +124,17 @@ class InflatingStream(io.RawIOBase):
             if data:
                 target[: len(data)] = data
                 return len(data)
+
+    def _has_another(self) -> bool:
+        """Whether another member of a gzip stream follows the one that has ended."""
+        self._pending = self._inflater.unused_data or self._stream.read(_INPUT_STEP)
+        if len(self._pending) == 1:
+            self._pending += self._stream.read(_INPUT_STEP)
+        if self._pending in (b"", b"\0"):
+            return False
+        if self._pending[:1] != b"\x1f":
+            raise zlib.error("other bytes follow its end, at which TensorFlow stops")
+        return True
 
     def close(self) -> None:
         self._stream.close()
