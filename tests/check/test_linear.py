@@ -62,7 +62,7 @@ def test_twice_the_size_is_twice_the_work(
 
 
 def convert_it(path: Path) -> None:
-    arguments = ["--to", "cvat_xml", "--skip-missing-images"]
+    arguments = ["--to", "cvat_xml", "--no-images"]
     assert main(["convert", str(path), str(path.parent / "out"), *arguments]) == 0
 
 
