@@ -7,6 +7,7 @@ for ``attributes``; the written folders are those that Datumaro and FiftyOne loo
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -20,7 +21,7 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.images.coco_masks import draw_segmentation
 from tfod.detection.images.masks import encode_mask_png, fill_box, run_lengths
-from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
     CocoDocument,
@@ -35,30 +36,17 @@ from tfod.formats.coco_json import (
 )
 from tfod.formats.dataset import BACKGROUND, Dataset, Images, KnownClasses, annotated, chosen
 from tfod.formats.documents import quoted
-from tfod.formats.files import ImageFile, ImageFiles, read_image
+from tfod.formats.files import ImageFiles
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import (
-    AnnotatedSize,
-    Frame,
-    Objects,
-    Size,
-    by,
-    detection_of,
-    frame_of,
-)
+from tfod.formats.objects import Frame, Objects, Reading, by
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.formats.writer import Writer, masks_of, scaled
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
-_LEAST_SHARE = 20  # more than one unplaced annotation in so many is a mistake of the whole file
-_UNPLACED = Refusal(
-    "annotations whose image_id is not the id of an image",
-    "correct image_id (a number and a text are different ids), or take the annotations out",
-)
-_WITHOUT_BOX = Refusal(
-    "annotations without bbox, and no other annotation of the file has one",
-    "export the annotations with bounding boxes",
+_UNPLACED = (
+    "annotations whose image_id is not the id of an image (a number and a text are different ids), "
+    "left out"
 )
 _OTHER_SIZE = "masks of another size than their image"
 _ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
@@ -66,7 +54,6 @@ _ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
     OddMasks.SCALE: f"{_OTHER_SIZE}, scaled to it",
     OddMasks.DROP: f"{_OTHER_SIZE}, left out",
 }
-_OUTLINES = "outlines left out, for want of --masks"
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_SIDE = (1 << 31) - 1
 _LARGEST_VISIBILITY = 2
@@ -95,10 +82,8 @@ def read(source: str, options: Options) -> Dataset:
     problems = Problems(options)
     documents = {name: CocoDocument.read(one, options.masks) for name, one in named.items()}
     classes = _classes(list(documents.values()), options.label_map, problems)
-    subsets = {
-        name: _Reader(one, classes, options, problems).detections()
-        for name, one in documents.items()
-    }
+    reading = Reading(classes, options, problems)
+    subsets = {name: _Reader(one, reading).detections() for name, one in documents.items()}
     ids = [str(image.get("id")) for one in documents.values() for image in one.images]
     return annotated(subsets, subsets.items(), classes, problems, files, source_ids=ids)
 
@@ -120,14 +105,12 @@ def _classes(
     items: dict[int, LabelMapItem] = {}
     path = documents[0].own.file
     for one in documents:
-        for number, name in one.names.items():
-            places = one.points.get(number, range(0))
-            points = tuple(Keypoint(place, one.point_names[place]) for place in places)
-            known = items.setdefault(number, LabelMapItem(number, name, keypoints=points))
-            if known.name != name:
+        for number, item in one.categories.items():
+            known = items.setdefault(number, item)
+            if known.name != item.name:
                 raise TfodError(
-                    f"{one.own.file}: category {number} is {name!r}, and {known.name!r} in another "
-                    "set; write them apart"
+                    f"{one.own.file}: category {number} is {item.name!r}, and {known.name!r} in "
+                    "another set; write them apart"
                 )
     kept: dict[int, LabelMapItem] = {}
     first: dict[str, int] = {}
@@ -145,7 +128,7 @@ def _classes(
         for one in documents:
             if 0 in one.used:
                 raise TfodError(
-                    f"{one.used[0]}: it is of category 0 ({one.names[0]!r}), and the OD API has 0 "
+                    f"{one.used[0]}: it is of category 0 ({kept[0].name!r}), and the OD API has 0 "
                     "for the background and refuses a label map with it; number the categories "
                     "from 1, or name a label map that has ids for them with --label-map"
                 )
@@ -161,23 +144,21 @@ def _classes(
 class _Reader:
     """Makes the Detections of a document, in the order of its images."""
 
-    def __init__(
-        self, document: CocoDocument, classes: KnownClasses, options: Options, problems: Problems
-    ) -> None:
+    def __init__(self, document: CocoDocument, reading: Reading) -> None:
         self._document = document
         self._path = document.own.file
         self._images = ImageFiles(document.own.folders)
-        self._classes, self._options, self._problems = classes, options, problems
+        self._reading, self._options = reading, reading.options
+        self._problems = reading.problems
         self._ids: set[Any] = set()
-        self._without_box: list[str] = []
 
-    def detections(self) -> Iterator[Detection]:
+    def detections(self) -> Iterator[Detection | None]:
         left = dict(self._document.annotations)
-        placed, names, ids = 0, set[str](), set[Any]()
+        names, ids = set[str](), set[Any]()
         for entry in self._document.images:
             with sound(f"{self._path}, image {quoted(entry.get('id'))}"):
                 image_id, name = scalar(entry, "id"), _file_name(entry)
-                annotated = _side(entry, "height"), _side(entry, "width")
+                size = _side(entry, "height"), _side(entry, "width")
                 if image_id in ids:
                     raise ValueError("another image has this id, too")
             ids.add(image_id)
@@ -187,121 +168,75 @@ class _Reader:
                     f"{self._path}, image {quoted(image_id)}: {name}",
                 )
             names.add(name)
-            found = left.pop(image_id, [])
-            placed += len(found)
-            one = self._detection(str(image_id), name, annotated, found)
-            if one is not None:
-                yield one
-        self._count_what_is_left(left, placed)
+            objects, where = self._objects(left.pop(image_id, [])), f"{self._path}: {name}"
+            yield self._reading.detection(
+                self._images, [name], size, objects, where, source_id=str(image_id)
+            )
+        for image_id, entries in left.items():
+            for one in entries:
+                place = place_of(self._path, one.get("id"))
+                self._leave_out(_UNPLACED, f"{place}: {quoted(image_id)}")
 
-    def _detection(
-        self,
-        image_id: str,
-        name: str,
-        annotated: AnnotatedSize,
-        entries: Sequence[Mapping[str, Any]],
-    ) -> Detection | None:
-        where = f"{self._path}: {name}"
-        image: ImageFile | None = None
-        if not self._options.no_images or not all(annotated):
-            found = read_image(self._images, [name], where, self._problems)
-            if found is None:
-                return None
-            name, image = found[0].name, found[1]
-        rows = self._objects(entries)
-        boxes = [one.box for one in rows]
-        frame = frame_of(image, annotated, boxes, where, self._problems)
-        size = frame.size
-        objects = Objects(
-            [one.name for one in rows],
-            boxes,
-            [one.place for one in rows],
-            _attributes(rows),
-            self._masks(rows, frame) if size and self._options.masks else None,
-            self._keypoints(rows, size) if size and self._document.point_names else None,
-        )
-        return detection_of(
-            image,
-            name,
-            objects,
-            frame,
-            self._classes,
-            self._options,
-            self._problems,
-            where=where,
-            source_id=image_id,
-        )
+    def _leave_out(self, why: str, where: str) -> None:
+        self._problems.annotated += 1
+        self._problems.add(why, where)
 
-    def _objects(self, entries: Sequence[Mapping[str, Any]]) -> list[_Object]:
-        found = []
+    def _objects(self, entries: Sequence[Mapping[str, Any]]) -> Objects:
+        rows = []
         for entry in entries:
             place = place_of(self._path, entry.get("id"))
+            if not entry.get("bbox"):
+                self._leave_out("annotations without bbox, left out", place)
+                continue
             with sound(place):
-                if not entry.get("bbox"):
-                    self._without_box.append(place)
-                    continue
-                one = self._object(entry, place)
-            if one.id is not None and one.id in self._ids:
-                self._problems.add(
-                    "annotations whose id another one has, too, an object for each", place
-                )
-            self._ids.add(one.id)
-            found.append(one)
-        return found
+                rows.append(self._object(entry, place))
+        names = dict.fromkeys(name for one in rows for name in one.attributes)
+        return Objects(
+            [one.category.class_name for one in rows],
+            [one.box for one in rows],
+            [one.place for one in rows],
+            {name: [one.attributes.get(name) for one in rows] for name in names},
+            self._keypoints(rows) if self._document.point_names else None,
+            functools.partial(self._masks, rows) if self._options.masks else None,
+        )
 
     def _object(self, entry: Mapping[str, Any], place: str) -> _Object:
         x, y, width, height = numbers(entry["bbox"], 4, "bbox")
-        problems, category = self._problems, whole_number(entry, "category_id")
-        area, attributes = entry.get("area"), entry.get("attributes")
-        if area is None:
+        problems, own = self._problems, entry.get("id")
+        if own is not None and scalar(entry, "id") in self._ids:
+            problems.add("annotations whose id another one has, too, an object for each", place)
+        self._ids.add(own)
+        if entry.get("area") is None:
             problems.add("annotations without area, that of their box is written", place)
-        area = width * height if area is None else real_number(area, "area")
-        crowd = entry.get("iscrowd") or 0
-        crowd = int(crowd) if isinstance(crowd, bool) else int(real_number(crowd, "iscrowd"))
+            area = width * height
+        else:
+            area = real_number(entry["area"], "area")
+        values = {"is_crowd": int(real_number(entry.get("iscrowd") or 0, "iscrowd")), "area": area}
         # What CVAT and others say of an object besides.
-        if attributes is not None and not isinstance(attributes, dict):
+        attributes = entry.get("attributes") or {}
+        if not isinstance(attributes, dict):
             raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
-        for own, value in (("area", area), ("is_crowd", crowd)):
-            if (attributes or {}).get(own) not in (None, value):
-                problems.add(f"attributes named {own}, left out for COCO's own value", place)
+        for name, value in values.items():
+            if attributes.get(name) not in (None, value):
+                problems.add(f"attributes named {name}, left out for COCO's own value", place)
         outline = entry.get("segmentation")
         if outline and not self._options.masks:
-            problems.add(_OUTLINES, place)
-        points = entry.get("keypoints")
-        return _Object(
-            scalar(entry, "id") if entry.get("id") is not None else None,
-            self._document.names[category],
-            (x, y, x + width, y + height),
-            place,
-            {**(attributes or {}), "is_crowd": crowd, "area": area},
-            outline,
-            self._points(points, category) if points else None,
-            self._document.points[category],
+            problems.add("outlines left out, for want of --masks", place)
+        category = self._document.categories[whole_number(entry, "category_id")]
+        points = (
+            _points(entry["keypoints"], len(category.keypoints)) if "keypoints" in entry else None
         )
+        box = x, y, x + width, y + height
+        return _Object(category, box, place, {**attributes, **values}, outline, points)
 
-    def _points(self, values: Any, category: int) -> np.ndarray:
-        """The keypoints of an object: x and y in pixels, and visibility, of shape (points, 3)."""
-        count = len(self._document.points[category])
-        try:
-            found = np.array(values, np.float64)
-        except (TypeError, ValueError, OverflowError):
-            found = np.zeros(0)
-        is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
-        if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
-            raise ValueError(f"keypoints are not {count} times x, y and visibility")
-        return found.reshape(-1, 3)
-
-    def _keypoints(self, rows: Sequence[_Object], size: Size) -> Keypoints:
-        """The points of all objects, divided by the size; zeros for an object that has none."""
-        height, width = size
+    def _keypoints(self, rows: Sequence[_Object]) -> Keypoints:
+        """The points of all objects; zeros for an object that has none."""
         names = self._document.point_names
-        xy = np.zeros((len(rows), len(names), 2), np.float32)
-        visibility = np.zeros((len(rows), len(names)), np.int64)
+        found = np.zeros((len(rows), len(names), 3))
         for row, one in enumerate(rows):
             if one.points is not None:
-                xy[row, one.places] = one.points[:, :2] / (width, height)
-                visibility[row, one.places] = one.points[:, 2].astype(np.int64)
-        return Keypoints(xy, visibility, tuple(names))
+                found[row, [point.id for point in one.category.keypoints]] = one.points
+        return Keypoints(found[:, :, :2], found[:, :, 2].astype(np.int64), tuple(names))
 
     def _masks(self, rows: Sequence[_Object], frame: Frame) -> list[PngMask]:
         """A mask for each object, of the size of the image: the OD API wants one for each."""
@@ -324,42 +259,28 @@ class _Reader:
             found.append(PngMask(encode_mask_png(drawn, is_box=is_box)))
         return found
 
-    def _count_what_is_left(
-        self, left: Mapping[Any, Sequence[Mapping[str, Any]]], placed: int
-    ) -> None:
-        unplaced = [
-            f"{place_of(self._path, one.get('id'))}: {quoted(image_id)}"
-            for image_id, entries in left.items()
-            for one in entries
-        ]
-        are_most = len(unplaced) * _LEAST_SHARE > placed + len(unplaced)
-        what = "annotations of images that are not listed, left out"
-        for where in unplaced:
-            self._problems.add(_UNPLACED if are_most else what, where)
-        are_all = len(self._without_box) == placed
-        for where in self._without_box:
-            self._problems.add(
-                _WITHOUT_BOX if are_all else "annotations without bbox, left out", where
-            )
-
 
 class _Object(NamedTuple):
-    """An annotation: its box in pixels, its keypoints and their places among all names."""
+    """An annotation: its box in pixels, and its keypoints, x, y and visibility in each row."""
 
-    id: Any
-    name: str
+    category: LabelMapItem
     box: PixelBox
     place: str
     attributes: Mapping[str, Any]
     outline: Any
     points: np.ndarray | None
-    places: range
 
 
-def _attributes(rows: Sequence[_Object]) -> dict[str, list[Any]]:
-    """By name the values of all objects, None where one has none of that name."""
-    names = dict.fromkeys(name for one in rows for name in one.attributes)
-    return {name: [one.attributes.get(name) for one in rows] for name in names}
+def _points(values: Any, count: int) -> np.ndarray:
+    """The keypoints of an object: x and y in pixels, and visibility, of shape (count, 3)."""
+    try:
+        found = np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.zeros(0)
+    is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
+    if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
+        raise ValueError(f"keypoints are not {count} times x, y and visibility")
+    return found.reshape(-1, 3)
 
 
 def _file_name(entry: Mapping[str, Any]) -> str:

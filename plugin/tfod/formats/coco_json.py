@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfod.detection.labels.label_map import Keypoint, LabelMapItem
 from tfod.errors import TfodError
 from tfod.formats.documents import quoted, read_json
 from tfod.tfrecord.shard_sets.names import subset_of_stem
@@ -100,17 +101,15 @@ class CocoDocument:
 
     Attributes:
         own: where it is, and its images.
-        names: of the categories, by id.
+        categories: by id, keypoints with their places among ``point_names``.
         used: of each id that an annotation has the place of the first.
-        points: of each category with keypoints the places of its own among ``point_names``.
     """
 
     own: CocoSet
     images: list[dict[str, Any]]
     annotations: dict[Any, list[dict[str, Any]]]
-    names: Mapping[int, str]
+    categories: Mapping[int, LabelMapItem]
     used: Mapping[int, str]
-    points: Mapping[int, range]
     point_names: Sequence[str]
 
     @classmethod
@@ -132,21 +131,26 @@ class CocoDocument:
             return one
 
         lists = _lists(path, read_json(path, object_hook=slim))
-        images, every, categories = (lists[name] for name in _LISTS)
+        images, every, entries = (lists[name] for name in _LISTS)
         beside = _keypoints_beside(path)
         if beside is not None:
             points = _lists(beside, read_json(beside, object_hook=slim))
             with sound(beside):
-                categories = _joined(categories, points["categories"])
+                entries = _joined(entries, points["categories"])
                 every = _joined(every, points["annotations"])
+        has_points = any("keypoints" in one for one in every)
+        categories, names = _categories(path, entries, has_points)
         annotations: dict[Any, list[dict[str, Any]]] = {}
-        with sound(path):
-            for one in every:
+        used: dict[int, str] = {}
+        for one in every:
+            where = place_of(path, one.get("id"))
+            with sound(where):
                 annotations.setdefault(scalar(one, "image_id"), []).append(one)
-        names = _names(path, categories)
-        usual = any("keypoints" in one for one in every) and PERSON_KEYPOINTS
-        places, point_names = _points(path, categories, usual or ())
-        return cls(own, images, annotations, names, _used(path, every, names), places, point_names)
+                number = whole_number(one, "category_id")
+            if number not in categories:
+                raise TfodError(f"{where}: there is no category {number}; add it to categories")
+            used.setdefault(number, where)
+        return cls(own, images, annotations, categories, used, names)
 
 
 def _lists(path: str, found: Any) -> dict[str, list[dict[str, Any]]]:
@@ -184,51 +188,30 @@ def _joined(
     ]
 
 
-def _names(path: str, categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for place, one in enumerate(categories, 1):
+def _categories(
+    path: str, entries: Sequence[Mapping[str, Any]], has_points: bool
+) -> tuple[dict[int, LabelMapItem], list[str]]:
+    """The categories by id, and the names of all keypoints: those of one class after another's."""
+    is_usual = has_points and not any(one.get("keypoints") for one in entries)
+    found: dict[int, LabelMapItem] = {}
+    names: list[str] = []
+    known: dict[tuple[str, ...], int] = {(): 0}
+    for place, one in enumerate(entries, 1):
         with sound(f"{path}, category {place} in the list"):
             number, name = whole_number(one, "id"), one["name"]
             if not 0 <= number <= _LARGEST_ID:
                 raise ValueError("its id is below 0 or beyond 32 bits")
             if name is None or not str(name).strip():
                 raise ValueError(f"category {number} has no name")
-            if names.setdefault(number, str(name)) != str(name):
-                raise ValueError(f"id {number} is that of {names[number]!r} and of {name!r}")
-    return names
-
-
-def _used(
-    path: str, every: Iterable[Mapping[str, Any]], names: Mapping[int, str]
-) -> dict[int, str]:
-    used: dict[int, str] = {}
-    for one in every:
-        where = place_of(path, one.get("id"))
-        with sound(where):
-            number = whole_number(one, "category_id")
-        if number not in names:
-            raise TfodError(f"{where}: there is no category {number}; add it to categories")
-        used.setdefault(number, where)
-    return used
-
-
-def _points(
-    path: str, categories: Sequence[Mapping[str, Any]], usual: Sequence[str]
-) -> tuple[dict[int, range], list[str]]:
-    """Where the keypoints of each category are among all: those of one class after another's."""
-    if any(one.get("keypoints") for one in categories):
-        usual = ()
-    names: list[str] = []
-    known: dict[tuple[str, ...], range] = {}
-    places: dict[int, range] = {}
-    for place, one in enumerate(categories, 1):
-        with sound(f"{path}, category {place} in the list"):
-            own = tuple(str(name) for name in one.get("keypoints") or usual)
+            own = PERSON_KEYPOINTS if is_usual else tuple(map(str, one.get("keypoints") or ()))
             if own not in known:
-                known[own] = range(len(names), len(names) + len(own))
+                known[own] = len(names)
                 names += own
-            places[whole_number(one, "id")] = known[own]
-    return places, names
+            points = tuple(Keypoint(at, label) for at, label in enumerate(own, known[own]))
+            item = found.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
+            if item.name != str(name):
+                raise ValueError(f"id {number} is that of {item.name!r} and of {name!r}")
+    return found, names
 
 
 # Values as JSON has them
@@ -270,27 +253,16 @@ def whole_number(entry: Mapping[str, Any], key: str) -> int:
 
 def numbers(value: Any, count: int, name: str) -> list[float]:
     """A list of so many numbers, which need not be finite."""
-    if isinstance(value, list) and len(value) == count and all(map(_is_number, value)):
-        return [_float(one) for one in value]
+    if isinstance(value, list) and [type(one) in (int, float) for one in value] == [True] * count:
+        return [float(one) for one in value]
     raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
 
 
 def real_number(value: Any, name: str) -> float:
-    """A finite number."""
-    if _is_number(value) and math.isfinite(_float(value)):
-        return _float(value)
-    raise ValueError(f"{name} is {quoted(value)}, expected a number")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _float(value: float) -> float:
-    try:
+    """A finite number; true and false are 1 and 0."""
+    if isinstance(value, (int, float)) and math.isfinite(value):
         return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
+    raise ValueError(f"{name} is {quoted(value)}, expected a number")
 
 
 def _packed(polygon: Any) -> Any:

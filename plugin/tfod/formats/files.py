@@ -39,6 +39,12 @@ class FoundImage(NamedTuple):
     name: str
 
 
+def ends_of(path: str) -> list[str]:
+    """A path with slashes, then its last parts, the longest first."""
+    parts = path.split("/")
+    return ["/".join(parts[start:]) for start in range(len(parts))]
+
+
 class ImageFiles:
     """Finds images by the names that documents give them.
 
@@ -66,9 +72,7 @@ class ImageFiles:
         for path in dict.fromkeys(map(safe_relative_path, names)):
             if not path:
                 continue
-            parts = path.split("/")
-            ends = ["/".join(parts[start:]) for start in range(len(parts))]
-            for inside in ends:
+            for inside in ends_of(path):
                 for folder in self._folders:
                     found = self._find(folder, inside, where, problems)
                     if found:

@@ -7,9 +7,9 @@ annotation gives tells the two apart where the image is turned by a quarter and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMa
 from tfod.detection.images.image import QUARTER, UPRIGHT
 from tfod.detection.images.upright import opposite, turned_back, with_upright_pixels
 from tfod.formats.dataset import KnownClasses
-from tfod.formats.files import ImageFile
+from tfod.formats.files import ImageFile, ImageFiles, read_image
 from tfod.formats.options import OddBoxes, Options, Problems, Refusal
+from tfod.tfrecord.image_names import safe_relative_path
 
 Size: TypeAlias = "tuple[int, int]"
 """Height and width in pixels."""
@@ -153,79 +154,115 @@ class Objects(NamedTuple):
 
     Attributes:
         names: of their classes.
-        boxes: xmin, ymin, xmax, ymax, in pixels or normalized.
+        boxes: xmin, ymin, xmax, ymax.
         places: where each is written, for messages.
         attributes: more values of each object, by name.
-        masks, keypoints: as a Detection has them.
+        keypoints: in the unit of the boxes.
+        draw: makes the mask of each, when it is known in which frame they were drawn.
+        is_normalized: whether boxes and keypoints are not in pixels.
     """
 
     names: Sequence[str]
     boxes: Sequence[Sequence[float]]
     places: Sequence[str]
     attributes: Mapping[str, Sequence[AttributeValue]] = {}
-    masks: Sequence[PngMask] | None = None
     keypoints: Keypoints | None = None
+    draw: Callable[[Frame], Sequence[PngMask]] | None = None
+    is_normalized: bool = False
 
 
-def detection_of(
-    image: ImageFile | None,
-    filename: str,
-    objects: Objects,
-    frame: Frame,
-    classes: KnownClasses,
-    options: Options,
-    problems: Problems,
-    *,
-    where: str,
-    is_normalized: bool = False,
-    source_id: str | None = None,
-) -> Detection:
-    """The record of an image, with its objects as far as their boxes can be written.
+@dataclass(frozen=True)
+class Reading:
+    """A dataset while it is read.
 
-    Args:
-        image: its file; None where only annotations are converted.
-        filename: what the record calls it.
-        objects: what is on it.
-        frame: that they were drawn in.
-        classes: that they have to be of.
-        options: what becomes of odd boxes, and of orientations.
+    Attributes:
+        classes: that its objects have to be of.
+        options: what was asked for.
         problems: where what does not fit is counted.
-        where: the annotation, for messages.
-        is_normalized: whether boxes are not in pixels.
-        source_id: as the format has it.
-
-    Raises:
-        TfodError: a class is not known, or the image cannot be turned.
     """
-    problems.annotated += len(objects.boxes)
-    if frame.size and frame.own and frame.size != frame.own:
-        problems.add(OTHER_SIZE, f"{where}: {by(frame.size)}, the image {by(frame.own)}")
-    size: Size | None = NORMALIZED if is_normalized else frame.size
-    if size is None and len(objects.boxes):
-        problems.add(_NO_SIZE, where)
-    corners, kept = sound_boxes(
-        objects.boxes, size or NORMALIZED, objects.places, options, problems
-    )
-    own = frame.own or (None, None)
-    file = image.fields(not options.no_images) if image else {"format": "", "encoded": b""}
-    points = objects.keypoints
-    one = Detection(
-        filename=filename,
-        source_id=source_id,
-        height=own[0],
-        width=own[1],
-        **file,
-        boxes=normalized(corners, size or NORMALIZED),
-        class_text=[objects.names[row] for row in kept],
-        class_label=[classes.id_of(objects.names[row], objects.places[row]) for row in kept],
-        attributes={
-            name: [values[row] for row in kept] for name, values in objects.attributes.items()
-        },
-        masks=objects.masks and [objects.masks[row] for row in kept],
-        keypoints=points
-        and replace(points, xy=points.xy[kept], visibility=points.visibility[kept]),
-    )
-    return settled(one, frame, options, problems)
+
+    classes: KnownClasses
+    options: Options
+    problems: Problems
+
+    def detection(
+        self,
+        images: ImageFiles,
+        names: Sequence[str],
+        annotated: AnnotatedSize,
+        objects: Objects,
+        where: str,
+        *,
+        unread: str = "",
+        source_id: str | None = None,
+    ) -> Detection | None:
+        """The record of an image, with its objects as far as their boxes can be written.
+
+        None where its image is missing, which is counted.
+
+        Args:
+            images: where it is looked for.
+            names: that the annotation has for it, the best first.
+            annotated: height and width as the annotation has them.
+            objects: what is on it.
+            where: the annotation, for messages.
+            unread: what the record calls it where its file is not read; else the first name.
+            source_id: as the format has it.
+
+        Raises:
+            TfodError: a class is not known, or the image cannot be read or turned.
+        """
+        name, image = unread or safe_relative_path(names[0]), None
+        is_needed = not self.options.no_images
+        if is_needed or not all(annotated):
+            found = read_image(images, names, where, self.problems, is_needed)
+            if found is not None:
+                name, image = found[0].name, found[1]
+            elif is_needed:
+                return None
+        frame = frame_of(image, annotated, objects.boxes, where, self.problems)
+        own = frame.own or (None, None)
+        file = image.fields(is_needed) if image else {"format": "", "encoded": b""}
+        one = Detection(
+            filename=name,
+            source_id=source_id,
+            height=own[0],
+            width=own[1],
+            **file,
+            **self._fields(objects, frame, where),
+        )
+        return settled(one, frame, self.options, self.problems)
+
+    def _fields(self, objects: Objects, frame: Frame, where: str) -> dict[str, Any]:
+        """The fields of a Detection that are about its objects."""
+        problems = self.problems
+        problems.annotated += len(objects.boxes)
+        if frame.size and frame.own and frame.size != frame.own:
+            problems.add(OTHER_SIZE, f"{where}: {by(frame.size)}, the image {by(frame.own)}")
+        known = NORMALIZED if objects.is_normalized else frame.size
+        if known is None and len(objects.boxes):
+            problems.add(_NO_SIZE, where)
+        size = known or NORMALIZED
+        corners, kept = sound_boxes(objects.boxes, size, objects.places, self.options, problems)
+        masks = objects.draw(frame) if objects.draw and known else None
+        points = objects.keypoints if known else None
+        return {
+            "boxes": normalized(corners, size),
+            "class_text": [objects.names[row] for row in kept],
+            "class_label": [
+                self.classes.id_of(objects.names[row], objects.places[row]) for row in kept
+            ],
+            "attributes": {
+                name: [values[row] for row in kept] for name, values in objects.attributes.items()
+            },
+            "masks": masks and [masks[row] for row in kept],
+            "keypoints": points
+            and replace(
+                points,
+                xy=(points.xy[kept] / size[::-1]).astype(np.float32),
+                visibility=points.visibility[kept],
+            ),
+        }
 
 
 def normalized(boxes: np.ndarray, size: Size) -> np.ndarray:

@@ -25,9 +25,9 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated, chosen
 from tfod.formats.documents import read_lines
-from tfod.formats.files import ImageFiles, read_image
+from tfod.formats.files import ImageFiles
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Objects, detection_of, frame_of
+from tfod.formats.objects import Objects, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset
@@ -98,8 +98,7 @@ def read(source: str, options: Options) -> Dataset:
             problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
     for absent in layout.absent:
         problems.add(_ABSENT, f"{file}: {absent}")
-    reader = _Reader(layout, classes, options, problems)
-
+    reader = _Reader(layout, Reading(classes, options, problems))
     found = {
         subset: itertools.starmap(reader.detection, _images(places))
         for subset, places in subsets.items()
@@ -197,29 +196,23 @@ def _read_names(file: str) -> _Layout:
     return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]}, absent)
 
 
-class _Image(NamedTuple):
-    """The path of an image, and its name within the folder of its subset."""
-
-    path: str
-    name: str
-
-
-def _images(places: list[str]) -> Iterator[_Image]:
+def _images(places: list[str]) -> Iterator[tuple[str, str]]:
+    """The folder of each image, and its name within that."""
     for place in places:
         if os.path.isfile(place):  # a list
             below = os.path.dirname(place)
             for number, line in read_lines(place):
                 if "\0" in line:
                     raise TfodError(f"{place}, line {number}: not the path of an image; correct it")
-                inside = line.removeprefix("data/").replace("\\", "/")
-                yield _Image(os.path.join(below, inside), os.path.basename(inside))
+                path = os.path.join(below, line.removeprefix("data/").replace("\\", "/"))
+                yield os.path.split(path)
             continue
         for folder, folders, names in os.walk(place):
             folders.sort()
             for name in sorted(names):
                 if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION:
-                    path = os.path.join(folder, name)
-                    yield _Image(path, os.path.relpath(path, place).replace(os.sep, "/"))
+                    path = os.path.relpath(os.path.join(folder, name), place)
+                    yield place, path.replace(os.sep, "/")
 
 
 def label_path(image: str) -> str:
@@ -247,18 +240,12 @@ class _Reader:
     """Makes the Detection of an image from its file of labels."""
 
     layout: _Layout
-    classes: KnownClasses
-    options: Options
-    problems: Problems
+    reading: Reading
     _finders: dict[str, ImageFiles] = field(default_factory=dict)
 
-    def detection(self, path: str, name: str) -> Detection | None:
-        folder, own = os.path.split(path)
-        finder = self._finders.setdefault(folder, ImageFiles([folder]))
-        found = read_image(finder, [own], self.layout.file, self.problems)
-        if found is None:
-            return None
-        file, image = _label_file(path), found[1]
+    def detection(self, folder: str, name: str) -> Detection | None:
+        images = self._finders.setdefault(folder, ImageFiles([folder]))
+        file = _label_file(os.path.join(folder, name))
         lines = read_lines(file) if os.path.isfile(file) else ()
         places = {f"{file}, line {number}": line.split() for number, line in lines}
         read = [self._line(where, parts) for where, parts in places.items()]
@@ -267,10 +254,9 @@ class _Reader:
             [one.box for one in read],
             list(places),
             keypoints=self._keypoints(read),
+            is_normalized=True,
         )
-        frame = frame_of(image, (None, None), objects.boxes, file, self.problems)
-        common = (self.classes, self.options, self.problems)
-        return detection_of(image, name, objects, frame, *common, where=file, is_normalized=True)
+        return self.reading.detection(images, [name], (None, None), objects, file)
 
     def _line(self, where: str, parts: list[str]) -> _Line:
         try:
@@ -288,10 +274,10 @@ class _Reader:
             file = self.layout.file
             raise TfodError(f"{where}: class {parts[0]} is not in the names of {file}; add it")
         if is_outline:
-            self.problems.add(_OUTLINES, where)
+            self.reading.problems.add(_OUTLINES, where)
             return _Line(name, enclosing_points(numbers[1:]), ())
         if more == 1 and count * each != 1:
-            self.problems.add(_CONFIDENCES, where)
+            self.reading.problems.add(_CONFIDENCES, where)
         x, y, width, height = numbers[1:_BOX]
         box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
         return _Line(name, box, numbers[_BOX:] if more > 1 else ())
@@ -305,7 +291,7 @@ class _Reader:
         for row, one in enumerate(lines):
             if one.points:
                 found[row] = np.reshape(one.points, (count, each))
-        xy = found[:, :, :2].astype(np.float32)
+        xy = found[:, :, :2]
         shown = found[:, :, 2] if each == 3 else np.where(xy.any(axis=2), 2, 0)
         return Keypoints(xy, np.clip(np.nan_to_num(shown), 0, 2).astype(np.int64))
 
