@@ -34,11 +34,11 @@ from tfod.formats.coco_json import (
     sound,
     whole_number,
 )
-from tfod.formats.dataset import BACKGROUND, Dataset, Images, KnownClasses, annotated, chosen
+from tfod.formats.dataset import BACKGROUND, Dataset, Images, chosen
 from tfod.formats.documents import quoted
-from tfod.formats.files import ImageFiles
+from tfod.formats.files import Frame, ImageFiles, by
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Frame, Objects, Reading, by
+from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.formats.writer import Writer, masks_of, scaled
 from tfod.tfrecord.image_names import safe_relative_path
@@ -85,7 +85,7 @@ def read(source: str, options: Options) -> Dataset:
     reading = Reading(classes, options, problems)
     subsets = {name: _Reader(one, reading).detections() for name, one in documents.items()}
     ids = [str(image.get("id")) for one in documents.values() for image in one.images]
-    return annotated(subsets, subsets.items(), classes, problems, files, source_ids=ids)
+    return reading.dataset(subsets.items(), subsets, files, source_ids=ids)
 
 
 def _classes(

@@ -22,10 +22,10 @@ from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.dataset import Dataset, Images, KnownClasses, annotated, chosen
-from tfod.formats.files import ImageFiles
+from tfod.formats.dataset import Dataset, Images, chosen
+from tfod.formats.files import AnnotatedSize, ImageFiles
 from tfod.formats.numbers import digits
-from tfod.formats.objects import AnnotatedSize, Objects, Reading
+from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset, subset_of_stem
@@ -90,7 +90,7 @@ def read(source: str, options: Options) -> Dataset:
         subset: _detections(files[subset], found, _folders(above, subset, options.images), reading)
         for subset, found in images.items()
     }
-    return annotated(subsets, subsets.items(), classes, problems, every)
+    return reading.dataset(subsets.items(), subsets, every)
 
 
 def _subset_of(stem: str, stems: Collection[str]) -> str:

@@ -36,7 +36,7 @@ from tfod.formats.cvat_shapes import (
     read_shape,
     read_whole,
 )
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images
 from tfod.formats.documents import (
     MEMBER,
     is_zip,
@@ -46,8 +46,8 @@ from tfod.formats.documents import (
     xml_plain,
     xml_text,
 )
-from tfod.formats.files import ImageFiles, read_image
-from tfod.formats.objects import OTHER_SIZE, by, frame_of, settled
+from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, read_image, settled
+from tfod.formats.objects import KnownClasses, Reading
 from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.writer import NO_PLACE, Writer, masks_of
 
@@ -274,7 +274,7 @@ def read(source: str, options: Options) -> Dataset:
         return [*builder.left_out.sentences(), *builder.changed.sentences()]
 
     names = [] if meta.project else [options.subset or subset]
-    return annotated(names, subsets, classes, problems, [file], notes)
+    return Reading(classes, options, problems).dataset(subsets, names, [file], notes)
 
 
 def _image_files(file: str, named: str | None) -> ImageFiles:
@@ -288,7 +288,7 @@ def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
     """The bytes of a frame's image; None where there is none."""
     problems = Problems()
     found = images.find(_names(frame), frame.name, problems)
-    problems.raise_refusals()
+    problems.raise_refusals(images=1, objects=0)
     return images.read(found, frame.name) if found else None
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -19,19 +17,13 @@ from tfod.detection.labels.classes import ClassTable, free_ids
 from tfod.detection.labels.label_map import (
     LabelMap,
     LabelMapItem,
-    load_label_map,
-    read_label_map,
-    shipped_label_map,
 )
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
-from tfod.formats.options import Problems
 
 _T = TypeVar("_T")
 DEFAULT_SUBSET = "default"
 """Of a dataset that has no subsets."""
-_BATCH = 16  # images, whose bytes are held
 
 
 class Batch(NamedTuple):
@@ -53,9 +45,9 @@ class Dataset:
         label_maps: all that its batches have.
         subsets: those that are known beforehand, in this order; one may have no images.
         read: begins to read it. What a batch holds is valid until the next one is asked for.
-        finish: to be called when all is read, before anything is published: what was odd or left
-            out, as sentences; raises TfodError where nothing may be written.
-        require_objects: likewise, with how many images and objects are left.
+        finish: to be called when all is read, before anything is published, with how many images
+            and objects there are: what was odd or left out, as sentences; raises TfodError where
+            nothing may be written.
         sources: the files that are read, which are never written over.
         source_ids: of all images, where the format has ids; images without one get other numbers.
     """
@@ -63,8 +55,7 @@ class Dataset:
     label_maps: Sequence[LabelMap]
     subsets: Sequence[str]
     read: Callable[[], Iterator[Batch]]
-    finish: Callable[[], Sequence[str]]
-    require_objects: Callable[[int, int], None] = lambda images, objects: None
+    finish: Callable[[int, int], Sequence[str]]
     sources: Sequence[str] = ()
     source_ids: Sequence[str] = ()
 
@@ -83,49 +74,6 @@ def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[s
     return {wanted: subsets.get(wanted) or next(iter(subsets.values()))}
 
 
-def annotated(
-    names: Iterable[str],
-    parts: Iterable[tuple[str, Iterable[Detection | None]]],
-    classes: KnownClasses,
-    problems: Problems,
-    files: Sequence[str] = (),
-    notes: Callable[[], Iterable[str]] = tuple,
-    source_ids: Sequence[str] = (),
-) -> Dataset:
-    """A dataset of annotations, which are read once; of one label map.
-
-    Args:
-        names: of the subsets that are known beforehand.
-        parts: subsets with images of theirs, read when they are asked for; None for an image that
-            is left out.
-        classes: that the objects are of.
-        problems: what is counted while they are read.
-        files: that are read.
-        notes: what is known beside that when all is read.
-        source_ids: of all images, where the format has ids.
-    """
-
-    def read() -> Iterator[Batch]:
-        for subset, found in parts:
-            left = filter(None, found)
-            while some := list(itertools.islice(left, _BATCH)):
-                yield Batch(subset, some, classes.label_map)
-
-    def finish() -> Sequence[str]:
-        problems.raise_refusals()
-        return [*classes.notes, *problems.sentences(), *notes()]
-
-    return Dataset(
-        [classes.label_map],
-        list(names),
-        read,
-        finish,
-        problems.require_objects,
-        files,
-        source_ids,
-    )
-
-
 @dataclass(frozen=True)
 class Converted:
     """What was written: images and objects by subset, and what was odd or lost, as sentences."""
@@ -133,62 +81,6 @@ class Converted:
     images: Mapping[str, int]
     objects: Mapping[str, int]
     notes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class KnownClasses:
-    """A label map that has to have every class, what messages call it, and how it was read."""
-
-    label_map: LabelMap
-    name: str
-    notes: tuple[str, ...] = ()
-
-    def id_of(self, text: str, where: str) -> int:
-        """The id of a class; raises TfodError where the map lacks it."""
-        item = self.label_map.find(text)
-        if item is None:
-            near = self.label_map.near_names.nearest(text)
-            hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
-            raise TfodError(
-                f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
-                "label map, or name another one with --label-map"
-            )
-        return item.id
-
-    @classmethod
-    def find(
-        cls,
-        named: str | None,
-        folder: str,
-        names: Callable[[], Iterable[str]],
-        origin: str,
-        shipped: str = "",
-    ) -> KnownClasses:
-        """The label map that was named, that lies in a folder, or that is made of names.
-
-        Args:
-            named: a file, or the name of one that tfod ships.
-            folder: of the source, whose ``label_map.pbtxt`` has the ids that classes once had.
-            names: of all classes, in their order.
-            origin: where these are from, for messages.
-            shipped: that is taken where it has every class.
-
-        Raises:
-            LabelMapError: a file is no label map.
-        """
-        if named is not None:
-            label_map, notes = load_label_map(named)
-            return cls(label_map, named, tuple(notes))
-        beside = os.path.join(folder, LABEL_MAP_FILE)
-        found = list(dict.fromkeys(names()))
-        if os.path.isfile(beside):
-            label_map, notes = read_label_map(beside)
-            if all(map(label_map.find, found)):
-                return cls(label_map, beside, tuple(notes))
-        ready = shipped_label_map(shipped) if shipped else None
-        if ready and all(map(ready.find, found)):
-            return cls(ready, shipped)
-        return cls(LabelMap.from_names(found), f"made from {origin}")
 
 
 BACKGROUND = "background"

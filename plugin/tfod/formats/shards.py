@@ -35,7 +35,7 @@ from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, size_of
-from tfod.formats.objects import TURNED
+from tfod.formats.files import TURNED
 from tfod.formats.options import CompleteShard, OddBoxes, OddMasks, Options, Problems
 from tfod.formats.writer import scaled
 from tfod.tfrecord.image_names import names_in_folder
@@ -109,7 +109,7 @@ def read(source: str, options: Options) -> Dataset:
         [one for one in maps.values() if one is not None],
         [one.subset for one in sets],
         batches,
-        lambda: [*notes, *problems.sentences()],
+        lambda images, objects: [*notes, *problems.sentences()],
         sources=paths,
     )
 
@@ -213,9 +213,9 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
             writing.begin(subset)
         for batch in dataset.read():
             writing.add(batch)
-        notes = list(dataset.finish())
         counts = writing.complete()
-        dataset.require_objects(*(sum(one[part] for one in counts.values()) for part in (0, 1)))
+        totals = (sum(one[part] for one in counts.values()) for part in (0, 1))
+        notes = list(dataset.finish(*totals))
         text = classes.label_map.to_text()
         with _sound_texts("the label map"):
             notes += _add_label_map(output, os.path.join(folder, LABEL_MAP_FILE), classes, text)

@@ -22,11 +22,11 @@ from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import DEFAULT_EXTENSION, FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images
 from tfod.formats.documents import parse, parse_number, read_lines, xml_text
 from tfod.formats.files import ImageFiles, ends_of
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Objects, Reading
+from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
@@ -100,10 +100,11 @@ def read(source: str, options: Options) -> Dataset:
         shipped="voc2007",
     )
     images = ImageFiles(year.image_folders(options.images))
-    reader = _Reader(year.annotations, images, Reading(classes, options, problems))
+    reading = Reading(classes, options, problems)
+    reader = _Reader(year.annotations, images, reading)
     subsets = {subset: map(reader.detection, paths) for subset, paths in files.items()}
     every = [path for paths in files.values() for path in paths]
-    return annotated(subsets, subsets.items(), classes, problems, every)
+    return reading.dataset(subsets.items(), subsets, every)
 
 
 @dataclass(frozen=True)

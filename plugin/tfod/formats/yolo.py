@@ -23,11 +23,11 @@ from tfod.detection.detection import Detection, Keypoints
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated, chosen
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
 from tfod.formats.documents import read_lines
 from tfod.formats.files import ImageFiles
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Objects, Reading
+from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset
@@ -98,12 +98,13 @@ def read(source: str, options: Options) -> Dataset:
             problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
     for absent in layout.absent:
         problems.add(_ABSENT, f"{file}: {absent}")
-    reader = _Reader(layout, Reading(classes, options, problems))
+    reading = Reading(classes, options, problems)
+    reader = _Reader(layout, reading)
     found = {
         subset: itertools.starmap(reader.detection, _images(places))
         for subset, places in subsets.items()
     }
-    return annotated(found, found.items(), classes, problems, [file])
+    return reading.dataset(found.items(), found, [file])
 
 
 def _read_yaml(file: str) -> _Layout:
