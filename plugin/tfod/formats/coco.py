@@ -21,27 +21,30 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.images.coco_masks import draw_segmentation
 from tfod.detection.images.masks import encode_mask_png, fill_box, run_lengths
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem, load_label_map
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
     CocoDocument,
     CocoSet,
+    classes_of,
+    file_name,
     find_files,
     numbers,
     place_of,
+    points_of,
     real_number,
     scalar,
+    side,
     sound,
     whole_number,
 )
-from tfod.formats.dataset import BACKGROUND, Dataset, Images, chosen
+from tfod.formats.dataset import Dataset, Images, chosen
 from tfod.formats.documents import quoted
 from tfod.formats.files import Frame, ImageFiles, by
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import KnownClasses, Objects, Reading
+from tfod.formats.objects import Objects, Reading
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.formats.writer import Writer, masks_of, scaled
-from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _UNPLACED = (
@@ -54,9 +57,6 @@ _ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
     OddMasks.SCALE: f"{_OTHER_SIZE}, scaled to it",
     OddMasks.DROP: f"{_OTHER_SIZE}, left out",
 }
-_LARGEST = float(np.finfo(np.float32).max)
-_LARGEST_SIDE = (1 << 31) - 1
-_LARGEST_VISIBILITY = 2
 
 
 # Reading
@@ -81,64 +81,11 @@ def read(source: str, options: Options) -> Dataset:
     named = chosen({one.subset: one for one in sets}, options.subset, source)
     problems = Problems(options)
     documents = {name: CocoDocument.read(one, options.masks) for name, one in named.items()}
-    classes = _classes(list(documents.values()), options.label_map, problems)
+    classes = classes_of(list(documents.values()), options.label_map, problems)
     reading = Reading(classes, options, problems)
     subsets = {name: _Reader(one, reading).detections() for name, one in documents.items()}
     ids = [str(image.get("id")) for one in documents.values() for image in one.images]
     return reading.dataset(subsets.items(), subsets, files, source_ids=ids)
-
-
-def _classes(
-    documents: Sequence[CocoDocument], label_map: str | None, problems: Problems
-) -> KnownClasses:
-    """The ids of the categories of all sets.
-
-    Of categories of one name, which are one class, the lowest id is kept. The id 0 is left out
-    where no annotation has it.
-
-    Raises:
-        TfodError: two sets give one id to different names, or an annotation has the category 0.
-    """
-    if label_map is not None:
-        found, notes = load_label_map(label_map)
-        return KnownClasses(found, label_map, tuple(notes))
-    items: dict[int, LabelMapItem] = {}
-    path = documents[0].own.file
-    for one in documents:
-        for number, item in one.categories.items():
-            known = items.setdefault(number, item)
-            if known.name != item.name:
-                raise TfodError(
-                    f"{one.own.file}: category {number} is {item.name!r}, and {known.name!r} in "
-                    "another set; write them apart"
-                )
-    kept: dict[int, LabelMapItem] = {}
-    first: dict[str, int] = {}
-    # An id 0 only where its name has no other.
-    for number in sorted(items, key=lambda number: (number == 0, number)):
-        name = items[number].name
-        if first.setdefault(name, number) == number:
-            kept[number] = items[number]
-            continue
-        problems.add(
-            "categories of a name that another one has, made one class",
-            f"{path}: {name!r} is {first[name]} and {number}, written as {first[name]}",
-        )
-    if 0 in kept and kept[0].name != BACKGROUND:
-        for one in documents:
-            if 0 in one.used:
-                raise TfodError(
-                    f"{one.used[0]}: it is of category 0 ({kept[0].name!r}), and the OD API has 0 "
-                    "for the background and refuses a label map with it; number the categories "
-                    "from 1, or name a label map that has ids for them with --label-map"
-                )
-        problems.add(
-            "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
-            "background",
-            f"{path}: {kept.pop(0).name!r}",
-        )
-    made = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return KnownClasses(made, f"that of {path}")
 
 
 class _Reader:
@@ -157,8 +104,8 @@ class _Reader:
         names, ids = set[str](), set[Any]()
         for entry in self._document.images:
             with sound(f"{self._path}, image {quoted(entry.get('id'))}"):
-                image_id, name = scalar(entry, "id"), _file_name(entry)
-                size = _side(entry, "height"), _side(entry, "width")
+                image_id, name = scalar(entry, "id"), file_name(entry)
+                size = side(entry, "height"), side(entry, "width")
                 if image_id in ids:
                     raise ValueError("another image has this id, too")
             ids.add(image_id)
@@ -224,7 +171,7 @@ class _Reader:
             problems.add("outlines left out, for want of --masks", place)
         category = self._document.categories[whole_number(entry, "category_id")]
         points = (
-            _points(entry["keypoints"], len(category.keypoints)) if "keypoints" in entry else None
+            points_of(entry["keypoints"], len(category.keypoints)) if "keypoints" in entry else None
         )
         box = x, y, x + width, y + height
         return _Object(category, box, place, {**attributes, **values}, outline, points)
@@ -269,33 +216,6 @@ class _Object(NamedTuple):
     attributes: Mapping[str, Any]
     outline: Any
     points: np.ndarray | None
-
-
-def _points(values: Any, count: int) -> np.ndarray:
-    """The keypoints of an object: x and y in pixels, and visibility, of shape (count, 3)."""
-    try:
-        found = np.array(values, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = np.zeros(0)
-    is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
-    if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
-        raise ValueError(f"keypoints are not {count} times x, y and visibility")
-    return found.reshape(-1, 3)
-
-
-def _file_name(entry: Mapping[str, Any]) -> str:
-    name = entry["file_name"]
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"file_name is {quoted(name)}, expected a text")
-    return safe_relative_path(name)
-
-
-def _side(entry: Mapping[str, Any], key: str) -> int | None:
-    """Height or width; None where it is not there, or is 0."""
-    side = whole_number(entry, key) if entry.get(key) is not None else 0
-    if side > _LARGEST_SIDE:
-        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
-    return side if side > 0 else None
 
 
 # Writing
@@ -353,9 +273,7 @@ class CocoWriter(Writer):
         self.documents.append(self._open[subset].path)
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images, subset)
-        self._write_images(images, names, subset)
-        self._count_losses(images)
+        names = self._write_images(images, subset)
         ids = np.array(self._image_numbers(images, subset), np.int64)
         height, width = (digits(side) for side in images.sizes.T)
         heads = lines_of(

@@ -15,9 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.detection.labels.label_map import Keypoint, LabelMapItem
+import numpy as np
+
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
+from tfod.formats.dataset import BACKGROUND
 from tfod.formats.documents import quoted, read_json
+from tfod.formats.objects import KnownClasses
+from tfod.formats.options import Problems
+from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _PREFIXES = ("instances_", "person_keypoints_")
@@ -28,6 +34,9 @@ _IMAGES = re.compile(rb'"images"\s*:')
 _LONGEST_NAME = 64  # with the blanks behind it
 _LARGEST_ID = (1 << 31) - 1
 _LONGEST_REASON = 200
+_LARGEST_VISIBILITY = 2
+_LARGEST_SIDE = (1 << 31) - 1
+_LARGEST = float(np.finfo(np.float32).max)
 PERSON_KEYPOINTS = (
     *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder"),
     *("right_shoulder", "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip"),
@@ -214,6 +223,59 @@ def _categories(
     return found, names
 
 
+def classes_of(
+    documents: Sequence[CocoDocument], label_map: str | None, problems: Problems
+) -> KnownClasses:
+    """The ids of the categories of all sets.
+
+    Of categories of one name, which are one class, the lowest id is kept. The id 0 is left out
+    where no annotation has it.
+
+    Raises:
+        TfodError: two sets give one id to different names, or an annotation has the category 0.
+    """
+    if label_map is not None:
+        found, notes = load_label_map(label_map)
+        return KnownClasses(found, label_map, tuple(notes))
+    items: dict[int, LabelMapItem] = {}
+    path = documents[0].own.file
+    for one in documents:
+        for number, item in one.categories.items():
+            known = items.setdefault(number, item)
+            if known.name != item.name:
+                raise TfodError(
+                    f"{one.own.file}: category {number} is {item.name!r}, and {known.name!r} in "
+                    "another set; write them apart"
+                )
+    kept: dict[int, LabelMapItem] = {}
+    first: dict[str, int] = {}
+    # An id 0 only where its name has no other.
+    for number in sorted(items, key=lambda number: (number == 0, number)):
+        name = items[number].name
+        if first.setdefault(name, number) == number:
+            kept[number] = items[number]
+            continue
+        problems.add(
+            "categories of a name that another one has, made one class",
+            f"{path}: {name!r} is {first[name]} and {number}, written as {first[name]}",
+        )
+    if 0 in kept and kept[0].name != BACKGROUND:
+        for one in documents:
+            if 0 in one.used:
+                raise TfodError(
+                    f"{one.used[0]}: it is of category 0 ({kept[0].name!r}), and the OD API has 0 "
+                    "for the background and refuses a label map with it; number the categories "
+                    "from 1, or name a label map that has ids for them with --label-map"
+                )
+        problems.add(
+            "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
+            "background",
+            f"{path}: {kept.pop(0).name!r}",
+        )
+    made = LabelMap(tuple(kept[number] for number in sorted(kept)))
+    return KnownClasses(made, f"that of {path}")
+
+
 # Values as JSON has them
 
 
@@ -263,6 +325,34 @@ def real_number(value: Any, name: str) -> float:
     if isinstance(value, (int, float)) and math.isfinite(value):
         return float(value)
     raise ValueError(f"{name} is {quoted(value)}, expected a number")
+
+
+def points_of(values: Any, count: int) -> np.ndarray:
+    """The keypoints of an object: x and y in pixels, and visibility, of shape (count, 3)."""
+    try:
+        found = np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.zeros(0)
+    is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
+    if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
+        raise ValueError(f"keypoints are not {count} times x, y and visibility")
+    return found.reshape(-1, 3)
+
+
+def file_name(entry: Mapping[str, Any]) -> str:
+    """The name of an image as a safe relative path."""
+    name = entry["file_name"]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"file_name is {quoted(name)}, expected a text")
+    return safe_relative_path(name)
+
+
+def side(entry: Mapping[str, Any], key: str) -> int | None:
+    """Height or width; None where it is not there, or is 0."""
+    side = whole_number(entry, key) if entry.get(key) is not None else 0
+    if side > _LARGEST_SIDE:
+        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
+    return side if side > 0 else None
 
 
 def _packed(polygon: Any) -> Any:

@@ -296,9 +296,7 @@ class CsvWriter(Writer):
         self._write(path, (",".join(COLUMNS) + "\n").encode())
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images, subset)
-        self._write_images(images, names, subset)
-        self._count_losses(images)
+        names = self._write_images(images, subset)
         classes = {one.id: one.class_name.strip() for one in label_map.items}
         sides = (digits(side, 6).T.tolist() for side in images.in_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]

@@ -452,9 +452,7 @@ class CvatXmlWriter(Writer):
         self._subsets.append(subset)
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images, subset)
-        self._write_images(images, names, subset)
-        self._count_losses(images)
+        names = self._write_images(images, subset)
         classes = {one.id: one.class_name for one in label_map.items}
         corners = images.in_pixels().tolist()
         for row, name in enumerate(names):

@@ -20,7 +20,6 @@ from tfod.detection.encoder import encode_detection
 from tfod.detection.features.field_mapping import MAPPINGS, FieldMapping
 from tfod.detection.images.image import UPRIGHT, format_name
 from tfod.detection.images.masks import (
-    decode_mask_png,
     encode_mask_png,
     fill_box,
     is_box_png,
@@ -36,8 +35,8 @@ from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, size_of
 from tfod.formats.files import TURNED
-from tfod.formats.options import CompleteShard, OddBoxes, OddMasks, Options, Problems
-from tfod.formats.writer import scaled
+from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
+from tfod.formats.writer import fitting
 from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
@@ -47,8 +46,6 @@ from tfod.tfrecord.storage.zip_files import is_zip
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text
-_SCALED = "masks of another size than their image, scaled to it"
-_DROPPED = "masks of another size than their image, left out"
 
 
 # Reading
@@ -347,21 +344,14 @@ class _Writing:
             own = tuple(png_sizes(data, np.array([[0, len(data)]]))[0].tolist())
             if own in ((0, 0), size):
                 continue
-            is_box, odd = is_box_png(data), self.options.odd_masks
-            if odd is OddMasks.REFUSE and not is_box:
-                raise TfodError(
-                    f"image {one.filename!r}: a mask is {own[1]}x{own[0]}, the image "
-                    f"{size[1]}x{size[0]}; choose --odd-masks scale or --odd-masks drop"
-                )
-            is_scaled = odd is OddMasks.SCALE and not is_box
-            if is_scaled:
-                drawn = scaled(decode_mask_png(data), size)
-            else:  # where one object has a mask, readers want one of each
+            drawn = None
+            if not is_box_png(data):
+                drawn = fitting(data, size, self.options.odd_masks, self.losses, one.filename)
+            is_box = drawn is None
+            if drawn is None:  # where one object has a mask, readers want one of each
                 corners = one.boxes[row].astype(np.float64) * np.tile(size[::-1], 2)
                 drawn = fill_box(tuple(corners.tolist()), size)
-            if not is_box:
-                self.losses[_SCALED if is_scaled else _DROPPED][""] += 1
-            found[row] = PngMask(encode_mask_png(drawn, is_box=not is_scaled))
+            found[row] = PngMask(encode_mask_png(drawn, is_box=is_box))
         return found
 
 

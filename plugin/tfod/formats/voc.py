@@ -99,9 +99,8 @@ def read(source: str, options: Options) -> Dataset:
         year.annotations,
         shipped="voc2007",
     )
-    images = ImageFiles(year.image_folders(options.images))
     reading = Reading(classes, options, problems)
-    reader = _Reader(year.annotations, images, reading)
+    reader = _Reader(year, ImageFiles(year.image_folders(options.images)), reading)
     subsets = {subset: map(reader.detection, paths) for subset, paths in files.items()}
     every = [path for paths in files.values() for path in paths]
     return reading.dataset(subsets.items(), subsets, every)
@@ -116,18 +115,10 @@ class _Year:
 
     @classmethod
     def at(cls, source: str) -> _Year:
-        if not os.path.isdir(source):
-            raise TfodError(f"{source} is not a folder; name that of the dataset")
         roots = [os.path.join(source, one) for one in _YEARS]
         root = next(filter(os.path.isdir, roots), source)
         found = (os.path.join(root, name) for name in _ANNOTATIONS)
-        annotations = next(filter(os.path.isdir, found), root)
-        if annotations == root and os.path.isdir(os.path.join(root, _LISTS)):
-            raise TfodError(
-                f"{os.path.join(root, _ANNOTATIONS[0])}: no such folder of annotations; put it "
-                f"beside that of {_LISTS}"
-            )
-        return cls(root, annotations)
+        return cls(root, next(filter(os.path.isdir, found), root))
 
     @property
     def lists(self) -> str:
@@ -232,7 +223,7 @@ class _Reader:
     dataset renames the files alone. Else it is the one that ``<filename>`` says.
     """
 
-    annotations: str
+    year: _Year
     images: ImageFiles
     reading: Reading
 
@@ -263,7 +254,7 @@ class _Reader:
 
     def _names(self, path: str, stem: str, named: str) -> list[str]:
         """What its image may be called, with the annotation's folder and without."""
-        within = os.path.relpath(os.path.dirname(path), self.annotations).replace(os.sep, "/")
+        within = os.path.relpath(os.path.dirname(path), self.year.annotations).replace(os.sep, "/")
         extension = split_extension(named)[1]
         own = stem + extension * (extension.lower() in FORMAT_OF_EXTENSION)
         plain = [one for one in (own, named) if one]
@@ -365,9 +356,7 @@ class VocWriter(Writer):
         self._list(subset, "")
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images)
-        self._write_images(images, names)
-        self._count_losses(images)
+        names = self._write_images(images)
         classes = {one.id: xml_text(one.class_name.strip()) for one in label_map.items}
         left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
         corners = (
@@ -417,13 +406,11 @@ class VocWriter(Writer):
         attributes = images.detections[row].attributes
         views = attributes.get("view") or attributes.get("pose")
         texts = [""] * (images.splits[row + 1] - images.splits[row])
-        for at in range(len(texts)):
-            if views is not None and views[at] is not None:
-                texts[at] += f"<pose>{xml_text(str(views[at]))}</pose>"
-            for name in _FLAGS:
-                value = attributes[name][at] if name in attributes else None
+        for name, values in (("pose", views), *((name, attributes.get(name)) for name in _FLAGS)):
+            for at, value in enumerate(values or ()):
                 if value is not None:
-                    texts[at] += f"<{name}>{self._flag(value)}</{name}>"
+                    text = xml_text(str(value)) if name == "pose" else self._flag(value)
+                    texts[at] += f"<{name}>{text}</{name}>"
         return texts
 
     def _flag(self, value: AttributeValue) -> int:

@@ -326,9 +326,7 @@ class YoloWriter(Writer):
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
         subset = stem_of_subset(subset)
-        names = self._image_names(images, subset)
-        self._write_images(images, names, subset)
-        self._count_losses(images)
+        names = self._write_images(images, subset)
         for item in label_map.items:
             self._places.setdefault(item.id, len(self._places))
         places = np.array([self._places[one] for one in images.classes], np.int64)
