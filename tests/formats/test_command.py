@@ -369,19 +369,6 @@ def test_voc_of_images_in_folders(run: Run, tmp_path: Path) -> None:
     assert done.out == f"{tmp_path}/out: train: 1 image, 0 objects\n", done.err
 
 
-@pytest.mark.parametrize(("joined", "images"), [("01 02", {1, 2}), ("01 03", {1, 2, 3})])
-def test_a_list_that_only_joins_train_and_val_is_no_subset(
-    run: Run, tmp_path: Path, joined: str, images: set[int]
-) -> None:
-    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
-    for name, those in (("train", "01"), ("val", "02"), ("trainval", joined)):
-        lines = "".join(f"shapes_{one}\n" for one in those.split())
-        (tmp_path / "voc" / "ImageSets" / "Main" / f"{name}.txt").write_text(lines)
-    done = run("convert", tmp_path / "voc", tmp_path / "out")
-    assert done.code == 0
-    assert ("trainval" in done.out) == (3 in images)
-
-
 def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
     lists = tmp_path / "voc" / "ImageSets" / "Main"
@@ -433,22 +420,6 @@ def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path:
     assert done.out.splitlines() == [
         f"{tmp_path}/back: {subset}: 1 image, 0 objects" for subset in subsets
     ]
-
-
-def test_categories_that_need_another_label_map(run: Run, shards: Path, tmp_path: Path) -> None:
-    assert run("convert", shards / "train.tfrecord", tmp_path / "a.json", "--no-images").code == 0
-    found = json.loads((tmp_path / "a.json").read_text())
-    found["categories"][0]["id"] = found["annotations"][0]["category_id"] = 0
-    (tmp_path / "a.json").write_text(json.dumps(found))
-    (tmp_path / "dog.pbtxt").write_text("item { id: 1 name: 'dog' }")
-    (tmp_path / "cat.pbtxt").write_text("item { id: 7 name: 'cat' }")
-    (tmp_path / "a.png").write_bytes(_PNG)
-    options = ("convert", tmp_path / "a.json", tmp_path / "out")
-    refused = run(*options).refused()
-    assert "it is of category 0 ('cat')" in refused and refused.endswith(" with --label-map\n")
-    refused = run(*options, "--label-map", tmp_path / "dog.pbtxt").refused()
-    assert refused.endswith("or name another one with --label-map\n")
-    assert run(*options, "--label-map", tmp_path / "cat.pbtxt").code == 0
 
 
 @pytest.mark.parametrize("target", ["coco", "voc", "yolo", "cvat_xml"])

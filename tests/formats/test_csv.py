@@ -303,10 +303,6 @@ class TestRecords:
         csv.write_text(ROWS.replace(before, after))
         assert says in refuse(csv)
 
-    def test_the_csv_is_never_replaced(self, convert: Run, csv: Path) -> None:
-        line = convert(csv, csv, "--overwrite").refused()
-        assert f"{csv}: is read and not written to" in line and csv.read_text() == ROWS
-
     def test_what_is_not_read_is_told(self, convert: Run, csv: Path, tmp_path: Path) -> None:
         """The index of pandas, names that mean one image, and images that no row names."""
         first, *rows = ROWS.splitlines()

@@ -154,8 +154,6 @@ class Reading:
         annotated: AnnotatedSize,
         objects: Objects,
         where: str,
-        *,
-        unread: str = "",
         source_id: str | None = None,
     ) -> Detection | None:
         """The record of an image, with its objects as far as their boxes can be written.
@@ -164,17 +162,17 @@ class Reading:
 
         Args:
             images: where it is looked for.
-            names: that the annotation has for it, the best first.
+            names: that the annotation has for it, the best first; this is also what the record
+                calls an image that is not read.
             annotated: height and width as the annotation has them.
             objects: what is on it.
             where: the annotation, for messages.
-            unread: what the record calls it where its file is not read; else the first name.
             source_id: as the format has it.
 
         Raises:
             TfodError: a class is not known, or the image cannot be read or turned.
         """
-        name, image = unread or safe_relative_path(names[0]), None
+        name, image = safe_relative_path(names[0]), None
         is_needed = not self.options.no_images
         if is_needed or not all(annotated):
             found = read_image(images, names, where, self.problems, is_needed)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tfod.detection.boxes import PixelBox, enclosing_points, enclosing_rotated
 from tfod.detection.detection import AttributeValue, Detection
-from tfod.detection.images.image import DEFAULT_EXTENSION, FORMAT_OF_EXTENSION
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images
@@ -243,9 +243,7 @@ class _Reader:
         stem, given = os.path.splitext(os.path.basename(path))[0], root.findtext("filename") or ""
         named = safe_relative_path(given.strip())
         names = self._names(path, stem, named)
-        is_whole = split_extension(names[0])[1].lower() in FORMAT_OF_EXTENSION
-        unread = names[0] + DEFAULT_EXTENSION * (not is_whole)
-        one = self.reading.detection(self.images, names, size, objects, path, unread=unread)
+        one = self.reading.detection(self.images, names, size, objects, path)
         if one is not None and one.encoded:
             own = os.path.splitext(os.path.basename(one.filename or ""))[0]
             if own == stem and os.path.basename(split_extension(named)[0]) not in ("", stem):

@@ -35,6 +35,7 @@ from tfod.tfrecord.shard_sets.names import stem_of_subset
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _NAMES = ("obj.names", "classes.txt")
 _DATA = "obj.data"
+_NO_SUBSETS = ("classes", "names", "backup", "")  # what else that has
 _SUBSETS = ("train", "val", "validation", "test", "minival")
 _NOT_YAML = (ValueError, LookupError, AttributeError)
 """What PyYAML lets out where a value is not the number or the date that it looks like."""
@@ -127,22 +128,38 @@ def _read_yaml(file: str) -> _Layout:
         raise TfodError(f"{file} has a list in place of a class's name; write names: [cat, dog]")
     below = os.path.dirname(file)
     roots = [os.path.join(below, str(found.get("path") or "")), below]
-    subsets, absent = {}, []
-    for key, value in found.items():
-        parts = value if isinstance(value, list) else [value]
-        is_subset = key in _SUBSETS or _names_its_folder(roots, str(key), value)
-        if not is_subset or not all(isinstance(one, str) for one in parts):
-            continue
-        places = {one: _existing(roots, one) for one in parts}
-        absent += [one for one, place in places.items() if place is None]
-        if there := [place for place in places.values() if place is not None]:
-            subsets[str(key)] = there
-    if absent and not subsets:
-        raise TfodError(f"{file}: {absent[0]} is not there; correct it, or path")
+    named = {
+        str(key): value if isinstance(value, list) else [value]
+        for key, value in found.items()
+        if key in _SUBSETS or _names_its_folder(roots, str(key), value)
+    }
+    texts = {key: [one for one in parts if isinstance(one, str)] for key, parts in named.items()}
+    subsets, absent = _there(texts, roots, file)
     if not subsets:
         raise TfodError(f"{file} names no folder of images; write train: images/train")
-    texts = {number: str(name) for number, name in names.items()}
-    return _Layout(file, texts, subsets, absent, _kpt_shape(found.get("kpt_shape"), file))
+    classes = {number: str(name) for number, name in names.items()}
+    return _Layout(file, classes, subsets, absent, _kpt_shape(found.get("kpt_shape"), file))
+
+
+def _there(
+    named: Mapping[str, Sequence[str]], roots: Sequence[str], file: str
+) -> tuple[dict[str, list[str]], list[str]]:
+    """What subsets name and is there, by their names, and what is not."""
+    subsets: dict[str, list[str]] = {}
+    absent = []
+    for subset, parts in named.items():
+        for part in parts:
+            # Roboflow writes ../train/images for what lies beside the YAML, Darknet data/ for it.
+            plain = (part, part.removeprefix("../"), part.removeprefix("data/"))
+            paths = (os.path.normpath(os.path.join(root, one)) for root in roots for one in plain)
+            found = next(filter(os.path.exists, paths), None)
+            if found is None:
+                absent.append(part)
+            else:
+                subsets.setdefault(subset, []).append(found)
+    if absent and not subsets:
+        raise TfodError(f"{file}: {absent[0]} is not there; correct it, or path")
+    return subsets, absent
 
 
 def _kpt_shape(value: Any, file: str) -> tuple[int, int]:
@@ -162,13 +179,6 @@ def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
     return any(os.path.isdir(os.path.join(root, value)) for root in roots)
 
 
-def _existing(roots: list[str], folder: str) -> str | None:
-    # Roboflow writes ../train/images for what lies beside the YAML.
-    names = (folder, folder.removeprefix("../"))
-    paths = (os.path.normpath(os.path.join(root, one)) for root in roots for one in names)
-    return next(filter(os.path.exists, paths), None)
-
-
 def _read_names(file: str) -> _Layout:
     below = os.path.dirname(file)
     lines = dict(read_lines(file))
@@ -183,16 +193,8 @@ def _read_names(file: str) -> _Layout:
     pairs = (
         [line.partition("=")[::2] for _, line in read_lines(data)] if os.path.isfile(data) else []
     )
-    subsets, absent = {}, []
-    for key, value in pairs:
-        if key.strip() not in ("classes", "names", "backup", ""):
-            place = _existing([below], value.strip().removeprefix("data/"))
-            if place is None:
-                absent.append(value.strip())
-            else:
-                subsets[key.strip()] = [place]
-    if absent and not subsets:
-        raise TfodError(f"{data}: {absent[0]} is not there; correct it")
+    named = {key.strip(): [value.strip()] for key, value in pairs if key.strip() not in _NO_SUBSETS}
+    subsets, absent = _there(named, [below], data)
     names = {number - 1: line for number, line in lines.items()}
     return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]}, absent)
 
