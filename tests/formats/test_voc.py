@@ -446,7 +446,7 @@ class TestRefusals:
             (LISTS / "train.txt", b"shapes_01\n\nshapes_99.jpg\n", "train.txt, line 3: "),
             (LISTS / "train.txt", None, "train.txt: no such list of the images of a set; choose"),
             (Path("JPEGImages", FIRST), b"<html>not found</html>", "is not a readable image"),
-            (Path("Annotations"), None, "train.txt, line 1: "),
+            (Path("Annotations"), None, "holds no XML file; name the folder that does"),
         ],
     )
     def test_files_and_folders(

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -210,9 +211,9 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
             writing.begin(subset)
         for batch in dataset.read():
             writing.add(batch)
-        counts = writing.complete()
-        totals = (sum(one[part] for one in counts.values()) for part in (0, 1))
-        notes = list(dataset.finish(*totals))
+        for writer in writing.writers.values():
+            writer.complete()
+        notes = list(dataset.finish(writing.images.total(), writing.objects.total()))
         text = classes.label_map.to_text()
         with _sound_texts("the label map"):
             notes += _add_label_map(output, os.path.join(folder, LABEL_MAP_FILE), classes, text)
@@ -226,12 +227,8 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
             ]
             options.verify(complete, text)
     notes += writing.losses.sentences()
-    notes += [f"{subset} holds no image" for subset, (images, _) in counts.items() if not images]
-    return Converted(
-        {subset: images for subset, (images, _) in counts.items()},
-        {subset: objects for subset, (_, objects) in counts.items()},
-        notes,
-    )
+    notes += [f"{subset} holds no image" for subset, count in writing.images.items() if not count]
+    return Converted(writing.images, writing.objects, notes)
 
 
 def _shards_in(folder: str, subset: str) -> list[str]:
@@ -261,7 +258,7 @@ def _add_label_map(output: OutputFolder, path: str, classes: Classes, text: str)
 
 @dataclass
 class _Writing:
-    """The sets that are being written, and how many objects each has by now."""
+    """The sets that are being written, and how many images and objects each has by now."""
 
     target: str
     output: OutputFolder
@@ -269,7 +266,8 @@ class _Writing:
     dataset: Dataset
     options: Options
     writers: dict[str, ShardSetWriter] = field(default_factory=dict)
-    objects: dict[str, int] = field(default_factory=dict)
+    images: Counter[str] = field(default_factory=Counter)
+    objects: Counter[str] = field(default_factory=Counter)
     losses: Losses = field(default_factory=Losses)
 
     def __post_init__(self) -> None:
@@ -287,7 +285,7 @@ class _Writing:
                     f"{self.target} is one shard, and there are the subsets {names}; name a "
                     "folder, or choose one with --set"
                 )
-            self.objects[subset] = 0
+            self.images[subset] = self.objects[subset] = 0
             self.writers[subset] = self.output.add_subset(
                 subset if one is None else subset_of_stem(one.stem),
                 ShardLayout(num_shards=self.options.num_shards),
@@ -309,15 +307,8 @@ class _Writing:
             )
             with _sound_texts(one.filename or ""):
                 writer.write(encode_detection(one))
+            self.images[batch.subset] += 1
             self.objects[batch.subset] += len(ids)
-
-    def complete(self) -> dict[str, tuple[int, int]]:
-        """Complete the shards; return how many images and objects each subset has."""
-        for writer in self.writers.values():
-            writer.complete()
-        return {
-            subset: (writer.count, self.objects[subset]) for subset, writer in self.writers.items()
-        }
 
     def _completed(self, one: Detection) -> Detection:
         """What the source has not said of an image, as its file has it."""

@@ -45,9 +45,8 @@ _BEGINS = re.compile(rb"<annotation[\s>]")  # not CVAT's <annotations>
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CORNERS = tuple(f"{axis}{number}" for number in range(4) for axis in "xy")
 _TURNED = ("cx", "cy", "w", "h", "angle")
-_FIELDS = frozenset(
-    ("name", "bndbox", "robndbox", "pose", "truncated", "difficult", "occluded", "type")
-)
+_FLAGS = ("truncated", "difficult", "occluded")
+_FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 _OTHER_NAME = (
     "annotations whose <filename> is not their own; the image that is named as the XML file is read"
@@ -82,27 +81,20 @@ def read(source: str, options: Options) -> Dataset:
     """
     year = _Year.at(source)
     problems = Problems(options)
-    names = year.set_names()
-    if names and options.subset:
-        names = [options.subset]
-    files = {name: year.files_of(name, problems) for name in names}
-    if not files:
-        every = sorted(_xml_files(year.annotations))
-        if not every:
-            raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
-        files = {options.subset or DEFAULT_SUBSET: every}
+    every = sorted(_xml_files(year.annotations))
+    if not every:
+        raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
+    files = {options.subset or DEFAULT_SUBSET: every}
+    if names := year.set_names():
+        wanted = [options.subset] if options.subset else names
+        files = {name: year.files_of(name, problems) for name in wanted}
     # All annotations are looked at, not those of one set: every set gets the same map.
     classes = KnownClasses.find(
-        options.label_map,
-        year.root,
-        lambda: _class_names(year.annotations),
-        year.annotations,
-        shipped="voc2007",
+        options.label_map, year.root, lambda: _class_names(every), year.annotations, "voc2007"
     )
     reading = Reading(classes, options, problems)
     reader = _Reader(year, ImageFiles(year.image_folders(options.images)), reading)
     subsets = {subset: map(reader.detection, paths) for subset, paths in files.items()}
-    every = [path for paths in files.values() for path in paths]
     return reading.dataset(subsets.items(), subsets, every)
 
 
@@ -112,18 +104,15 @@ class _Year:
 
     root: str
     annotations: str
+    lists: str  # of images, a folder
 
     @classmethod
     def at(cls, source: str) -> _Year:
         roots = [os.path.join(source, one) for one in _YEARS]
         root = next(filter(os.path.isdir, roots), source)
         found = (os.path.join(root, name) for name in _ANNOTATIONS)
-        return cls(root, next(filter(os.path.isdir, found), root))
-
-    @property
-    def lists(self) -> str:
-        """The folder of the lists of images."""
-        return os.path.join(self.root, _LISTS)
+        annotations = next(filter(os.path.isdir, found), root)
+        return cls(root, annotations, os.path.join(root, _LISTS))
 
     def image_folders(self, named: str | None) -> list[str]:
         """Where images are looked for."""
@@ -200,8 +189,8 @@ def _xml_files(folder: str) -> Iterator[str]:
                 yield os.path.join(where, name)
 
 
-def _class_names(folder: str) -> list[str]:
-    roots = map(parse, sorted(_xml_files(folder)))
+def _class_names(paths: Sequence[str]) -> list[str]:
+    roots = map(parse, paths)
     objects = (one for root in roots if root.tag == _ROOT for one in root.iterfind("object"))
     return sorted({(one.findtext("name") or "").strip() for one in objects})
 
@@ -255,10 +244,7 @@ class _Reader:
         within = os.path.relpath(os.path.dirname(path), self.year.annotations).replace(os.sep, "/")
         extension = split_extension(named)[1]
         own = stem + extension * (extension.lower() in FORMAT_OF_EXTENSION)
-        plain = [one for one in (own, named) if one]
-        if within == ".":
-            return plain
-        return [name for one in plain for name in (f"{within}/{one}", one)]
+        return [f"{folder}/{one}" for one in (own, named) if one for folder in (within, ".")]
 
     def _object(self, one: Any, path: str) -> _Object | None:
         """An ``<object>``; None where it is left out."""
@@ -339,7 +325,6 @@ def _flag(one: _Object, name: str) -> int:
 # Writing
 
 _DECIMALS = 6
-_FLAGS = ("truncated", "difficult", "occluded")
 _FRACTIONS = "flags that are no whole numbers, rounded up"
 
 
@@ -357,14 +342,11 @@ class VocWriter(Writer):
         names = self._write_images(images)
         classes = {one.id: xml_text(one.class_name.strip()) for one in label_map.items}
         left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
-        corners = (
-            lines_of(
-                *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
-                *(b"</xmax><ymax>", bottom, b"</ymax>\n"),
-            )
-            .decode()
-            .splitlines()
+        lines = lines_of(
+            *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
+            *(b"</xmax><ymax>", bottom, b"</ymax>\n"),
         )
+        corners = lines.decode().splitlines()
         stems = [os.path.splitext(name)[0] for name in names]
         for row, (stem, name) in enumerate(zip(stems, names, strict=True)):
             height, width = images.sizes[row].tolist()
