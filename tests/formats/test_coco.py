@@ -324,7 +324,6 @@ class TestRefusals:
             ({"segmentation": [None]}, "a polygon is three or more pairs of finite numbers"),
             ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "invalid segmentation"),
             ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "cut off"),
-            ({"id": [1]}, "id is [1], expected a number"),
             ({"image_id": [1]}, "image_id is [1], expected a number"),
             ({"iscrowd": "no"}, 'iscrowd is "no", expected a number'),
             ({"attributes": ["a"]}, 'attributes are ["a"], expected names and values'),
@@ -532,15 +531,3 @@ class TestCounted:
         found = itertools.chain(*(one.attributes.get("area", []) for one in records))
         areas = [one["area"] for one in json.loads(TRAIN.read_text())["annotations"]]
         assert sorted(found) == sorted(float32(areas))
-
-    def test_annotations_of_one_id(self, after: Callable[..., str], tmp_path: Path) -> None:
-        """As of files that were joined, or one that was joined with itself."""
-
-        def add(found: Mapping[str, Any]) -> None:
-            for one in found["annotations"][:3]:
-                one["id"] = None  # which is none
-            found["annotations"].append(dict(found["annotations"][5]))
-
-        what = "1 annotations whose id another one has, too, an object for each (the first: "
-        assert what in after(add)
-        assert sum(len(one.boxes) for one in by_filename(tmp_path / "out").values()) == 22

@@ -97,7 +97,6 @@ class _Reader:
         self._images = ImageFiles(document.own.folders)
         self._reading, self._options = reading, reading.options
         self._problems = reading.problems
-        self._ids: set[Any] = set()
 
     def detections(self) -> Iterator[Detection | None]:
         left = dict(self._document.annotations)
@@ -149,10 +148,7 @@ class _Reader:
 
     def _object(self, entry: Mapping[str, Any], place: str) -> _Object:
         x, y, width, height = numbers(entry["bbox"], 4, "bbox")
-        problems, own = self._problems, entry.get("id")
-        if own is not None and scalar(entry, "id") in self._ids:
-            problems.add("annotations whose id another one has, too, an object for each", place)
-        self._ids.add(own)
+        problems = self._problems
         if entry.get("area") is None:
             problems.add("annotations without area, that of their box is written", place)
             area = width * height

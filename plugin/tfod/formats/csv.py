@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tfod.detection.detection import Detection
-from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
@@ -29,7 +28,6 @@ from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset, subset_of_stem
-from tfod.tfrecord.shard_sets.search import files_below
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[4:]
@@ -44,7 +42,6 @@ _OTHER_TOOLS = {
     **{f"{axis}max": (f"{axis}2", f"{axis}_max", f"box_{axis}2") for axis in "xy"},
 }
 """What other tools (VoTT, fastai, VIA, Open Images) call the columns."""
-_UNLISTED = "images that no row names, left out; a row of the name alone writes one without objects"
 
 
 def csv_files(path: str) -> list[str]:
@@ -66,9 +63,8 @@ def _has_header(path: str) -> bool:
 def read(source: str, options: Options) -> Dataset:
     """Read the images that a CSV names, or the CSVs of a folder, each a subset.
 
-    Images are in the folder that is named, or in ``images`` beside the CSV, or beside it; others
-    that are there are counted. Without a label map one is made of the classes in all CSVs, in the
-    order of their names.
+    Images are in the folder that is named, or in ``images`` beside the CSV, or beside it. Without a
+    label map one is made of the classes in all CSVs, in the order of their names.
 
     Raises:
         TfodError: something is missing or odd.
@@ -135,10 +131,6 @@ def _detections(
             problems.add(what, where)
         names.add(name)
         yield one
-    for file in () if reading.options.no_images else files_below(folders[0]):
-        name = os.path.relpath(file, folders[0]).replace(os.sep, "/")
-        if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION and name not in names:
-            problems.add(_UNLISTED, file)
 
 
 # What the file says

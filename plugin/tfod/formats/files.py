@@ -107,10 +107,9 @@ class ImageFiles:
                 f"{wanted_by}: the image {found.path} cannot be read ({error.strerror})"
             ) from None
 
-    def missing(self, name: str, where: str, problems: Problems) -> None:
-        """Count an image that is nowhere, by the place where it was looked for first."""
-        path = safe_relative_path(name)
-        problems.add(_MISSING, f"{_joined(self._folders[0], path)}, of {where}")
+    def first_place(self, name: str) -> str:
+        """Where an image is looked for first."""
+        return _joined(self._folders[0], safe_relative_path(name))
 
     def _find(self, folder: str, inside: str, where: str, problems: Problems) -> str | None:
         if self._is_file(_joined(folder, inside), where):
@@ -212,7 +211,7 @@ def read_image(
     found = images.find(names, where, problems)
     if found is None:
         if is_needed:
-            images.missing(next(filter(None, names), ""), where, problems)
+            problems.add(_MISSING, f"{images.first_place(names[0])}, of {where}")
         return None
     return found, ImageFile.of(images.read(found, where), found.path, where)
 
