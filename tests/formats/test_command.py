@@ -219,33 +219,6 @@ def test_classes_of_several_label_maps(run: Run, tmp_path: Path) -> None:
         }
 
 
-def test_outlines_and_layouts_of_yolo(run: Run, tmp_path: Path) -> None:
-    """Roboflow's folders, and CVAT's, which are Darknet's."""
-    for folder in ("train/images", "train/labels", "d/obj_train_data"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "train/images/a.png").write_bytes(_PNG)
-    (tmp_path / "train/labels/a.txt").write_text("1 0.5 0.5 0.25 0.5\n0 0.1 0.1 0.3 0.1 0.2 0.4\n")
-    (tmp_path / "data.yaml").write_text("train: ../train/images\nnc: 2\nnames: ['cat', 'dog']\n")
-    done = run("convert", tmp_path / "data.yaml", tmp_path / "out", "--from", "yolo")
-    assert "1 outlines, read as the boxes around them" in done.err
-    assert done.out == f"{tmp_path}/out: train: 1 image, 2 objects\n"
-    (tmp_path / "d/obj.names").write_text("cat\ndog\n")
-    (tmp_path / "d/obj.data").write_text(
-        "classes = 2\nnames = data/obj.names\ntrain = data/train.txt\n"
-    )
-    (tmp_path / "d/train.txt").write_text("data/obj_train_data/a.png\n")
-    (tmp_path / "d/obj_train_data/a.png").write_bytes(_PNG)
-    (tmp_path / "d/obj_train_data/a.txt").write_text("1 0.5 0.5 0.25 0.5\n")
-    done = run("convert", tmp_path / "d", tmp_path / "out2")
-    assert done.out == f"{tmp_path}/out2: train: 1 image, 1 object\n"
-    (tmp_path / "d/obj_train_data/a.txt").write_text("2 0.5 0.5 0.25 0.5\n")
-    done = run("convert", tmp_path / "d", tmp_path / "out3")
-    assert "a.txt, line 1: class 2 is not in the names of" in done.err and done.code == 2
-    (tmp_path / "d/obj.names").write_text("cat\n\ndog\n\n")
-    done = run("convert", tmp_path / "d", tmp_path / "out3")
-    assert "obj.names, line 2: empty, which is a class for Darknet" in done.err and done.code == 2
-
-
 def test_keys_of_yolo_that_are_no_subsets(run: Run, tmp_path: Path) -> None:
     """Those that Ultralytics documents, and a folder that is called as its key is."""
     for folder in ("images/val", "images/extra", "docs"):
@@ -299,22 +272,6 @@ def test_subsets_that_are_other_keys_of_yolo(run: Run, tmp_path: Path, subset: s
     refused = run("convert", tmp_path / "s", tmp_path / "out", "--to", "yolo").refused()
     assert f"the subset {subset!r} cannot be written, since the format has that name" in refused
     assert not (tmp_path / "out").exists()
-
-
-def test_classes_of_yolo_of_one_name(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "d"
-    (folder / "images").mkdir(parents=True)
-    (folder / "labels").mkdir()
-    (folder / "images/a.png").write_bytes(_PNG)
-    (folder / "labels/a.txt").write_text("0 0.5 0.5 0.25 0.5\n1 0.1 0.5 0.1 0.5\n2 0.2 0.5 0.1 0.5")
-    (folder / "data.yaml").write_text("train: images\nnames: [cat, cat, dog]\n")
-    note = (
-        "1 classes of a name that another one has, made one class (the first: "
-        f"{folder}/data.yaml: 'cat' is 0 and 1)"
-    )
-    assert run("convert", folder, tmp_path / "out").succeeded() == f"tfod: {note}\n"
-    done = run("diff", folder, tmp_path / "out")
-    assert done.code == 0 and note in done.out + done.err
 
 
 def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from tfod.formats.cvat_shapes import (
     read_shape,
     read_whole,
 )
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
 from tfod.formats.documents import (
     MEMBER,
     is_zip,
@@ -257,11 +257,8 @@ def read(source: str, options: Options) -> Dataset:
             there[own := part.subset or subset] = None
             if options.subset in (None, own) or not meta.project:
                 yield part
-        if meta.project and options.subset not in (None, *there):
-            names = ", ".join(there)
-            raise TfodError(
-                f"{source} has no subset {options.subset!r}; choose another --set: {names}"
-            )
+        if meta.project and options.subset and options.subset not in there:
+            raise no_subset(source, options.subset, there)
 
     # Of a project the frames of its subsets may come in any order.
     in_turn = itertools.groupby(frames(), lambda one: options.subset or one.subset or subset)
@@ -307,10 +304,9 @@ def _detection(
     """A frame as a Detection; CVAT shows photos as their EXIF orientation says."""
     image = None
     if not options.no_images:
-        found = read_image(images, _names(frame), f"{file}: {frame.name}", problems)
-        if found is None:
+        image = read_image(images, _names(frame), f"{file}: {frame.name}", problems)
+        if image is None:
             return None
-        image = found[1]
     placed = builder.place(frame)
     problems.annotated += len(frame.shapes)
     one = builder.build(frame, placed, image.data if image else None)

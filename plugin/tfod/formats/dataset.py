@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -60,6 +60,12 @@ class Dataset:
     source_ids: Sequence[str] = ()
 
 
+def no_subset(source: str, wanted: str, names: Iterable[str]) -> TfodError:
+    """The error for a subset that a dataset does not have."""
+    listed = ", ".join(names)
+    return TfodError(f"{source} has no subset {wanted!r}; choose another --set: {listed}")
+
+
 def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[str, _T]:
     """All subsets, or the one that was asked for; a dataset's only one may be called otherwise.
 
@@ -69,8 +75,7 @@ def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[s
     if wanted is None:
         return dict(subsets)
     if wanted not in subsets and len(subsets) != 1:
-        names = ", ".join(subsets)
-        raise TfodError(f"{source} has no subset {wanted!r}; choose another --set: {names}")
+        raise no_subset(source, wanted, subsets)
     return {wanted: subsets.get(wanted) or next(iter(subsets.values()))}
 
 

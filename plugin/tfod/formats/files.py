@@ -164,27 +164,15 @@ def _joined(folder: str, inside: str) -> str:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image file: its bytes, and what they say of format, stored size, and EXIF orientation."""
+    """An image file: its name in its dataset, its bytes, and what these say of format, stored
+    size, and EXIF orientation."""
 
+    name: str
     data: bytes
     format: str
     height: int
     width: int
     orientation: int = UPRIGHT
-
-    @classmethod
-    def of(cls, data: bytes, name: str, wanted_by: str) -> ImageFile:
-        """What a file's bytes are.
-
-        Raises:
-            TfodError: they are no image.
-        """
-        header = read_image_header(data, 0, len(data))
-        if header is None or not header.height or not header.width:
-            raise TfodError(
-                f"{wanted_by}: {name} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
-            )
-        return cls(data, header.format, header.height, header.width, header.orientation)
 
     def fields(self, with_bytes: bool) -> dict[str, Any]:
         """The fields of a Detection that are about the file's bytes."""
@@ -200,7 +188,7 @@ def read_image(
     where: str,
     problems: Problems,
     is_needed: bool = True,
-) -> tuple[FoundImage, ImageFile] | None:
+) -> ImageFile | None:
     """Find and read an image that a document names; None where there is none.
 
     This is counted where the image itself is needed, and not only its size.
@@ -213,7 +201,14 @@ def read_image(
         if is_needed:
             problems.add(_MISSING, f"{images.first_place(names[0])}, of {where}")
         return None
-    return found, ImageFile.of(images.read(found, where), found.path, where)
+    data = images.read(found, where)
+    header = read_image_header(data, 0, len(data))
+    if header is None or not header.height or not header.width:
+        raise TfodError(
+            f"{where}: {found.path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
+        )
+    size = header.height, header.width
+    return ImageFile(found.name, data, header.format, *size, header.orientation)
 
 
 # Where it was annotated

@@ -172,19 +172,16 @@ class Reading:
         Raises:
             TfodError: a class is not known, or the image cannot be read or turned.
         """
-        name, image = safe_relative_path(names[0]), None
-        is_needed = not self.options.no_images
+        image, is_needed = None, not self.options.no_images
         if is_needed or not all(annotated):
-            found = read_image(images, names, where, self.problems, is_needed)
-            if found is not None:
-                name, image = found[0].name, found[1]
-            elif is_needed:
-                return None
+            image = read_image(images, names, where, self.problems, is_needed)
+        if image is None and is_needed:
+            return None
         frame = frame_of(image, annotated, objects.boxes, where, self.problems)
         own = frame.own or (None, None)
         file = image.fields(is_needed) if image else {"format": "", "encoded": b""}
         one = Detection(
-            filename=name,
+            filename=image.name if image else safe_relative_path(names[0]),
             source_id=source_id,
             height=own[0],
             width=own[1],

@@ -34,7 +34,7 @@ from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, size_of
+from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, no_subset, size_of
 from tfod.formats.files import TURNED
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.writer import fitting
@@ -82,10 +82,7 @@ def read(source: str, options: Options) -> Dataset:
         known = [one.subset for one in sets]
         sets = [one for one in sets if one.subset == options.subset]
         if not sets:
-            names = ", ".join(known)
-            raise TfodError(
-                f"{source} has no subset {options.subset!r}; choose another --set: {names}"
-            )
+            raise no_subset(source, options.subset, known)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     named = options.label_map
