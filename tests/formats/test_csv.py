@@ -114,7 +114,7 @@ class TestReading:
             ("r.jpg,10,1.5,x,1,2,3,4", "height is '1.5', and should be a whole number of pixels"),
             (
                 "good.jpg,30,10,x,1,2,3,4",
-                "says 30 x 10 pixels, and row 2 of the same image says 10 x 10",
+                "gives another width or height than row 2 of the same image; correct one of them",
             ),
         ],
     )

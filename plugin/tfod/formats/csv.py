@@ -238,8 +238,8 @@ def _add(
     image = images.setdefault(name, CsvImage(size, number, [], [], []))
     if image.size != size:
         raise TfodError(
-            f"{where}: says {_by(size)} pixels, and row {image.row} of the same image says "
-            f"{_by(image.size)}"
+            f"{where}: gives another width or height than row {image.row} of the same image; "
+            "correct one of them"
         )
     if not any(given[one] for one in ("class", *_SIDES)):
         return  # an image without objects
@@ -268,10 +268,6 @@ def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
     if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):
         raise TfodError(f"{where}: {name} is {text!r}, and should be a whole number of pixels")
     return int(value)
-
-
-def _by(size: AnnotatedSize) -> str:
-    return " x ".join("?" if one is None else str(one) for one in reversed(size))
 
 
 # Writing

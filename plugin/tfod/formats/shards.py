@@ -163,14 +163,9 @@ def _upright(
 # Writing
 
 
-def is_shard_name(target: str) -> bool:
-    """Whether a path to be written is that of one shard, and not of a folder."""
-    return parse_shard_name(target) is not None
-
-
 def label_map_beside(target: str, overwrite: bool) -> str | None:
     """The label map that a folder has where shards are to be written, unless it may be replaced."""
-    folder = os.path.dirname(target) if is_shard_name(target) else target
+    folder = os.path.dirname(target) if parse_shard_name(target) else target
     path = os.path.join(folder, LABEL_MAP_FILE)
     return path if os.path.isfile(path) and not overwrite else None
 
@@ -193,7 +188,7 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
         for batch in dataset.read():
             Images.of(batch, classes)
     folder, shards_there = target, None
-    if is_shard_name(target):
+    if parse_shard_name(target):
         if os.path.exists(target) and not os.path.isfile(target):
             what = "a folder; name a file in it"
             what = what if os.path.isdir(target) else "not a regular file; name another one"

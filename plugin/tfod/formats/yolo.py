@@ -37,8 +37,6 @@ _NAMES = ("obj.names", "classes.txt")
 _DATA = "obj.data"
 _NO_SUBSETS = ("classes", "names", "backup", "")  # what else that has
 _SUBSETS = ("train", "val", "validation", "test", "minival")
-_NOT_YAML = (ValueError, LookupError, AttributeError)
-"""What PyYAML lets out where a value is not the number or the date that it looks like."""
 _OUTLINES = "outlines, read as the boxes around them"
 _CONFIDENCES = "confidences behind boxes, left out"
 _NAMESAKES = "classes of a name that another one has, made one class"
@@ -116,7 +114,7 @@ def _read_yaml(file: str) -> _Layout:
     try:
         with open(file, encoding="utf-8-sig") as stream:
             found = yaml.safe_load(stream)
-    except (OSError, RecursionError, *_NOT_YAML, yaml.YAMLError) as error:
+    except Exception as error:  # PyYAML lets out whatever its makers of numbers and dates raise
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise TfodError(f"{file} cannot be read: {reason}") from None
     names = found.get("names") if isinstance(found, dict) else None
