@@ -53,14 +53,12 @@ class _Layout:
         file: that says it.
         names: of the classes by their numbers.
         subsets: what each names: folders or lists of images.
-        absent: folders that are named and not there.
         points: how many keypoints an object has, and how many numbers each; 0, 0 for none.
     """
 
     file: str
     names: Mapping[int, str]
     subsets: Mapping[str, list[str]]
-    absent: Sequence[str] = ()
     points: tuple[int, int] = (0, 0)
 
 
@@ -85,18 +83,17 @@ def read(source: str, options: Options) -> Dataset:
         )
     if file is None:
         raise TfodError(f"{source} holds none of {', '.join((*_YAML, *_NAMES))}; name the YAML")
-    layout = _read_yaml(file) if file.lower().endswith(("yaml", "yml")) else _read_names(file)
+    problems = Problems(options)
+    read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
+    layout = read_layout(file, problems)
     subsets = chosen(layout.subsets, options.subset, file)
     in_order = [name for _, name in sorted(layout.names.items())]
     folder = os.path.dirname(file)
     classes = KnownClasses.find(options.label_map, folder, lambda: in_order, file)
-    problems = Problems(options)
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
             problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
-    for absent in layout.absent:
-        problems.add(_ABSENT, f"{file}: {absent}")
     reading = Reading(classes, options, problems)
     reader = _Reader(layout, reading)
     found = {
@@ -106,7 +103,7 @@ def read(source: str, options: Options) -> Dataset:
     return reading.dataset(found.items(), found, [file])
 
 
-def _read_yaml(file: str) -> _Layout:
+def _read_yaml(file: str, problems: Problems) -> _Layout:
     try:
         import yaml
     except ImportError:
@@ -132,19 +129,19 @@ def _read_yaml(file: str) -> _Layout:
         if key in _SUBSETS or _names_its_folder(roots, str(key), value)
     }
     texts = {key: [one for one in parts if isinstance(one, str)] for key, parts in named.items()}
-    subsets, absent = _there(texts, roots, file)
+    subsets = _there(texts, roots, file, problems)
     if not subsets:
         raise TfodError(f"{file} names no folder of images; write train: images/train")
     classes = {number: str(name) for number, name in names.items()}
-    return _Layout(file, classes, subsets, absent, _kpt_shape(found.get("kpt_shape"), file))
+    return _Layout(file, classes, subsets, _kpt_shape(found.get("kpt_shape"), file))
 
 
 def _there(
-    named: Mapping[str, Sequence[str]], roots: Sequence[str], file: str
-) -> tuple[dict[str, list[str]], list[str]]:
-    """What subsets name and is there, by their names, and what is not."""
+    named: Mapping[str, Sequence[str]], roots: Sequence[str], file: str, problems: Problems
+) -> dict[str, list[str]]:
+    """What subsets name and is there, by their names; what is not is counted."""
     subsets: dict[str, list[str]] = {}
-    absent = []
+    absent = ""
     for subset, parts in named.items():
         for part in parts:
             # Roboflow writes ../train/images for what lies beside the YAML, Darknet data/ for it.
@@ -152,12 +149,13 @@ def _there(
             paths = (os.path.normpath(os.path.join(root, one)) for root in roots for one in plain)
             found = next(filter(os.path.exists, paths), None)
             if found is None:
-                absent.append(part)
+                absent = absent or part
+                problems.add(_ABSENT, f"{file}: {part}")
             else:
                 subsets.setdefault(subset, []).append(found)
     if absent and not subsets:
-        raise TfodError(f"{file}: {absent[0]} is not there; correct it, or path")
-    return subsets, absent
+        raise TfodError(f"{file}: {absent} is not there; correct it, or path")
+    return subsets
 
 
 def _kpt_shape(value: Any, file: str) -> tuple[int, int]:
@@ -177,7 +175,7 @@ def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
     return any(os.path.isdir(os.path.join(root, value)) for root in roots)
 
 
-def _read_names(file: str) -> _Layout:
+def _read_names(file: str, problems: Problems) -> _Layout:
     below = os.path.dirname(file)
     lines = dict(read_lines(file))
     last = max(lines, default=0)
@@ -192,9 +190,9 @@ def _read_names(file: str) -> _Layout:
         [line.partition("=")[::2] for _, line in read_lines(data)] if os.path.isfile(data) else []
     )
     named = {key.strip(): [value.strip()] for key, value in pairs if key.strip() not in _NO_SUBSETS}
-    subsets, absent = _there(named, [below], data)
+    subsets = _there(named, [below], data, problems)
     names = {number - 1: line for number, line in lines.items()}
-    return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]}, absent)
+    return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]})
 
 
 def _images(places: list[str]) -> Iterator[tuple[str, str]]:
