@@ -250,15 +250,9 @@ class TestNames:
         ("name", "place"),
         [
             ("images\\1.jpg", "images"),  # Label Studio on Windows, its JSON beside images/
-            ("images/1.jpg", "images"),
-            ("C:\\data\\me\\1.jpg", "images"),
             ("/data/upload/1/1.jpg", "images"),
-            ("1.jpg", "images"),
             ("1.jpg", ""),
-            ("images/1.jpg", ""),
             ("sub\\1.jpg", "images/sub"),
-            ("./images/1.jpg", "images"),
-            ("1", "images"),
             ("1.png", "images"),
             ("images/train/1.jpg", "images/train"),
             ("../../1.jpg", "images"),

@@ -13,6 +13,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -88,49 +89,48 @@ def read(source: str, options: Options) -> Dataset:
     return reading.dataset(subsets.items(), subsets, files, source_ids=ids)
 
 
+@dataclass(frozen=True)
 class _Reader:
     """Makes the Detections of a document, in the order of its images."""
 
-    def __init__(self, document: CocoDocument, reading: Reading) -> None:
-        self._document = document
-        self._path = document.own.file
-        self._images = ImageFiles(document.own.folders)
-        self._reading, self._options = reading, reading.options
-        self._problems = reading.problems
+    document: CocoDocument
+    reading: Reading
 
     def detections(self) -> Iterator[Detection | None]:
-        left = dict(self._document.annotations)
+        path, problems = self.document.own.file, self.reading.problems
+        images = ImageFiles(self.document.own.folders)
+        left = dict(self.document.annotations)
         names, ids = set[str](), set[Any]()
-        for entry in self._document.images:
-            with sound(f"{self._path}, image {quoted(entry.get('id'))}"):
+        for entry in self.document.images:
+            with sound(f"{path}, image {quoted(entry.get('id'))}"):
                 image_id, name = scalar(entry, "id"), file_name(entry)
                 size = side(entry, "height"), side(entry, "width")
                 if image_id in ids:
                     raise ValueError("another image has this id, too")
             ids.add(image_id)
             if name in names:
-                self._problems.add(
+                problems.add(
                     "images whose file_name another image has, too, a record for each",
-                    f"{self._path}, image {quoted(image_id)}: {name}",
+                    f"{path}, image {quoted(image_id)}: {name}",
                 )
             names.add(name)
-            objects, where = self._objects(left.pop(image_id, [])), f"{self._path}: {name}"
-            yield self._reading.detection(
-                self._images, [name], size, objects, where, source_id=str(image_id)
+            objects, where = self._objects(left.pop(image_id, [])), f"{path}: {name}"
+            yield self.reading.detection(
+                images, [name], size, objects, where, source_id=str(image_id)
             )
         for image_id, entries in left.items():
             for one in entries:
-                place = place_of(self._path, one.get("id"))
+                place = place_of(path, one.get("id"))
                 self._leave_out(_UNPLACED, f"{place}: {quoted(image_id)}")
 
     def _leave_out(self, why: str, where: str) -> None:
-        self._problems.annotated += 1
-        self._problems.add(why, where)
+        self.reading.problems.annotated += 1
+        self.reading.problems.add(why, where)
 
     def _objects(self, entries: Sequence[Mapping[str, Any]]) -> Objects:
         rows = []
         for entry in entries:
-            place = place_of(self._path, entry.get("id"))
+            place = place_of(self.document.own.file, entry.get("id"))
             if not entry.get("bbox"):
                 self._leave_out("annotations without bbox, left out", place)
                 continue
@@ -142,13 +142,13 @@ class _Reader:
             [one.box for one in rows],
             [one.place for one in rows],
             {name: [one.attributes.get(name) for one in rows] for name in names},
-            self._keypoints(rows) if self._document.point_names else None,
-            functools.partial(self._masks, rows) if self._options.masks else None,
+            self._keypoints(rows) if self.document.point_names else None,
+            functools.partial(self._masks, rows) if self.reading.options.masks else None,
         )
 
     def _object(self, entry: Mapping[str, Any], place: str) -> _Object:
         x, y, width, height = numbers(entry["bbox"], 4, "bbox")
-        problems = self._problems
+        problems = self.reading.problems
         if entry.get("area") is None:
             problems.add("annotations without area, that of their box is written", place)
             area = width * height
@@ -163,18 +163,17 @@ class _Reader:
             if attributes.get(name) not in (None, value):
                 problems.add(f"attributes named {name}, left out for COCO's own value", place)
         outline = entry.get("segmentation")
-        if outline and not self._options.masks:
+        if outline and not self.reading.options.masks:
             problems.add("outlines left out, for want of --masks", place)
-        category = self._document.categories[whole_number(entry, "category_id")]
-        points = (
-            points_of(entry["keypoints"], len(category.keypoints)) if "keypoints" in entry else None
-        )
+        category = self.document.categories[whole_number(entry, "category_id")]
+        points = entry.get("keypoints")
+        points = points and points_of(points, len(category.keypoints))
         box = x, y, x + width, y + height
         return _Object(category, box, place, {**attributes, **values}, outline, points)
 
     def _keypoints(self, rows: Sequence[_Object]) -> Keypoints:
         """The points of all objects; zeros for an object that has none."""
-        names = self._document.point_names
+        names = self.document.point_names
         found = np.zeros((len(rows), len(names), 3))
         for row, one in enumerate(rows):
             if one.points is not None:
@@ -184,15 +183,14 @@ class _Reader:
     def _masks(self, rows: Sequence[_Object], frame: Frame) -> list[PngMask]:
         """A mask for each object, of the size of the image: the OD API wants one for each."""
         size, own = frame.size or (0, 0), frame.own or (0, 0)
+        problems, odd = self.reading.problems, self.reading.options.odd_masks
         found = []
         for one in rows:
             drawn = draw_segmentation(one.outline, size, one.place)
             if drawn is None:
-                what = "annotations without segmentation, their mask is their box"
-                self._problems.add(what, one.place)
+                problems.add("annotations without segmentation, their mask is their box", one.place)
             elif drawn.shape != own:
-                odd = self._options.odd_masks
-                self._problems.add(_ODD_MASKS[odd], f"{one.place}: {by(drawn.shape)} in {by(own)}")
+                problems.add(_ODD_MASKS[odd], f"{one.place}: {by(drawn.shape)} in {by(own)}")
                 drawn = None if odd is OddMasks.DROP else scaled(drawn, own)
             is_box = drawn is None
             if drawn is None:
