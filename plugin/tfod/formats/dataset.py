@@ -124,11 +124,13 @@ class Classes:
         label_map: LabelMap | None,
         texts: Sequence[str | None],
         labels: Sequence[int | None],
+        images: Sequence[Detection],
+        splits: Sequence[int],
     ) -> list[int]:
-        """The ids of the classes of objects.
+        """The ids of the classes of the objects of some images, split into these.
 
         Raises:
-            KeyError: an object has none; with its number.
+            TfodError: an object has none.
         """
         known = self._known.setdefault(id(label_map), {})
         with contextlib.suppress(KeyError):
@@ -138,7 +140,11 @@ class Classes:
             scope = self._scopes.get(id(label_map), self._without_map)
             number = self._table.resolve(scope, *pair)
             if number is None:
-                raise KeyError(pairs.index(pair))
+                row = int(np.searchsorted(splits, pairs.index(pair), side="right")) - 1
+                raise TfodError(
+                    f"image {images[row].filename!r} has an object without a class (no class text, "
+                    "and an id that no label map explains); add label_map.pbtxt"
+                )
             known[pair] = self._keep(number)
         return [known[pair] for pair in pairs]
 
@@ -210,7 +216,7 @@ class Images:
         _, found, label_map = batch
         if isinstance(found, Detections):
             return _of_records(found, label_map, classes)
-        counts = [len(one.boxes) for one in found]
+        splits = np.cumsum([0, *(len(one.boxes) for one in found)]).tolist()
         texts, labels = _named(found)
         return cls(
             found,
@@ -218,8 +224,8 @@ class Images:
             [one.source_id for one in found],
             np.array([size_of(one) for one in found], np.int64).reshape(-1, 2),
             np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes for one in found)]),
-            np.cumsum([0, *counts]).tolist(),
-            _ids(classes, label_map, texts, labels, counts, found),
+            splits,
+            classes.ids(label_map, texts, labels, found, splits),
             False,
         )
 
@@ -269,7 +275,7 @@ def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes)
         error = found.error(row)
         if error is not None:
             raise error
-    counts = found.box_counts.tolist()
+    splits = found.box_splits.tolist()
     labels: Sequence[int | None] = found.column(keys.CLASS_LABEL, Kind.INT64).values.tolist()
     texts: Sequence[str | None] = found.class_text_values
     total = len(found.boxes)
@@ -281,8 +287,8 @@ def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes)
         found.source_ids,
         found.sizes,
         found.boxes,
-        found.box_splits.tolist(),
-        _ids(classes, label_map, texts or [None] * total, labels or [None] * total, counts, found),
+        splits,
+        classes.ids(label_map, texts or [None] * total, labels or [None] * total, found, splits),
         not found.other_keys,
     )
 
@@ -296,21 +302,3 @@ def _named(found: Sequence[Detection]) -> tuple[list[str | None], list[int | Non
         texts += one.class_text or nothing
         labels += one.class_label or nothing
     return texts, labels
-
-
-def _ids(
-    classes: Classes,
-    label_map: LabelMap | None,
-    texts: Sequence[str | None],
-    labels: Sequence[int | None],
-    counts: Sequence[int],
-    found: Sequence[Detection],
-) -> list[int]:
-    try:
-        return classes.ids(label_map, texts, labels)
-    except KeyError as error:
-        row = int(np.searchsorted(np.cumsum(counts), error.args[0], side="right"))
-        raise TfodError(
-            f"image {found[row].filename!r} has an object without a class (no class text, and an "
-            "id that no label map explains); add label_map.pbtxt"
-        ) from None
