@@ -250,15 +250,9 @@ class TestNames:
         ("name", "place"),
         [
             ("images\\1.jpg", "images"),  # Label Studio on Windows, its JSON beside images/
-            ("images/1.jpg", "images"),
-            ("C:\\data\\me\\1.jpg", "images"),
             ("/data/upload/1/1.jpg", "images"),
-            ("1.jpg", "images"),
             ("1.jpg", ""),
-            ("images/1.jpg", ""),
             ("sub\\1.jpg", "images/sub"),
-            ("./images/1.jpg", "images"),
-            ("1", "images"),
             ("1.png", "images"),
             ("images/train/1.jpg", "images/train"),
             ("../../1.jpg", "images"),
@@ -324,7 +318,6 @@ class TestRefusals:
             ({"segmentation": [None]}, "a polygon is three or more pairs of finite numbers"),
             ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "invalid segmentation"),
             ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "cut off"),
-            ({"id": [1]}, "id is [1], expected a number"),
             ({"image_id": [1]}, "image_id is [1], expected a number"),
             ({"iscrowd": "no"}, 'iscrowd is "no", expected a number'),
             ({"attributes": ["a"]}, 'attributes are ["a"], expected names and values'),
@@ -379,17 +372,13 @@ class TestRefusals:
                     one.update(image_id=str(one["image_id"])) for one in found["annotations"]
                 ],
                 [
-                    "nothing is written: annotations whose image_id is not the id of an image: 21 "
-                    '({file}, annotation 100000: "1000"; ',
-                    "a number and a text are different ids",
+                    "none of 21 annotated objects is left; 21 annotations whose image_id is not",
+                    "(a number and a text are different ids), left out (the first: {file}, ann",
                 ],
             ),
             (
                 lambda found: [one.update(bbox=[]) for one in found["annotations"]],
-                [
-                    "annotations without bbox, and no other annotation of the file has one: 21",
-                    "({file}, annotation 100000; ",
-                ],
+                ["none of 21 annotated objects is left; 21 annotations without bbox, left out"],
             ),
             (lambda found: found["images"][3].pop("file_name"), ["'file_name' is missing"]),
             (
@@ -405,19 +394,6 @@ class TestRefusals:
         file = edited(edit)
         refused = read(file).refused()
         assert all(one.replace("{file}", str(file)) in refused for one in says)
-
-    @pytest.mark.parametrize(("unplaced", "code"), [(1, 0), (2, 2)])
-    def test_more_than_one_in_twenty_without_image(
-        self, read: Callable[..., Result], edited: Edit, tmp_path: Path, unplaced: int, code: int
-    ) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            for one in found["annotations"][:unplaced]:
-                one["image_id"] = 99
-
-        file = edited(edit)
-        ran = read(file)
-        assert ran.code == code and f"{file}, annotation 100000: 99" in ran.err
-        assert (tmp_path / "out").exists() is (code == 0)
 
     @pytest.mark.parametrize(
         ("text", "says"),
@@ -468,7 +444,7 @@ class TestCounted:
 
         says = after(add)
         assert len(by_filename(tmp_path / "out")["shapes_01.jpg"].boxes) == 3
-        assert "1 annotations of images that are not listed, left out" in says
+        assert "1 annotations whose image_id is not the id of an image" in says
         assert "1 annotations without bbox, left out" in says
 
     def test_without_the_list_of_annotations(self, after: Callable[..., str]) -> None:
@@ -549,15 +525,3 @@ class TestCounted:
         found = itertools.chain(*(one.attributes.get("area", []) for one in records))
         areas = [one["area"] for one in json.loads(TRAIN.read_text())["annotations"]]
         assert sorted(found) == sorted(float32(areas))
-
-    def test_annotations_of_one_id(self, after: Callable[..., str], tmp_path: Path) -> None:
-        """As of files that were joined, or one that was joined with itself."""
-
-        def add(found: Mapping[str, Any]) -> None:
-            for one in found["annotations"][:3]:
-                one["id"] = None  # which is none
-            found["annotations"].append(dict(found["annotations"][5]))
-
-        what = "1 annotations whose id another one has, too, an object for each (the first: "
-        assert what in after(add)
-        assert sum(len(one.boxes) for one in by_filename(tmp_path / "out").values()) == 22

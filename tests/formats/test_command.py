@@ -219,33 +219,6 @@ def test_classes_of_several_label_maps(run: Run, tmp_path: Path) -> None:
         }
 
 
-def test_outlines_and_layouts_of_yolo(run: Run, tmp_path: Path) -> None:
-    """Roboflow's folders, and CVAT's, which are Darknet's."""
-    for folder in ("train/images", "train/labels", "d/obj_train_data"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "train/images/a.png").write_bytes(_PNG)
-    (tmp_path / "train/labels/a.txt").write_text("1 0.5 0.5 0.25 0.5\n0 0.1 0.1 0.3 0.1 0.2 0.4\n")
-    (tmp_path / "data.yaml").write_text("train: ../train/images\nnc: 2\nnames: ['cat', 'dog']\n")
-    done = run("convert", tmp_path / "data.yaml", tmp_path / "out", "--from", "yolo")
-    assert "1 outlines, read as the boxes around them" in done.err
-    assert done.out == f"{tmp_path}/out: train: 1 image, 2 objects\n"
-    (tmp_path / "d/obj.names").write_text("cat\ndog\n")
-    (tmp_path / "d/obj.data").write_text(
-        "classes = 2\nnames = data/obj.names\ntrain = data/train.txt\n"
-    )
-    (tmp_path / "d/train.txt").write_text("data/obj_train_data/a.png\n")
-    (tmp_path / "d/obj_train_data/a.png").write_bytes(_PNG)
-    (tmp_path / "d/obj_train_data/a.txt").write_text("1 0.5 0.5 0.25 0.5\n")
-    done = run("convert", tmp_path / "d", tmp_path / "out2")
-    assert done.out == f"{tmp_path}/out2: train: 1 image, 1 object\n"
-    (tmp_path / "d/obj_train_data/a.txt").write_text("2 0.5 0.5 0.25 0.5\n")
-    done = run("convert", tmp_path / "d", tmp_path / "out3")
-    assert "a.txt, line 1: class 2 is not in the names of" in done.err and done.code == 2
-    (tmp_path / "d/obj.names").write_text("cat\n\ndog\n\n")
-    done = run("convert", tmp_path / "d", tmp_path / "out3")
-    assert "obj.names, line 2: empty, which is a class for Darknet" in done.err and done.code == 2
-
-
 def test_keys_of_yolo_that_are_no_subsets(run: Run, tmp_path: Path) -> None:
     """Those that Ultralytics documents, and a folder that is called as its key is."""
     for folder in ("images/val", "images/extra", "docs"):
@@ -301,22 +274,6 @@ def test_subsets_that_are_other_keys_of_yolo(run: Run, tmp_path: Path, subset: s
     assert not (tmp_path / "out").exists()
 
 
-def test_classes_of_yolo_of_one_name(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "d"
-    (folder / "images").mkdir(parents=True)
-    (folder / "labels").mkdir()
-    (folder / "images/a.png").write_bytes(_PNG)
-    (folder / "labels/a.txt").write_text("0 0.5 0.5 0.25 0.5\n1 0.1 0.5 0.1 0.5\n2 0.2 0.5 0.1 0.5")
-    (folder / "data.yaml").write_text("train: images\nnames: [cat, cat, dog]\n")
-    note = (
-        "1 classes of a name that another one has, made one class (the first: "
-        f"{folder}/data.yaml: 'cat' is 0 and 1)"
-    )
-    assert run("convert", folder, tmp_path / "out").succeeded() == f"tfod: {note}\n"
-    done = run("diff", folder, tmp_path / "out")
-    assert done.code == 0 and note in done.out + done.err
-
-
 def test_frames_of_subsets_in_turn(run: Run, tmp_path: Path) -> None:
     """A project's XML may have the frames of its subsets in any order."""
     frames = (
@@ -367,19 +324,6 @@ def test_voc_of_images_in_folders(run: Run, tmp_path: Path) -> None:
     (tmp_path / "voc" / "Annotations" / "._1.xml").write_bytes(b"what macOS puts into zips")
     done = run("convert", tmp_path / "voc", tmp_path / "out")
     assert done.out == f"{tmp_path}/out: train: 1 image, 0 objects\n", done.err
-
-
-@pytest.mark.parametrize(("joined", "images"), [("01 02", {1, 2}), ("01 03", {1, 2, 3})])
-def test_a_list_that_only_joins_train_and_val_is_no_subset(
-    run: Run, tmp_path: Path, joined: str, images: set[int]
-) -> None:
-    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
-    for name, those in (("train", "01"), ("val", "02"), ("trainval", joined)):
-        lines = "".join(f"shapes_{one}\n" for one in those.split())
-        (tmp_path / "voc" / "ImageSets" / "Main" / f"{name}.txt").write_text(lines)
-    done = run("convert", tmp_path / "voc", tmp_path / "out")
-    assert done.code == 0
-    assert ("trainval" in done.out) == (3 in images)
 
 
 def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
@@ -433,22 +377,6 @@ def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path:
     assert done.out.splitlines() == [
         f"{tmp_path}/back: {subset}: 1 image, 0 objects" for subset in subsets
     ]
-
-
-def test_categories_that_need_another_label_map(run: Run, shards: Path, tmp_path: Path) -> None:
-    assert run("convert", shards / "train.tfrecord", tmp_path / "a.json", "--no-images").code == 0
-    found = json.loads((tmp_path / "a.json").read_text())
-    found["categories"][0]["id"] = found["annotations"][0]["category_id"] = 0
-    (tmp_path / "a.json").write_text(json.dumps(found))
-    (tmp_path / "dog.pbtxt").write_text("item { id: 1 name: 'dog' }")
-    (tmp_path / "cat.pbtxt").write_text("item { id: 7 name: 'cat' }")
-    (tmp_path / "a.png").write_bytes(_PNG)
-    options = ("convert", tmp_path / "a.json", tmp_path / "out")
-    refused = run(*options).refused()
-    assert "it is of category 0 ('cat')" in refused and refused.endswith(" with --label-map\n")
-    refused = run(*options, "--label-map", tmp_path / "dog.pbtxt").refused()
-    assert refused.endswith("or name another one with --label-map\n")
-    assert run(*options, "--label-map", tmp_path / "cat.pbtxt").code == 0
 
 
 @pytest.mark.parametrize("target", ["coco", "voc", "yolo", "cvat_xml"])

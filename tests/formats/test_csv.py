@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.stream import read_detections
-from tfod.formats.csv import COLUMNS, CsvBox, CsvError, CsvImage, read_detection_csv
+from tfod.errors import TfodError
+from tfod.formats.csv import COLUMNS, CsvImage, read_detection_csv
+from tfod.formats.options import Problems
 
 from tests.commands import Run
 from tests.files import write_files
@@ -18,7 +20,6 @@ from tests.records import encode, image, objects, write_shard
 
 HEADER = ",".join(COLUMNS)
 RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"
-R1 = CsvImage("r-1.jpg", (480, 640), 2, [CsvBox("raccoon", (81, 88, 522, 408), 2)])
 IMAGE = encode_mask_png(np.zeros((100, 200), bool))
 GOOD = "good.jpg,10,10,x,1,2,3,4"
 
@@ -27,6 +28,14 @@ def write_csv(folder: Path, text: str, encoding: str = "utf-8") -> str:
     path = folder / "labels.csv"
     path.write_bytes(text.encode(encoding))
     return str(path)
+
+
+def read_text(
+    folder: Path, text: str, encoding: str = "utf-8"
+) -> tuple[dict[str, CsvImage], list[str]]:
+    """The images of a CSV, and what was said of it."""
+    problems = Problems()
+    return read_detection_csv(write_csv(folder, text, encoding), problems), problems.sentences()
 
 
 class TestReading:
@@ -43,7 +52,7 @@ class TestReading:
             RACCOON.replace("filename", "Filename").replace("class", "Class "),
             RACCOON.replace(",", ", "),
             RACCOON.replace(",", " , "),
-            RACCOON.replace(",", '", "').replace("\n", '"\n').replace("r-", '"r-'),
+            '"' + RACCOON.replace(",", '", "').replace("\n", '"\n').replace("r-", '"r-'),
             RACCOON.replace("raccoon", '" raccoon "').replace("r-1.jpg", '"r-1.jpg" '),
             RACCOON.replace("raccoon", ' "raccoon" ').replace(",408", ', "408" '),
             "class,xmin,xmax,ymin,ymax,height,width,filename\n"
@@ -51,45 +60,45 @@ class TestReading:
         ],
     )
     def test_spellings_of_one_image(self, tmp_path: Path, text: str) -> None:
-        found = read_detection_csv(write_csv(tmp_path, text))
-        assert (found.images, found.other_columns, found.liberties) == ([R1], [], [])
+        found, said = read_text(tmp_path, text)
+        place = f"{tmp_path}/labels.csv, row 2"
+        raccoon = CsvImage((480, 640), 2, ["raccoon"], [[81, 88, 522, 408]], [place])
+        assert (found, said) == ({"r-1.jpg": raccoon}, [])
 
     @pytest.mark.parametrize(
         ("text", "liberty"),
         [
-            (RACCOON.replace(",", ";"), "separated by semicolons"),
-            (RACCOON.replace(",", "\t"), "separated by tabs"),
-            (RACCOON.partition("\n")[2], "has no header"),
+            (RACCOON.replace(",", ";"), "separated by semicolons or tabs"),
+            (RACCOON.replace(",", "\t"), "separated by semicolons or tabs"),
+            (RACCOON.partition("\n")[2], "without a header, taken for filename,width,"),
         ],
     )
     def test_liberties_are_said(self, tmp_path: Path, text: str, liberty: str) -> None:
-        found = read_detection_csv(write_csv(tmp_path, text))
-        assert [(one.filename, one.boxes[0].corners) for one in found.images] == [
-            ("r-1.jpg", (81, 88, 522, 408))
-        ]
-        assert len(found.liberties) == 1 and liberty in found.liberties[0]
+        found, said = read_text(tmp_path, text)
+        assert found["r-1.jpg"].boxes == [[81, 88, 522, 408]]
+        assert len(said) == 1 and liberty in said[0] and "labels.csv)" in said[0]
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
     @pytest.mark.parametrize("blank", ["", " "])
     def test_names_of_any_script(self, tmp_path: Path, encoding: str, blank: str) -> None:
         text = f'{HEADER}\n"кадр, 1.jpg",10,10,{blank}"étoile, ""x"" , y"{blank},1,2,3,4\n'
-        (found,) = read_detection_csv(write_csv(tmp_path, text, encoding)).images
-        assert (found.filename, found.boxes[0].class_name) == ("кадр, 1.jpg", 'étoile, "x" , y')
+        found, _ = read_text(tmp_path, text, encoding)
+        assert found["кадр, 1.jpg"].class_names == ['étoile, "x" , y']
 
     def test_rows_are_grouped_in_the_order_of_first_appearance(self, tmp_path: Path) -> None:
         rows = ["b.jpg,x,1,1,2,2", "a.jpg,y,1,1,2,2", "b.jpg,z,0,0.5,2,2.25", "c.jpg,z,nan,0,inf,1"]
         text = "\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows])
-        found = read_detection_csv(write_csv(tmp_path, text)).images
-        assert [(one.filename, len(one.boxes), one.size) for one in found] == [
+        found, _ = read_text(tmp_path, text)
+        assert [(name, len(one.boxes), one.size) for name, one in found.items()] == [
             ("b.jpg", 2, (None, None)),
             ("a.jpg", 1, (None, None)),
             ("c.jpg", 1, (None, None)),
         ]
-        assert found[0].boxes[1] == CsvBox("z", (0, 0.5, 2, 2.25), 4)
+        assert found["b.jpg"].boxes == [[1, 1, 2, 2], [0, 0.5, 2, 2.25]]
 
     def test_the_corpus(self, corpus: Path) -> None:
-        found = read_detection_csv(str(corpus / "hyphal-tips" / "train_labels.csv"))
-        assert len(found.images) == 226 and sum(len(one.boxes) for one in found.images) == 967
+        found = read_detection_csv(str(corpus / "hyphal-tips" / "train_labels.csv"), Problems())
+        assert len(found) == 226 and sum(len(one.boxes) for one in found.values()) == 967
 
     @pytest.mark.parametrize(
         ("row", "cause"),
@@ -105,14 +114,14 @@ class TestReading:
             ("r.jpg,10,1.5,x,1,2,3,4", "height is '1.5', and should be a whole number of pixels"),
             (
                 "good.jpg,30,10,x,1,2,3,4",
-                "says 30 x 10 pixels, and row 2 of the same image says 10 x 10",
+                "gives another width or height than row 2 of the same image; correct one of them",
             ),
         ],
     )
     def test_a_bad_row_is_named(self, tmp_path: Path, row: str, cause: str) -> None:
         path = write_csv(tmp_path, "\n".join([HEADER, GOOD, row, GOOD]))
-        with pytest.raises(CsvError) as raised:
-            read_detection_csv(path)
+        with pytest.raises(TfodError) as raised:
+            read_detection_csv(path, Problems())
         assert str(raised.value) == f"{path}, row 3: {cause}"
 
     @pytest.mark.parametrize(
@@ -142,14 +151,14 @@ class TestReading:
     )
     def test_what_is_no_such_csv(self, tmp_path: Path, text: str, cause: str) -> None:
         path = write_csv(tmp_path, text)
-        with pytest.raises(CsvError) as raised:
-            read_detection_csv(path)
+        with pytest.raises(TfodError) as raised:
+            read_detection_csv(path, Problems())
         assert path in str(raised.value) and cause in str(raised.value)
 
     def test_another_encoding(self, tmp_path: Path) -> None:
         path = write_csv(tmp_path, RACCOON.replace("raccoon", "étoile"), "latin-1")
-        with pytest.raises(CsvError, match="is not UTF-8; save it as UTF-8"):
-            read_detection_csv(path)
+        with pytest.raises(TfodError, match="is not UTF-8; save it as UTF-8"):
+            read_detection_csv(path, Problems())
 
 
 ROWS = f"""{HEADER}
@@ -294,22 +303,16 @@ class TestRecords:
         csv.write_text(ROWS.replace(before, after))
         assert says in refuse(csv)
 
-    def test_the_csv_is_never_replaced(self, convert: Run, csv: Path) -> None:
-        line = convert(csv, csv, "--overwrite").refused()
-        assert f"{csv}: is read and not written to" in line and csv.read_text() == ROWS
-
     def test_what_is_not_read_is_told(self, convert: Run, csv: Path, tmp_path: Path) -> None:
-        """The index of pandas, names that mean one image, and images that no row names."""
+        """The index of pandas, and names that mean one image."""
         first, *rows = ROWS.splitlines()
         rows[2] = "./" + rows[2]
         numbered = (f"{number},{row},1" for number, row in enumerate(rows))
         csv.write_text("\n".join([f",{first},score", *numbered]))
-        shutil.copy(IMAGES / "shapes_04.jpg", tmp_path / "images")
         done = convert(csv, tmp_path / "out")
         for text in (
-            "columns that are not read: (without a name), score; ",
+            f"2 columns that are not read (the first: {csv}: one without a name); ",
             "1 images that several names in the CSV mean, a record for each name (the first: ",
-            f"1 images of {tmp_path / 'images'} that no row names, left out (the first: shapes_04",
         ):
             assert text in done.succeeded()
         assert "train: 3 images, 3 objects" in done.out

@@ -158,8 +158,7 @@ def test_an_image_without_objects_has_no_box_of_another_size(
 ) -> None:
     """Nothing is divided by the size that its annotation gives, and no mask has to fit it."""
     save(tmp_path, orientation)
-    name, *options = kind.split()
-    says = convert(*FORMATS[name](tmp_path, SHOWN, []), *options).succeeded()
+    says = convert(*FORMATS[kind](tmp_path, SHOWN, [])).succeeded()
     assert ((TURNED in says) is (orientation > 1)) and TAKEN not in says
     assert len(written(tmp_path, SHOWN if orientation > 4 else STORED).boxes) == 0
 

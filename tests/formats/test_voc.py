@@ -446,7 +446,7 @@ class TestRefusals:
             (LISTS / "train.txt", b"shapes_01\n\nshapes_99.jpg\n", "train.txt, line 3: "),
             (LISTS / "train.txt", None, "train.txt: no such list of the images of a set; choose"),
             (Path("JPEGImages", FIRST), b"<html>not found</html>", "is not a readable image"),
-            (Path("Annotations"), None, "Annotations: no such folder of annotations; put it"),
+            (Path("Annotations"), None, "holds no XML file; name the folder that does"),
         ],
     )
     def test_files_and_folders(
@@ -461,8 +461,8 @@ class TestRefusals:
         assert says in refuse(voc, "--from", "voc")
 
     def test_no_folder_and_no_file(self, refuse: Refuse, tmp_path: Path) -> None:
-        assert "x is not a folder; name that of" in refuse(tmp_path / "x", "--from", "voc")
-        assert f"{tmp_path} holds no XML file; name" in refuse(tmp_path, "--from", "voc")
+        for path in (tmp_path / "x", tmp_path):
+            assert f"{path} holds no XML file; name" in refuse(path, "--from", "voc")
 
 
 class TestWithoutImages:

@@ -91,6 +91,33 @@ class TestFoldersThatAreMissing:
         assert done.out == f"{tmp_path}/out: train: 1 image, 1 object\n"
 
 
+@pytest.mark.parametrize(
+    ("names", "line", "says"),
+    [
+        ("cat\ndog\n", f"2 {BOX}", "a.txt, line 1: class 2 is not in the names of"),
+        ("cat\n\ndog\n\n", f"1 {BOX}", "obj.names, line 2: empty, which is a class for Darknet"),
+    ],
+)
+def test_classes_of_darknet(convert: Run, tmp_path: Path, names: str, line: str, says: str) -> None:
+    source = dataset(tmp_path / "s", "", {"train": line})
+    (source / "data.yaml").unlink()
+    (source / "obj.names").write_text(names)
+    (source / "obj.data").write_text("classes = 2\ntrain = train/images\n")
+    assert says in convert(source, tmp_path / "out").refused()
+
+
+def test_classes_of_one_name(run: Run, convert: Run, tmp_path: Path) -> None:
+    yaml = "train: train/images\nnames: [cat, cat, dog]\n"
+    source = dataset(tmp_path / "s", yaml, {"train": f"0 {BOX}\n1 {BOX}\n2 {BOX}"})
+    note = (
+        "1 classes of a name that another one has, made one class (the first: "
+        f"{source}/data.yaml: 'cat' is 0 and 1)"
+    )
+    assert convert(source, tmp_path / "out").succeeded() == f"tfod: {note}\n"
+    done = run("diff", source, tmp_path / "out")
+    assert done.code == 0 and note in done.out + done.err
+
+
 class TestPoses:
     """Boxes, and behind them keypoints, where data.yaml has ``kpt_shape``: no outlines."""
 

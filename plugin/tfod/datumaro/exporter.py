@@ -22,7 +22,7 @@ from tfod.detection.labels.labels_file import load_classes
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.detection.losses import Losses
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.formats.objects import TAKEN_UPRIGHT, TURNED
+from tfod.formats.files import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stated_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import find_shards

@@ -7,11 +7,13 @@ for ``attributes``; the written folders are those that Datumaro and FiftyOne loo
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -20,45 +22,35 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.images.coco_masks import draw_segmentation
 from tfod.detection.images.masks import encode_mask_png, fill_box, run_lengths
-from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
     CocoDocument,
     CocoSet,
+    classes_of,
+    file_name,
     find_files,
     numbers,
     place_of,
+    points_of,
     real_number,
     scalar,
+    side,
     sound,
     whole_number,
 )
-from tfod.formats.dataset import BACKGROUND, Dataset, Images, KnownClasses, annotated, chosen
+from tfod.formats.dataset import Dataset, Images, chosen
 from tfod.formats.documents import quoted
-from tfod.formats.files import ImageFile, ImageFiles, read_image
+from tfod.formats.files import Frame, ImageFiles, by
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import (
-    AnnotatedSize,
-    Frame,
-    Objects,
-    Size,
-    by,
-    detection_of,
-    frame_of,
-)
+from tfod.formats.objects import Objects, Reading
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.formats.writer import Writer, masks_of, scaled
-from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
-_LEAST_SHARE = 20  # more than one unplaced annotation in so many is a mistake of the whole file
-_UNPLACED = Refusal(
-    "annotations whose image_id is not the id of an image",
-    "correct image_id (a number and a text are different ids), or take the annotations out",
-)
-_WITHOUT_BOX = Refusal(
-    "annotations without bbox, and no other annotation of the file has one",
-    "export the annotations with bounding boxes",
+_UNPLACED = (
+    "annotations whose image_id is not the id of an image (a number and a text are different ids), "
+    "left out"
 )
 _OTHER_SIZE = "masks of another size than their image"
 _ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
@@ -66,10 +58,6 @@ _ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
     OddMasks.SCALE: f"{_OTHER_SIZE}, scaled to it",
     OddMasks.DROP: f"{_OTHER_SIZE}, left out",
 }
-_OUTLINES = "outlines left out, for want of --masks"
-_LARGEST = float(np.finfo(np.float32).max)
-_LARGEST_SIDE = (1 << 31) - 1
-_LARGEST_VISIBILITY = 2
 
 
 # Reading
@@ -94,227 +82,115 @@ def read(source: str, options: Options) -> Dataset:
     named = chosen({one.subset: one for one in sets}, options.subset, source)
     problems = Problems(options)
     documents = {name: CocoDocument.read(one, options.masks) for name, one in named.items()}
-    classes = _classes(list(documents.values()), options.label_map, problems)
-    subsets = {
-        name: _Reader(one, classes, options, problems).detections()
-        for name, one in documents.items()
-    }
+    classes = classes_of(list(documents.values()), options.label_map, problems)
+    reading = Reading(classes, options, problems)
+    subsets = {name: _Reader(one, reading).detections() for name, one in documents.items()}
     ids = [str(image.get("id")) for one in documents.values() for image in one.images]
-    return annotated(subsets, subsets.items(), classes, problems, files, source_ids=ids)
+    return reading.dataset(subsets.items(), subsets, files, source_ids=ids)
 
 
-def _classes(
-    documents: Sequence[CocoDocument], label_map: str | None, problems: Problems
-) -> KnownClasses:
-    """The ids of the categories of all sets.
-
-    Of categories of one name, which are one class, the lowest id is kept. The id 0 is left out
-    where no annotation has it.
-
-    Raises:
-        TfodError: two sets give one id to different names, or an annotation has the category 0.
-    """
-    if label_map is not None:
-        found, notes = load_label_map(label_map)
-        return KnownClasses(found, label_map, tuple(notes))
-    items: dict[int, LabelMapItem] = {}
-    path = documents[0].own.file
-    for one in documents:
-        for number, name in one.names.items():
-            places = one.points.get(number, range(0))
-            points = tuple(Keypoint(place, one.point_names[place]) for place in places)
-            known = items.setdefault(number, LabelMapItem(number, name, keypoints=points))
-            if known.name != name:
-                raise TfodError(
-                    f"{one.own.file}: category {number} is {name!r}, and {known.name!r} in another "
-                    "set; write them apart"
-                )
-    kept: dict[int, LabelMapItem] = {}
-    first: dict[str, int] = {}
-    # An id 0 only where its name has no other.
-    for number in sorted(items, key=lambda number: (number == 0, number)):
-        name = items[number].name
-        if first.setdefault(name, number) == number:
-            kept[number] = items[number]
-            continue
-        problems.add(
-            "categories of a name that another one has, made one class",
-            f"{path}: {name!r} is {first[name]} and {number}, written as {first[name]}",
-        )
-    if 0 in kept and kept[0].name != BACKGROUND:
-        for one in documents:
-            if 0 in one.used:
-                raise TfodError(
-                    f"{one.used[0]}: it is of category 0 ({one.names[0]!r}), and the OD API has 0 "
-                    "for the background and refuses a label map with it; number the categories "
-                    "from 1, or name a label map that has ids for them with --label-map"
-                )
-        problems.add(
-            "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
-            "background",
-            f"{path}: {kept.pop(0).name!r}",
-        )
-    made = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return KnownClasses(made, f"that of {path}")
-
-
+@dataclass(frozen=True)
 class _Reader:
     """Makes the Detections of a document, in the order of its images."""
 
-    def __init__(
-        self, document: CocoDocument, classes: KnownClasses, options: Options, problems: Problems
-    ) -> None:
-        self._document = document
-        self._path = document.own.file
-        self._images = ImageFiles(document.own.folders)
-        self._classes, self._options, self._problems = classes, options, problems
-        self._ids: set[Any] = set()
-        self._without_box: list[str] = []
+    document: CocoDocument
+    reading: Reading
 
-    def detections(self) -> Iterator[Detection]:
-        left = dict(self._document.annotations)
-        placed, names, ids = 0, set[str](), set[Any]()
-        for entry in self._document.images:
-            with sound(f"{self._path}, image {quoted(entry.get('id'))}"):
-                image_id, name = scalar(entry, "id"), _file_name(entry)
-                annotated = _side(entry, "height"), _side(entry, "width")
+    def detections(self) -> Iterator[Detection | None]:
+        path, problems = self.document.own.file, self.reading.problems
+        images = ImageFiles(self.document.own.folders)
+        left = dict(self.document.annotations)
+        names, ids = set[str](), set[Any]()
+        for entry in self.document.images:
+            with sound(f"{path}, image {quoted(entry.get('id'))}"):
+                image_id, name = scalar(entry, "id"), file_name(entry)
+                size = side(entry, "height"), side(entry, "width")
                 if image_id in ids:
                     raise ValueError("another image has this id, too")
             ids.add(image_id)
             if name in names:
-                self._problems.add(
+                problems.add(
                     "images whose file_name another image has, too, a record for each",
-                    f"{self._path}, image {quoted(image_id)}: {name}",
+                    f"{path}, image {quoted(image_id)}: {name}",
                 )
             names.add(name)
-            found = left.pop(image_id, [])
-            placed += len(found)
-            one = self._detection(str(image_id), name, annotated, found)
-            if one is not None:
-                yield one
-        self._count_what_is_left(left, placed)
+            objects, where = self._objects(left.pop(image_id, [])), f"{path}: {name}"
+            yield self.reading.detection(
+                images, [name], size, objects, where, source_id=str(image_id)
+            )
+        for image_id, entries in left.items():
+            for one in entries:
+                place = place_of(path, one.get("id"))
+                self._leave_out(_UNPLACED, f"{place}: {quoted(image_id)}")
 
-    def _detection(
-        self,
-        image_id: str,
-        name: str,
-        annotated: AnnotatedSize,
-        entries: Sequence[Mapping[str, Any]],
-    ) -> Detection | None:
-        where = f"{self._path}: {name}"
-        image: ImageFile | None = None
-        if not self._options.no_images or not all(annotated):
-            found = read_image(self._images, [name], where, self._problems)
-            if found is None:
-                return None
-            name, image = found[0].name, found[1]
-        rows = self._objects(entries)
-        boxes = [one.box for one in rows]
-        frame = frame_of(image, annotated, boxes, where, self._problems)
-        size = frame.size
-        objects = Objects(
-            [one.name for one in rows],
-            boxes,
-            [one.place for one in rows],
-            _attributes(rows),
-            self._masks(rows, frame) if size and self._options.masks else None,
-            self._keypoints(rows, size) if size and self._document.point_names else None,
-        )
-        return detection_of(
-            image,
-            name,
-            objects,
-            frame,
-            self._classes,
-            self._options,
-            self._problems,
-            where=where,
-            source_id=image_id,
-        )
+    def _leave_out(self, why: str, where: str) -> None:
+        self.reading.problems.annotated += 1
+        self.reading.problems.add(why, where)
 
-    def _objects(self, entries: Sequence[Mapping[str, Any]]) -> list[_Object]:
-        found = []
+    def _objects(self, entries: Sequence[Mapping[str, Any]]) -> Objects:
+        rows = []
         for entry in entries:
-            place = place_of(self._path, entry.get("id"))
+            place = place_of(self.document.own.file, entry.get("id"))
+            if not entry.get("bbox"):
+                self._leave_out("annotations without bbox, left out", place)
+                continue
             with sound(place):
-                if not entry.get("bbox"):
-                    self._without_box.append(place)
-                    continue
-                one = self._object(entry, place)
-            if one.id is not None and one.id in self._ids:
-                self._problems.add(
-                    "annotations whose id another one has, too, an object for each", place
-                )
-            self._ids.add(one.id)
-            found.append(one)
-        return found
+                rows.append(self._object(entry, place))
+        names = dict.fromkeys(name for one in rows for name in one.attributes)
+        return Objects(
+            [one.category.class_name for one in rows],
+            [one.box for one in rows],
+            [one.place for one in rows],
+            {name: [one.attributes.get(name) for one in rows] for name in names},
+            self._keypoints(rows) if self.document.point_names else None,
+            functools.partial(self._masks, rows) if self.reading.options.masks else None,
+        )
 
     def _object(self, entry: Mapping[str, Any], place: str) -> _Object:
         x, y, width, height = numbers(entry["bbox"], 4, "bbox")
-        problems, category = self._problems, whole_number(entry, "category_id")
-        area, attributes = entry.get("area"), entry.get("attributes")
-        if area is None:
+        problems = self.reading.problems
+        if entry.get("area") is None:
             problems.add("annotations without area, that of their box is written", place)
-        area = width * height if area is None else real_number(area, "area")
-        crowd = entry.get("iscrowd") or 0
-        crowd = int(crowd) if isinstance(crowd, bool) else int(real_number(crowd, "iscrowd"))
+            area = width * height
+        else:
+            area = real_number(entry["area"], "area")
+        values = {"is_crowd": int(real_number(entry.get("iscrowd") or 0, "iscrowd")), "area": area}
         # What CVAT and others say of an object besides.
-        if attributes is not None and not isinstance(attributes, dict):
+        attributes = entry.get("attributes") or {}
+        if not isinstance(attributes, dict):
             raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
-        for own, value in (("area", area), ("is_crowd", crowd)):
-            if (attributes or {}).get(own) not in (None, value):
-                problems.add(f"attributes named {own}, left out for COCO's own value", place)
+        for name, value in values.items():
+            if attributes.get(name) not in (None, value):
+                problems.add(f"attributes named {name}, left out for COCO's own value", place)
         outline = entry.get("segmentation")
-        if outline and not self._options.masks:
-            problems.add(_OUTLINES, place)
+        if outline and not self.reading.options.masks:
+            problems.add("outlines left out, for want of --masks", place)
+        category = self.document.categories[whole_number(entry, "category_id")]
         points = entry.get("keypoints")
-        return _Object(
-            scalar(entry, "id") if entry.get("id") is not None else None,
-            self._document.names[category],
-            (x, y, x + width, y + height),
-            place,
-            {**(attributes or {}), "is_crowd": crowd, "area": area},
-            outline,
-            self._points(points, category) if points else None,
-            self._document.points[category],
-        )
+        points = points and points_of(points, len(category.keypoints))
+        box = x, y, x + width, y + height
+        return _Object(category, box, place, {**attributes, **values}, outline, points)
 
-    def _points(self, values: Any, category: int) -> np.ndarray:
-        """The keypoints of an object: x and y in pixels, and visibility, of shape (points, 3)."""
-        count = len(self._document.points[category])
-        try:
-            found = np.array(values, np.float64)
-        except (TypeError, ValueError, OverflowError):
-            found = np.zeros(0)
-        is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
-        if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
-            raise ValueError(f"keypoints are not {count} times x, y and visibility")
-        return found.reshape(-1, 3)
-
-    def _keypoints(self, rows: Sequence[_Object], size: Size) -> Keypoints:
-        """The points of all objects, divided by the size; zeros for an object that has none."""
-        height, width = size
-        names = self._document.point_names
-        xy = np.zeros((len(rows), len(names), 2), np.float32)
-        visibility = np.zeros((len(rows), len(names)), np.int64)
+    def _keypoints(self, rows: Sequence[_Object]) -> Keypoints:
+        """The points of all objects; zeros for an object that has none."""
+        names = self.document.point_names
+        found = np.zeros((len(rows), len(names), 3))
         for row, one in enumerate(rows):
             if one.points is not None:
-                xy[row, one.places] = one.points[:, :2] / (width, height)
-                visibility[row, one.places] = one.points[:, 2].astype(np.int64)
-        return Keypoints(xy, visibility, tuple(names))
+                found[row, [point.id for point in one.category.keypoints]] = one.points
+        return Keypoints(found[:, :, :2], found[:, :, 2].astype(np.int64), tuple(names))
 
     def _masks(self, rows: Sequence[_Object], frame: Frame) -> list[PngMask]:
         """A mask for each object, of the size of the image: the OD API wants one for each."""
         size, own = frame.size or (0, 0), frame.own or (0, 0)
+        problems, odd = self.reading.problems, self.reading.options.odd_masks
         found = []
         for one in rows:
             drawn = draw_segmentation(one.outline, size, one.place)
             if drawn is None:
-                what = "annotations without segmentation, their mask is their box"
-                self._problems.add(what, one.place)
+                problems.add("annotations without segmentation, their mask is their box", one.place)
             elif drawn.shape != own:
-                odd = self._options.odd_masks
-                self._problems.add(_ODD_MASKS[odd], f"{one.place}: {by(drawn.shape)} in {by(own)}")
+                problems.add(_ODD_MASKS[odd], f"{one.place}: {by(drawn.shape)} in {by(own)}")
                 drawn = None if odd is OddMasks.DROP else scaled(drawn, own)
             is_box = drawn is None
             if drawn is None:
@@ -324,57 +200,16 @@ class _Reader:
             found.append(PngMask(encode_mask_png(drawn, is_box=is_box)))
         return found
 
-    def _count_what_is_left(
-        self, left: Mapping[Any, Sequence[Mapping[str, Any]]], placed: int
-    ) -> None:
-        unplaced = [
-            f"{place_of(self._path, one.get('id'))}: {quoted(image_id)}"
-            for image_id, entries in left.items()
-            for one in entries
-        ]
-        are_most = len(unplaced) * _LEAST_SHARE > placed + len(unplaced)
-        what = "annotations of images that are not listed, left out"
-        for where in unplaced:
-            self._problems.add(_UNPLACED if are_most else what, where)
-        are_all = len(self._without_box) == placed
-        for where in self._without_box:
-            self._problems.add(
-                _WITHOUT_BOX if are_all else "annotations without bbox, left out", where
-            )
-
 
 class _Object(NamedTuple):
-    """An annotation: its box in pixels, its keypoints and their places among all names."""
+    """An annotation: its box in pixels, and its keypoints, x, y and visibility in each row."""
 
-    id: Any
-    name: str
+    category: LabelMapItem
     box: PixelBox
     place: str
     attributes: Mapping[str, Any]
     outline: Any
     points: np.ndarray | None
-    places: range
-
-
-def _attributes(rows: Sequence[_Object]) -> dict[str, list[Any]]:
-    """By name the values of all objects, None where one has none of that name."""
-    names = dict.fromkeys(name for one in rows for name in one.attributes)
-    return {name: [one.attributes.get(name) for one in rows] for name in names}
-
-
-def _file_name(entry: Mapping[str, Any]) -> str:
-    name = entry["file_name"]
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"file_name is {quoted(name)}, expected a text")
-    return safe_relative_path(name)
-
-
-def _side(entry: Mapping[str, Any], key: str) -> int | None:
-    """Height or width; None where it is not there, or is 0."""
-    side = whole_number(entry, key) if entry.get(key) is not None else 0
-    if side > _LARGEST_SIDE:
-        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
-    return side if side > 0 else None
 
 
 # Writing
@@ -432,9 +267,7 @@ class CocoWriter(Writer):
         self.documents.append(self._open[subset].path)
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images, subset)
-        self._write_images(images, names, subset)
-        self._count_losses(images)
+        names = self._write_images(images, subset)
         ids = np.array(self._image_numbers(images, subset), np.int64)
         height, width = (digits(side) for side in images.sizes.T)
         heads = lines_of(

@@ -15,8 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
+from tfod.formats.dataset import BACKGROUND
 from tfod.formats.documents import quoted, read_json
+from tfod.formats.objects import KnownClasses
+from tfod.formats.options import Problems
+from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _PREFIXES = ("instances_", "person_keypoints_")
@@ -27,6 +34,9 @@ _IMAGES = re.compile(rb'"images"\s*:')
 _LONGEST_NAME = 64  # with the blanks behind it
 _LARGEST_ID = (1 << 31) - 1
 _LONGEST_REASON = 200
+_LARGEST_VISIBILITY = 2
+_LARGEST_SIDE = (1 << 31) - 1
+_LARGEST = float(np.finfo(np.float32).max)
 PERSON_KEYPOINTS = (
     *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder"),
     *("right_shoulder", "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip"),
@@ -100,17 +110,15 @@ class CocoDocument:
 
     Attributes:
         own: where it is, and its images.
-        names: of the categories, by id.
+        categories: by id, keypoints with their places among ``point_names``.
         used: of each id that an annotation has the place of the first.
-        points: of each category with keypoints the places of its own among ``point_names``.
     """
 
     own: CocoSet
     images: list[dict[str, Any]]
     annotations: dict[Any, list[dict[str, Any]]]
-    names: Mapping[int, str]
+    categories: Mapping[int, LabelMapItem]
     used: Mapping[int, str]
-    points: Mapping[int, range]
     point_names: Sequence[str]
 
     @classmethod
@@ -132,21 +140,26 @@ class CocoDocument:
             return one
 
         lists = _lists(path, read_json(path, object_hook=slim))
-        images, every, categories = (lists[name] for name in _LISTS)
+        images, every, entries = (lists[name] for name in _LISTS)
         beside = _keypoints_beside(path)
         if beside is not None:
             points = _lists(beside, read_json(beside, object_hook=slim))
             with sound(beside):
-                categories = _joined(categories, points["categories"])
+                entries = _joined(entries, points["categories"])
                 every = _joined(every, points["annotations"])
+        has_points = any("keypoints" in one for one in every)
+        categories, names = _categories(path, entries, has_points)
         annotations: dict[Any, list[dict[str, Any]]] = {}
-        with sound(path):
-            for one in every:
+        used: dict[int, str] = {}
+        for one in every:
+            where = place_of(path, one.get("id"))
+            with sound(where):
                 annotations.setdefault(scalar(one, "image_id"), []).append(one)
-        names = _names(path, categories)
-        usual = any("keypoints" in one for one in every) and PERSON_KEYPOINTS
-        places, point_names = _points(path, categories, usual or ())
-        return cls(own, images, annotations, names, _used(path, every, names), places, point_names)
+                number = whole_number(one, "category_id")
+            if number not in categories:
+                raise TfodError(f"{where}: there is no category {number}; add it to categories")
+            used.setdefault(number, where)
+        return cls(own, images, annotations, categories, used, names)
 
 
 def _lists(path: str, found: Any) -> dict[str, list[dict[str, Any]]]:
@@ -184,51 +197,83 @@ def _joined(
     ]
 
 
-def _names(path: str, categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for place, one in enumerate(categories, 1):
+def _categories(
+    path: str, entries: Sequence[Mapping[str, Any]], has_points: bool
+) -> tuple[dict[int, LabelMapItem], list[str]]:
+    """The categories by id, and the names of all keypoints: those of one class after another's."""
+    is_usual = has_points and not any(one.get("keypoints") for one in entries)
+    found: dict[int, LabelMapItem] = {}
+    names: list[str] = []
+    known: dict[tuple[str, ...], int] = {(): 0}
+    for place, one in enumerate(entries, 1):
         with sound(f"{path}, category {place} in the list"):
             number, name = whole_number(one, "id"), one["name"]
             if not 0 <= number <= _LARGEST_ID:
                 raise ValueError("its id is below 0 or beyond 32 bits")
             if name is None or not str(name).strip():
                 raise ValueError(f"category {number} has no name")
-            if names.setdefault(number, str(name)) != str(name):
-                raise ValueError(f"id {number} is that of {names[number]!r} and of {name!r}")
-    return names
-
-
-def _used(
-    path: str, every: Iterable[Mapping[str, Any]], names: Mapping[int, str]
-) -> dict[int, str]:
-    used: dict[int, str] = {}
-    for one in every:
-        where = place_of(path, one.get("id"))
-        with sound(where):
-            number = whole_number(one, "category_id")
-        if number not in names:
-            raise TfodError(f"{where}: there is no category {number}; add it to categories")
-        used.setdefault(number, where)
-    return used
-
-
-def _points(
-    path: str, categories: Sequence[Mapping[str, Any]], usual: Sequence[str]
-) -> tuple[dict[int, range], list[str]]:
-    """Where the keypoints of each category are among all: those of one class after another's."""
-    if any(one.get("keypoints") for one in categories):
-        usual = ()
-    names: list[str] = []
-    known: dict[tuple[str, ...], range] = {}
-    places: dict[int, range] = {}
-    for place, one in enumerate(categories, 1):
-        with sound(f"{path}, category {place} in the list"):
-            own = tuple(str(name) for name in one.get("keypoints") or usual)
+            own = PERSON_KEYPOINTS if is_usual else tuple(map(str, one.get("keypoints") or ()))
             if own not in known:
-                known[own] = range(len(names), len(names) + len(own))
+                known[own] = len(names)
                 names += own
-            places[whole_number(one, "id")] = known[own]
-    return places, names
+            points = tuple(Keypoint(at, label) for at, label in enumerate(own, known[own]))
+            item = found.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
+            if item.name != str(name):
+                raise ValueError(f"id {number} is that of {item.name!r} and of {name!r}")
+    return found, names
+
+
+def classes_of(
+    documents: Sequence[CocoDocument], label_map: str | None, problems: Problems
+) -> KnownClasses:
+    """The ids of the categories of all sets.
+
+    Of categories of one name, which are one class, the lowest id is kept. The id 0 is left out
+    where no annotation has it.
+
+    Raises:
+        TfodError: two sets give one id to different names, or an annotation has the category 0.
+    """
+    if label_map is not None:
+        found, notes = load_label_map(label_map)
+        return KnownClasses(found, label_map, tuple(notes))
+    items: dict[int, LabelMapItem] = {}
+    path = documents[0].own.file
+    for one in documents:
+        for number, item in one.categories.items():
+            known = items.setdefault(number, item)
+            if known.name != item.name:
+                raise TfodError(
+                    f"{one.own.file}: category {number} is {item.name!r}, and {known.name!r} in "
+                    "another set; write them apart"
+                )
+    kept: dict[int, LabelMapItem] = {}
+    first: dict[str, int] = {}
+    # An id 0 only where its name has no other.
+    for number in sorted(items, key=lambda number: (number == 0, number)):
+        name = items[number].name
+        if first.setdefault(name, number) == number:
+            kept[number] = items[number]
+            continue
+        problems.add(
+            "categories of a name that another one has, made one class",
+            f"{path}: {name!r} is {first[name]} and {number}, written as {first[name]}",
+        )
+    if 0 in kept and kept[0].name != BACKGROUND:
+        for one in documents:
+            if 0 in one.used:
+                raise TfodError(
+                    f"{one.used[0]}: it is of category 0 ({kept[0].name!r}), and the OD API has 0 "
+                    "for the background and refuses a label map with it; number the categories "
+                    "from 1, or name a label map that has ids for them with --label-map"
+                )
+        problems.add(
+            "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
+            "background",
+            f"{path}: {kept.pop(0).name!r}",
+        )
+    made = LabelMap(tuple(kept[number] for number in sorted(kept)))
+    return KnownClasses(made, f"that of {path}")
 
 
 # Values as JSON has them
@@ -270,27 +315,44 @@ def whole_number(entry: Mapping[str, Any], key: str) -> int:
 
 def numbers(value: Any, count: int, name: str) -> list[float]:
     """A list of so many numbers, which need not be finite."""
-    if isinstance(value, list) and len(value) == count and all(map(_is_number, value)):
-        return [_float(one) for one in value]
+    if isinstance(value, list) and [type(one) in (int, float) for one in value] == [True] * count:
+        return [float(one) for one in value]
     raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
 
 
 def real_number(value: Any, name: str) -> float:
-    """A finite number."""
-    if _is_number(value) and math.isfinite(_float(value)):
-        return _float(value)
+    """A finite number; true and false are 1 and 0."""
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return float(value)
     raise ValueError(f"{name} is {quoted(value)}, expected a number")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _float(value: float) -> float:
+def points_of(values: Any, count: int) -> np.ndarray:
+    """The keypoints of an object: x and y in pixels, and visibility, of shape (count, 3)."""
     try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
+        found = np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.zeros(0)
+    is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
+    if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
+        raise ValueError(f"keypoints are not {count} times x, y and visibility")
+    return found.reshape(-1, 3)
+
+
+def file_name(entry: Mapping[str, Any]) -> str:
+    """The name of an image as a safe relative path."""
+    name = entry["file_name"]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"file_name is {quoted(name)}, expected a text")
+    return safe_relative_path(name)
+
+
+def side(entry: Mapping[str, Any], key: str) -> int | None:
+    """Height or width; None where it is not there, or is 0."""
+    side = whole_number(entry, key) if entry.get(key) is not None else 0
+    if side > _LARGEST_SIDE:
+        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
+    return side if side > 0 else None
 
 
 def _packed(polygon: Any) -> Any:

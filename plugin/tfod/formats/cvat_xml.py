@@ -36,7 +36,7 @@ from tfod.formats.cvat_shapes import (
     read_shape,
     read_whole,
 )
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
 from tfod.formats.documents import (
     MEMBER,
     is_zip,
@@ -46,8 +46,8 @@ from tfod.formats.documents import (
     xml_plain,
     xml_text,
 )
-from tfod.formats.files import ImageFiles, read_image
-from tfod.formats.objects import OTHER_SIZE, by, frame_of, settled
+from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, read_image, settled
+from tfod.formats.objects import KnownClasses, Reading
 from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.writer import NO_PLACE, Writer, masks_of
 
@@ -257,11 +257,8 @@ def read(source: str, options: Options) -> Dataset:
             there[own := part.subset or subset] = None
             if options.subset in (None, own) or not meta.project:
                 yield part
-        if meta.project and options.subset not in (None, *there):
-            names = ", ".join(there)
-            raise TfodError(
-                f"{source} has no subset {options.subset!r}; choose another --set: {names}"
-            )
+        if meta.project and options.subset and options.subset not in there:
+            raise no_subset(source, options.subset, there)
 
     # Of a project the frames of its subsets may come in any order.
     in_turn = itertools.groupby(frames(), lambda one: options.subset or one.subset or subset)
@@ -274,7 +271,7 @@ def read(source: str, options: Options) -> Dataset:
         return [*builder.left_out.sentences(), *builder.changed.sentences()]
 
     names = [] if meta.project else [options.subset or subset]
-    return annotated(names, subsets, classes, problems, [file], notes)
+    return Reading(classes, options, problems).dataset(subsets, names, [file], notes)
 
 
 def _image_files(file: str, named: str | None) -> ImageFiles:
@@ -288,7 +285,7 @@ def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
     """The bytes of a frame's image; None where there is none."""
     problems = Problems()
     found = images.find(_names(frame), frame.name, problems)
-    problems.raise_refusals()
+    problems.raise_refusals(images=1, objects=0)
     return images.read(found, frame.name) if found else None
 
 
@@ -307,10 +304,9 @@ def _detection(
     """A frame as a Detection; CVAT shows photos as their EXIF orientation says."""
     image = None
     if not options.no_images:
-        found = read_image(images, _names(frame), f"{file}: {frame.name}", problems)
-        if found is None:
+        image = read_image(images, _names(frame), f"{file}: {frame.name}", problems)
+        if image is None:
             return None
-        image = found[1]
     placed = builder.place(frame)
     problems.annotated += len(frame.shapes)
     one = builder.build(frame, placed, image.data if image else None)
@@ -452,9 +448,7 @@ class CvatXmlWriter(Writer):
         self._subsets.append(subset)
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images, subset)
-        self._write_images(images, names, subset)
-        self._count_losses(images)
+        names = self._write_images(images, subset)
         classes = {one.id: one.class_name for one in label_map.items}
         corners = images.in_pixels().tolist()
         for row, name in enumerate(names):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -19,19 +17,13 @@ from tfod.detection.labels.classes import ClassTable, free_ids
 from tfod.detection.labels.label_map import (
     LabelMap,
     LabelMapItem,
-    load_label_map,
-    read_label_map,
-    shipped_label_map,
 )
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
-from tfod.formats.options import Problems
 
 _T = TypeVar("_T")
 DEFAULT_SUBSET = "default"
 """Of a dataset that has no subsets."""
-_BATCH = 16  # images, whose bytes are held
 
 
 class Batch(NamedTuple):
@@ -53,9 +45,9 @@ class Dataset:
         label_maps: all that its batches have.
         subsets: those that are known beforehand, in this order; one may have no images.
         read: begins to read it. What a batch holds is valid until the next one is asked for.
-        finish: to be called when all is read, before anything is published: what was odd or left
-            out, as sentences; raises TfodError where nothing may be written.
-        require_objects: likewise, with how many images and objects are left.
+        finish: to be called when all is read, before anything is published, with how many images
+            and objects there are: what was odd or left out, as sentences; raises TfodError where
+            nothing may be written.
         sources: the files that are read, which are never written over.
         source_ids: of all images, where the format has ids; images without one get other numbers.
     """
@@ -63,10 +55,15 @@ class Dataset:
     label_maps: Sequence[LabelMap]
     subsets: Sequence[str]
     read: Callable[[], Iterator[Batch]]
-    finish: Callable[[], Sequence[str]]
-    require_objects: Callable[[int, int], None] = lambda images, objects: None
+    finish: Callable[[int, int], Sequence[str]]
     sources: Sequence[str] = ()
     source_ids: Sequence[str] = ()
+
+
+def no_subset(source: str, wanted: str, names: Iterable[str]) -> TfodError:
+    """The error for a subset that a dataset does not have."""
+    listed = ", ".join(names)
+    return TfodError(f"{source} has no subset {wanted!r}; choose another --set: {listed}")
 
 
 def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[str, _T]:
@@ -78,52 +75,8 @@ def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[s
     if wanted is None:
         return dict(subsets)
     if wanted not in subsets and len(subsets) != 1:
-        names = ", ".join(subsets)
-        raise TfodError(f"{source} has no subset {wanted!r}; choose another --set: {names}")
+        raise no_subset(source, wanted, subsets)
     return {wanted: subsets.get(wanted) or next(iter(subsets.values()))}
-
-
-def annotated(
-    names: Iterable[str],
-    parts: Iterable[tuple[str, Iterable[Detection | None]]],
-    classes: KnownClasses,
-    problems: Problems,
-    files: Sequence[str] = (),
-    notes: Callable[[], Iterable[str]] = tuple,
-    source_ids: Sequence[str] = (),
-) -> Dataset:
-    """A dataset of annotations, which are read once; of one label map.
-
-    Args:
-        names: of the subsets that are known beforehand.
-        parts: subsets with images of theirs, read when they are asked for; None for an image that
-            is left out.
-        classes: that the objects are of.
-        problems: what is counted while they are read.
-        files: that are read.
-        notes: what is known beside that when all is read.
-        source_ids: of all images, where the format has ids.
-    """
-
-    def read() -> Iterator[Batch]:
-        for subset, found in parts:
-            left = filter(None, found)
-            while some := list(itertools.islice(left, _BATCH)):
-                yield Batch(subset, some, classes.label_map)
-
-    def finish() -> Sequence[str]:
-        problems.raise_refusals()
-        return [*classes.notes, *problems.sentences(), *notes()]
-
-    return Dataset(
-        [classes.label_map],
-        list(names),
-        read,
-        finish,
-        problems.require_objects,
-        files,
-        source_ids,
-    )
 
 
 @dataclass(frozen=True)
@@ -133,62 +86,6 @@ class Converted:
     images: Mapping[str, int]
     objects: Mapping[str, int]
     notes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class KnownClasses:
-    """A label map that has to have every class, what messages call it, and how it was read."""
-
-    label_map: LabelMap
-    name: str
-    notes: tuple[str, ...] = ()
-
-    def id_of(self, text: str, where: str) -> int:
-        """The id of a class; raises TfodError where the map lacks it."""
-        item = self.label_map.find(text)
-        if item is None:
-            near = self.label_map.near_names.nearest(text)
-            hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
-            raise TfodError(
-                f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
-                "label map, or name another one with --label-map"
-            )
-        return item.id
-
-    @classmethod
-    def find(
-        cls,
-        named: str | None,
-        folder: str,
-        names: Callable[[], Iterable[str]],
-        origin: str,
-        shipped: str = "",
-    ) -> KnownClasses:
-        """The label map that was named, that lies in a folder, or that is made of names.
-
-        Args:
-            named: a file, or the name of one that tfod ships.
-            folder: of the source, whose ``label_map.pbtxt`` has the ids that classes once had.
-            names: of all classes, in their order.
-            origin: where these are from, for messages.
-            shipped: that is taken where it has every class.
-
-        Raises:
-            LabelMapError: a file is no label map.
-        """
-        if named is not None:
-            label_map, notes = load_label_map(named)
-            return cls(label_map, named, tuple(notes))
-        beside = os.path.join(folder, LABEL_MAP_FILE)
-        found = list(dict.fromkeys(names()))
-        if os.path.isfile(beside):
-            label_map, notes = read_label_map(beside)
-            if all(map(label_map.find, found)):
-                return cls(label_map, beside, tuple(notes))
-        ready = shipped_label_map(shipped) if shipped else None
-        if ready and all(map(ready.find, found)):
-            return cls(ready, shipped)
-        return cls(LabelMap.from_names(found), f"made from {origin}")
 
 
 BACKGROUND = "background"
@@ -227,11 +124,13 @@ class Classes:
         label_map: LabelMap | None,
         texts: Sequence[str | None],
         labels: Sequence[int | None],
+        images: Sequence[Detection],
+        splits: Sequence[int],
     ) -> list[int]:
-        """The ids of the classes of objects.
+        """The ids of the classes of the objects of some images, split into these.
 
         Raises:
-            KeyError: an object has none; with its number.
+            TfodError: an object has none.
         """
         known = self._known.setdefault(id(label_map), {})
         with contextlib.suppress(KeyError):
@@ -241,7 +140,11 @@ class Classes:
             scope = self._scopes.get(id(label_map), self._without_map)
             number = self._table.resolve(scope, *pair)
             if number is None:
-                raise KeyError(pairs.index(pair))
+                row = int(np.searchsorted(splits, pairs.index(pair), side="right")) - 1
+                raise TfodError(
+                    f"image {images[row].filename!r} has an object without a class (no class text, "
+                    "and an id that no label map explains); add label_map.pbtxt"
+                )
             known[pair] = self._keep(number)
         return [known[pair] for pair in pairs]
 
@@ -313,7 +216,7 @@ class Images:
         _, found, label_map = batch
         if isinstance(found, Detections):
             return _of_records(found, label_map, classes)
-        counts = [len(one.boxes) for one in found]
+        splits = np.cumsum([0, *(len(one.boxes) for one in found)]).tolist()
         texts, labels = _named(found)
         return cls(
             found,
@@ -321,8 +224,8 @@ class Images:
             [one.source_id for one in found],
             np.array([size_of(one) for one in found], np.int64).reshape(-1, 2),
             np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes for one in found)]),
-            np.cumsum([0, *counts]).tolist(),
-            _ids(classes, label_map, texts, labels, counts, found),
+            splits,
+            classes.ids(label_map, texts, labels, found, splits),
             False,
         )
 
@@ -372,7 +275,7 @@ def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes)
         error = found.error(row)
         if error is not None:
             raise error
-    counts = found.box_counts.tolist()
+    splits = found.box_splits.tolist()
     labels: Sequence[int | None] = found.column(keys.CLASS_LABEL, Kind.INT64).values.tolist()
     texts: Sequence[str | None] = found.class_text_values
     total = len(found.boxes)
@@ -384,8 +287,8 @@ def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes)
         found.source_ids,
         found.sizes,
         found.boxes,
-        found.box_splits.tolist(),
-        _ids(classes, label_map, texts or [None] * total, labels or [None] * total, counts, found),
+        splits,
+        classes.ids(label_map, texts or [None] * total, labels or [None] * total, found, splits),
         not found.other_keys,
     )
 
@@ -399,21 +302,3 @@ def _named(found: Sequence[Detection]) -> tuple[list[str | None], list[int | Non
         texts += one.class_text or nothing
         labels += one.class_label or nothing
     return texts, labels
-
-
-def _ids(
-    classes: Classes,
-    label_map: LabelMap | None,
-    texts: Sequence[str | None],
-    labels: Sequence[int | None],
-    counts: Sequence[int],
-    found: Sequence[Detection],
-) -> list[int]:
-    try:
-        return classes.ids(label_map, texts, labels)
-    except KeyError as error:
-        row = int(np.searchsorted(np.cumsum(counts), error.args[0], side="right"))
-        raise TfodError(
-            f"image {found[row].filename!r} has an object without a class (no class text, and an "
-            "id that no label map explains); add label_map.pbtxt"
-        ) from None

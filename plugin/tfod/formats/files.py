@@ -2,6 +2,10 @@
 
 Names in documents are those of another machine or another folder, with either slash, without their
 extension, or with another one; what is found is read as it is.
+
+Tools show a photo as its EXIF orientation says, or as its pixels are stored. The size that the
+annotation gives tells the two apart where the image is turned by a quarter and is not square
+(tensorflow#49834, labelImg#376); else it was drawn upright, as every tool of today shows it.
 """
 
 from __future__ import annotations
@@ -13,11 +17,15 @@ import posixpath
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from tfod.detection.images.image import FORMAT_OF_EXTENSION, UPRIGHT, read_image_header
+import numpy as np
+
+from tfod.detection.detection import Detection
+from tfod.detection.images.image import FORMAT_OF_EXTENSION, QUARTER, UPRIGHT, read_image_header
+from tfod.detection.images.upright import opposite, turned_back, with_upright_pixels
 from tfod.errors import TfodError
-from tfod.formats.options import Problems, Refusal
+from tfod.formats.options import Options, Problems, Refusal
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 _MISSING = Refusal(
@@ -37,6 +45,12 @@ class FoundImage(NamedTuple):
 
     path: str
     name: str
+
+
+def ends_of(path: str) -> list[str]:
+    """A path with slashes, then its last parts, the longest first."""
+    parts = path.split("/")
+    return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
 class ImageFiles:
@@ -66,9 +80,7 @@ class ImageFiles:
         for path in dict.fromkeys(map(safe_relative_path, names)):
             if not path:
                 continue
-            parts = path.split("/")
-            ends = ["/".join(parts[start:]) for start in range(len(parts))]
-            for inside in ends:
+            for inside in ends_of(path):
                 for folder in self._folders:
                     found = self._find(folder, inside, where, problems)
                     if found:
@@ -95,10 +107,9 @@ class ImageFiles:
                 f"{wanted_by}: the image {found.path} cannot be read ({error.strerror})"
             ) from None
 
-    def missing(self, name: str, where: str, problems: Problems) -> None:
-        """Count an image that is nowhere, by the place where it was looked for first."""
-        path = safe_relative_path(name)
-        problems.add(_MISSING, f"{_joined(self._folders[0], path)}, of {where}")
+    def first_place(self, name: str) -> str:
+        """Where an image is looked for first."""
+        return _joined(self._folders[0], safe_relative_path(name))
 
     def _find(self, folder: str, inside: str, where: str, problems: Problems) -> str | None:
         if self._is_file(_joined(folder, inside), where):
@@ -153,27 +164,15 @@ def _joined(folder: str, inside: str) -> str:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image file: its bytes, and what they say of format, stored size, and EXIF orientation."""
+    """An image file: its name in its dataset, its bytes, and what these say of format, stored
+    size, and EXIF orientation."""
 
+    name: str
     data: bytes
     format: str
     height: int
     width: int
     orientation: int = UPRIGHT
-
-    @classmethod
-    def of(cls, data: bytes, name: str, wanted_by: str) -> ImageFile:
-        """What a file's bytes are.
-
-        Raises:
-            TfodError: they are no image.
-        """
-        header = read_image_header(data, 0, len(data))
-        if header is None or not header.height or not header.width:
-            raise TfodError(
-                f"{wanted_by}: {name} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
-            )
-        return cls(data, header.format, header.height, header.width, header.orientation)
 
     def fields(self, with_bytes: bool) -> dict[str, Any]:
         """The fields of a Detection that are about the file's bytes."""
@@ -189,7 +188,7 @@ def read_image(
     where: str,
     problems: Problems,
     is_needed: bool = True,
-) -> tuple[FoundImage, ImageFile] | None:
+) -> ImageFile | None:
     """Find and read an image that a document names; None where there is none.
 
     This is counted where the image itself is needed, and not only its size.
@@ -200,6 +199,126 @@ def read_image(
     found = images.find(names, where, problems)
     if found is None:
         if is_needed:
-            images.missing(next(filter(None, names), ""), where, problems)
+            problems.add(_MISSING, f"{images.first_place(names[0])}, of {where}")
         return None
-    return found, ImageFile.of(images.read(found, where), found.path, where)
+    data = images.read(found, where)
+    header = read_image_header(data, 0, len(data))
+    if header is None or not header.height or not header.width:
+        raise TfodError(
+            f"{where}: {found.path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
+        )
+    size = header.height, header.width
+    return ImageFile(found.name, data, header.format, *size, header.orientation)
+
+
+# Where it was annotated
+
+
+Size: TypeAlias = "tuple[int, int]"
+"""Height and width in pixels."""
+AnnotatedSize: TypeAlias = "tuple[int | None, int | None]"
+"""Height and width that an annotation gives; None where it does not."""
+
+TURNED = "images turned as their EXIF orientation shows them, and stored without it"
+_TURNED_BACK = "images whose boxes were drawn as EXIF shows them, put on the stored pixels"
+TAKEN_UPRIGHT = (
+    "images with an EXIF orientation whose sizes do not tell how they were shown, taken as "
+    "annotated upright"
+)
+_EXCHANGED = Refusal(
+    "images whose annotation exchanges their height and width, and no EXIF orientation says how "
+    "they were turned",
+    "export images and annotations together again, or correct the sizes",
+)
+_CONTRADICTORY = Refusal(
+    "images whose boxes fit them only as their EXIF orientation shows them, though their "
+    "annotation gives the stored size",
+    "correct the annotation's size",
+)
+OTHER_SIZE = (
+    "images of another size than their annotation says; their boxes are divided by the annotation's"
+)
+_SLOPPY = 1e-3  # of the image's side: boxes may pass its edge by sloppiness, not by a turn
+
+
+class Frame(NamedTuple):
+    """The image as it was annotated.
+
+    Attributes:
+        size: height and width that boxes in pixels are divided by; None where nothing says it.
+        own: the image's size in this frame, by its header.
+        orientation: EXIF's, of the file.
+        is_upright: whether it was annotated as that shows it.
+    """
+
+    size: Size | None
+    own: Size | None
+    orientation: int = UPRIGHT
+    is_upright: bool = True
+
+
+def frame_of(
+    image: ImageFile | None,
+    annotated: AnnotatedSize,
+    boxes: Sequence[Sequence[float]],
+    where: str,
+    problems: Problems,
+) -> Frame:
+    """Find out in which frame an image was annotated; what contradicts itself is refused.
+
+    Boxes are xmin, ymin, xmax, ymax in the pixels of the annotated size, else of the image; of an
+    image without any nothing has to be found out.
+    """
+    known = (annotated[0], annotated[1]) if annotated[0] and annotated[1] else None
+    if image is None:
+        return Frame(known, known)
+    stored, turn = (image.height, image.width), image.orientation
+    by_quarter = turn >= QUARTER
+    shown = stored[::-1] if by_quarter else stored
+    follows = _agrees(annotated, stored), _agrees(annotated, stored[::-1])
+    is_upright = True
+    if stored[0] != stored[1] and follows == (False, True) and not by_quarter and len(boxes):
+        problems.add(_EXCHANGED, f"{where}: {by(stored[::-1])}, the file {by(stored)}")
+    elif by_quarter and follows == (True, False):
+        is_upright = False
+        if len(boxes) and _fit(boxes, shown) and not _fit(boxes, stored):
+            problems.add(_CONTRADICTORY, where)
+    elif turn != UPRIGHT and not (by_quarter and follows == (False, True)) and len(boxes):
+        problems.add(TAKEN_UPRIGHT, f"{where}: orientation {turn}, {by(stored)}")
+    own = shown if is_upright else stored
+    size = (annotated[0] or own[0], annotated[1] or own[1]) if len(boxes) else own
+    return Frame(size, own, turn, is_upright)
+
+
+def _agrees(annotated: AnnotatedSize, size: Size) -> bool:
+    pairs = zip(annotated, size, strict=True)
+    return any(annotated) and all(one in (None, own) for one, own in pairs)
+
+
+def _fit(boxes: Sequence[Sequence[float]], size: Size) -> bool:
+    right, bottom = np.array(boxes, np.float64).reshape(-1, 4)[:, 2:].max(axis=0)
+    return bool(right <= size[1] * (1 + _SLOPPY) and bottom <= size[0] * (1 + _SLOPPY))
+
+
+def by(size: Size) -> str:
+    """A size as messages have it: width first."""
+    return f"{size[1]}x{size[0]}"
+
+
+def settled(one: Detection, frame: Frame, options: Options, problems: Problems) -> Detection:
+    """A Detection in the frame that is written, from that in which it was annotated.
+
+    Raises:
+        TfodError: its image cannot be turned.
+    """
+    turn = frame.orientation
+    if turn == UPRIGHT:
+        return one
+    if frame.is_upright != options.upright:
+        one = turned_back(one, turn if frame.is_upright else opposite(turn))
+    if options.upright:
+        problems.add(TURNED, f"{one.filename}: orientation {turn}")
+        return with_upright_pixels(one) if one.encoded else one
+    if frame.is_upright and len(one.boxes):
+        problems.add(_TURNED_BACK, f"{one.filename}: orientation {turn}")
+    return one

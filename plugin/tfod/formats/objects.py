@@ -1,57 +1,47 @@
-"""One image with its objects, of whatever format: where its boxes were drawn, and which can stay.
-
-Tools show a photo as its EXIF orientation says, or as its pixels are stored. The size that the
-annotation gives tells the two apart where the image is turned by a quarter and is not square
-(tensorflow#49834, labelImg#376); else it was drawn upright, as every tool of today shows it.
-"""
+"""Images with their objects: how they become records, whatever the format, and which boxes stay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
-from tfod.detection.images.image import QUARTER, UPRIGHT
-from tfod.detection.images.upright import opposite, turned_back, with_upright_pixels
-from tfod.formats.dataset import KnownClasses
-from tfod.formats.files import ImageFile
+from tfod.detection.labels.label_map import (
+    LabelMap,
+    load_label_map,
+    read_label_map,
+    shipped_label_map,
+)
+from tfod.detection.labels.search import LABEL_MAP_FILE
+from tfod.errors import TfodError
+from tfod.formats.dataset import Batch, Dataset
+from tfod.formats.files import (
+    OTHER_SIZE,
+    AnnotatedSize,
+    Frame,
+    ImageFiles,
+    Size,
+    by,
+    frame_of,
+    read_image,
+    settled,
+)
 from tfod.formats.options import OddBoxes, Options, Problems, Refusal
+from tfod.tfrecord.image_names import safe_relative_path
 
-Size: TypeAlias = "tuple[int, int]"
-"""Height and width in pixels."""
-AnnotatedSize: TypeAlias = "tuple[int | None, int | None]"
-"""Height and width that an annotation gives; None where it does not."""
-
-TURNED = "images turned as their EXIF orientation shows them, and stored without it"
-_TURNED_BACK = "images whose boxes were drawn as EXIF shows them, put on the stored pixels"
-TAKEN_UPRIGHT = (
-    "images with an EXIF orientation whose sizes do not tell how they were shown, taken as "
-    "annotated upright"
-)
-_EXCHANGED = Refusal(
-    "images whose annotation exchanges their height and width, and no EXIF orientation says how "
-    "they were turned",
-    "export images and annotations together again, or correct the sizes",
-)
-_CONTRADICTORY = Refusal(
-    "images whose boxes fit them only as their EXIF orientation shows them, though their "
-    "annotation gives the stored size",
-    "correct the annotation's size",
-)
 _NO_SIZE = Refusal(
     "images without a size in their annotations, which boxes in pixels need",
     "write width and height there, or leave --no-images out",
 )
-OTHER_SIZE = (
-    "images of another size than their annotation says; their boxes are divided by the annotation's"
-)
-_SLOPPY = 1e-3  # of the image's side: boxes may pass its edge by sloppiness, not by a turn
 _ROUNDING = 1e-5  # of the image's side: what float32 does
 _DECIMALS = 0.011  # pixels: x and width of two decimals, as COCO has them, add up to so much
 
+_BATCH = 16  # images, whose bytes are held
 NORMALIZED = (1, 1)
 """In place of a size: boxes are divided by it already."""
 _ORDER = "where many are, look whether xmin, ymin, xmax and ymax are mixed up; "
@@ -65,87 +55,60 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LEAST_SIDE = float(np.finfo(np.float32).eps)
 
 
-class Frame(NamedTuple):
-    """The image as it was annotated.
+@dataclass(frozen=True)
+class KnownClasses:
+    """A label map that has to have every class, what messages call it, and how it was read."""
 
-    Attributes:
-        size: height and width that boxes in pixels are divided by; None where nothing says it.
-        own: the image's size in this frame, by its header.
-        orientation: EXIF's, of the file.
-        is_upright: whether it was annotated as that shows it.
-    """
+    label_map: LabelMap
+    name: str
+    notes: tuple[str, ...] = ()
 
-    size: Size | None
-    own: Size | None
-    orientation: int = UPRIGHT
-    is_upright: bool = True
+    def id_of(self, text: str, where: str) -> int:
+        """The id of a class; raises TfodError where the map lacks it."""
+        item = self.label_map.find(text)
+        if item is None:
+            near = self.label_map.near_names.nearest(text)
+            hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
+            raise TfodError(
+                f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
+                "label map, or name another one with --label-map"
+            )
+        return item.id
 
+    @classmethod
+    def find(
+        cls,
+        named: str | None,
+        folder: str,
+        names: Callable[[], Iterable[str]],
+        origin: str,
+        shipped: str = "",
+    ) -> KnownClasses:
+        """The label map that was named, that lies in a folder, or that is made of names.
 
-def frame_of(
-    image: ImageFile | None,
-    annotated: AnnotatedSize,
-    boxes: Sequence[Sequence[float]],
-    where: str,
-    problems: Problems,
-) -> Frame:
-    """Find out in which frame an image was annotated; what contradicts itself is refused.
+        Args:
+            named: a file, or the name of one that tfod ships.
+            folder: of the source, whose ``label_map.pbtxt`` has the ids that classes once had.
+            names: of all classes, in their order.
+            origin: where these are from, for messages.
+            shipped: that is taken where it has every class.
 
-    Boxes are xmin, ymin, xmax, ymax in the pixels of the annotated size, else of the image; of an
-    image without any nothing has to be found out.
-    """
-    known = (annotated[0], annotated[1]) if annotated[0] and annotated[1] else None
-    if image is None:
-        return Frame(known, known)
-    stored, turn = (image.height, image.width), image.orientation
-    by_quarter = turn >= QUARTER
-    shown = stored[::-1] if by_quarter else stored
-    follows = _agrees(annotated, stored), _agrees(annotated, stored[::-1])
-    is_upright = True
-    if stored[0] != stored[1] and follows == (False, True) and not by_quarter and len(boxes):
-        problems.add(_EXCHANGED, f"{where}: {by(stored[::-1])}, the file {by(stored)}")
-    elif by_quarter and follows == (True, False):
-        is_upright = False
-        if len(boxes) and _fit(boxes, shown) and not _fit(boxes, stored):
-            problems.add(_CONTRADICTORY, where)
-    elif turn != UPRIGHT and not (by_quarter and follows == (False, True)) and len(boxes):
-        problems.add(TAKEN_UPRIGHT, f"{where}: orientation {turn}, {by(stored)}")
-    own = shown if is_upright else stored
-    size = (annotated[0] or own[0], annotated[1] or own[1]) if len(boxes) else own
-    return Frame(size, own, turn, is_upright)
-
-
-def _agrees(annotated: AnnotatedSize, size: Size) -> bool:
-    pairs = zip(annotated, size, strict=True)
-    return any(annotated) and all(one in (None, own) for one, own in pairs)
-
-
-def _fit(boxes: Sequence[Sequence[float]], size: Size) -> bool:
-    right, bottom = np.array(boxes, np.float64).reshape(-1, 4)[:, 2:].max(axis=0)
-    return bool(right <= size[1] * (1 + _SLOPPY) and bottom <= size[0] * (1 + _SLOPPY))
-
-
-def by(size: Size) -> str:
-    """A size as messages have it: width first."""
-    return f"{size[1]}x{size[0]}"
-
-
-def settled(one: Detection, frame: Frame, options: Options, problems: Problems) -> Detection:
-    """A Detection in the frame that is written, from that in which it was annotated.
-
-    Raises:
-        TfodError: its image cannot be turned.
-    """
-    turn = frame.orientation
-    if turn == UPRIGHT:
-        return one
-    if frame.is_upright != options.upright:
-        one = turned_back(one, turn if frame.is_upright else opposite(turn))
-    if options.upright:
-        problems.add(TURNED, f"{one.filename}: orientation {turn}")
-        return with_upright_pixels(one) if one.encoded else one
-    if frame.is_upright and len(one.boxes):
-        problems.add(_TURNED_BACK, f"{one.filename}: orientation {turn}")
-    return one
+        Raises:
+            LabelMapError: a file is no label map.
+        """
+        if named is not None:
+            label_map, notes = load_label_map(named)
+            return cls(label_map, named, tuple(notes))
+        beside = os.path.join(folder, LABEL_MAP_FILE)
+        found = list(dict.fromkeys(names()))
+        if os.path.isfile(beside):
+            label_map, notes = read_label_map(beside)
+            if all(map(label_map.find, found)):
+                return cls(label_map, beside, tuple(notes))
+        ready = shipped_label_map(shipped) if shipped else None
+        if ready and all(map(ready.find, found)):
+            return cls(ready, shipped)
+        return cls(LabelMap.from_names(found), f"made from {origin}")
 
 
 class Objects(NamedTuple):
@@ -153,79 +116,142 @@ class Objects(NamedTuple):
 
     Attributes:
         names: of their classes.
-        boxes: xmin, ymin, xmax, ymax, in pixels or normalized.
+        boxes: xmin, ymin, xmax, ymax.
         places: where each is written, for messages.
         attributes: more values of each object, by name.
-        masks, keypoints: as a Detection has them.
+        keypoints: in the unit of the boxes.
+        draw: makes the mask of each, when it is known in which frame they were drawn.
+        is_normalized: whether boxes and keypoints are not in pixels.
     """
 
     names: Sequence[str]
     boxes: Sequence[Sequence[float]]
     places: Sequence[str]
     attributes: Mapping[str, Sequence[AttributeValue]] = {}
-    masks: Sequence[PngMask] | None = None
     keypoints: Keypoints | None = None
+    draw: Callable[[Frame], Sequence[PngMask]] | None = None
+    is_normalized: bool = False
 
 
-def detection_of(
-    image: ImageFile | None,
-    filename: str,
-    objects: Objects,
-    frame: Frame,
-    classes: KnownClasses,
-    options: Options,
-    problems: Problems,
-    *,
-    where: str,
-    is_normalized: bool = False,
-    source_id: str | None = None,
-) -> Detection:
-    """The record of an image, with its objects as far as their boxes can be written.
+@dataclass(frozen=True)
+class Reading:
+    """A dataset while it is read.
 
-    Args:
-        image: its file; None where only annotations are converted.
-        filename: what the record calls it.
-        objects: what is on it.
-        frame: that they were drawn in.
-        classes: that they have to be of.
-        options: what becomes of odd boxes, and of orientations.
+    Attributes:
+        classes: that its objects have to be of.
+        options: what was asked for.
         problems: where what does not fit is counted.
-        where: the annotation, for messages.
-        is_normalized: whether boxes are not in pixels.
-        source_id: as the format has it.
-
-    Raises:
-        TfodError: a class is not known, or the image cannot be turned.
     """
-    problems.annotated += len(objects.boxes)
-    if frame.size and frame.own and frame.size != frame.own:
-        problems.add(OTHER_SIZE, f"{where}: {by(frame.size)}, the image {by(frame.own)}")
-    size: Size | None = NORMALIZED if is_normalized else frame.size
-    if size is None and len(objects.boxes):
-        problems.add(_NO_SIZE, where)
-    corners, kept = sound_boxes(
-        objects.boxes, size or NORMALIZED, objects.places, options, problems
-    )
-    own = frame.own or (None, None)
-    file = image.fields(not options.no_images) if image else {"format": "", "encoded": b""}
-    points = objects.keypoints
-    one = Detection(
-        filename=filename,
-        source_id=source_id,
-        height=own[0],
-        width=own[1],
-        **file,
-        boxes=normalized(corners, size or NORMALIZED),
-        class_text=[objects.names[row] for row in kept],
-        class_label=[classes.id_of(objects.names[row], objects.places[row]) for row in kept],
-        attributes={
-            name: [values[row] for row in kept] for name, values in objects.attributes.items()
-        },
-        masks=objects.masks and [objects.masks[row] for row in kept],
-        keypoints=points
-        and replace(points, xy=points.xy[kept], visibility=points.visibility[kept]),
-    )
-    return settled(one, frame, options, problems)
+
+    classes: KnownClasses
+    options: Options
+    problems: Problems
+
+    def detection(
+        self,
+        images: ImageFiles,
+        names: Sequence[str],
+        annotated: AnnotatedSize,
+        objects: Objects,
+        where: str,
+        source_id: str | None = None,
+    ) -> Detection | None:
+        """The record of an image, with its objects as far as their boxes can be written.
+
+        None where its image is missing, which is counted.
+
+        Args:
+            images: where it is looked for.
+            names: that the annotation has for it, the best first; this is also what the record
+                calls an image that is not read.
+            annotated: height and width as the annotation has them.
+            objects: what is on it.
+            where: the annotation, for messages.
+            source_id: as the format has it.
+
+        Raises:
+            TfodError: a class is not known, or the image cannot be read or turned.
+        """
+        image, is_needed = None, not self.options.no_images
+        if is_needed or not all(annotated):
+            image = read_image(images, names, where, self.problems, is_needed)
+        if image is None and is_needed:
+            return None
+        frame = frame_of(image, annotated, objects.boxes, where, self.problems)
+        own = frame.own or (None, None)
+        file = image.fields(is_needed) if image else {"format": "", "encoded": b""}
+        one = Detection(
+            filename=image.name if image else safe_relative_path(names[0]),
+            source_id=source_id,
+            height=own[0],
+            width=own[1],
+            **file,
+            **self._fields(objects, frame, where),
+        )
+        return settled(one, frame, self.options, self.problems)
+
+    def dataset(
+        self,
+        parts: Iterable[tuple[str, Iterable[Detection | None]]],
+        subsets: Iterable[str],
+        files: Sequence[str],
+        notes: Callable[[], Iterable[str]] = tuple,
+        source_ids: Sequence[str] = (),
+    ) -> Dataset:
+        """A dataset of annotations, which are read once.
+
+        Args:
+            parts: subsets with images of theirs, read when they are asked for; None for an image
+                that is left out.
+            subsets: those that are known beforehand.
+            files: that are read.
+            notes: what is known beside problems when all is read.
+            source_ids: of all images, where the format has ids.
+        """
+        label_map = self.classes.label_map
+
+        def read() -> Iterator[Batch]:
+            for subset, found in parts:
+                left = filter(None, found)
+                while some := list(itertools.islice(left, _BATCH)):
+                    yield Batch(subset, some, label_map)
+
+        def finish(images: int, objects: int) -> Sequence[str]:
+            self.problems.raise_refusals(images, objects)
+            return [*self.classes.notes, *self.problems.sentences(), *notes()]
+
+        return Dataset([label_map], list(subsets), read, finish, files, source_ids)
+
+    def _fields(self, objects: Objects, frame: Frame, where: str) -> dict[str, Any]:
+        """The fields of a Detection that are about its objects."""
+        problems = self.problems
+        problems.annotated += len(objects.boxes)
+        if frame.size and frame.own and frame.size != frame.own:
+            problems.add(OTHER_SIZE, f"{where}: {by(frame.size)}, the image {by(frame.own)}")
+        known = NORMALIZED if objects.is_normalized else frame.size
+        if known is None and len(objects.boxes):
+            problems.add(_NO_SIZE, where)
+        size = known or NORMALIZED
+        corners, kept = sound_boxes(objects.boxes, size, objects.places, self.options, problems)
+        masks = objects.draw(frame) if objects.draw and known else None
+        points = objects.keypoints if known else None
+        return {
+            "boxes": normalized(corners, size),
+            "class_text": [objects.names[row] for row in kept],
+            "class_label": [
+                self.classes.id_of(objects.names[row], objects.places[row]) for row in kept
+            ],
+            "attributes": {
+                name: [values[row] for row in kept] for name, values in objects.attributes.items()
+            },
+            "masks": masks and [masks[row] for row in kept],
+            "keypoints": points
+            and replace(
+                points,
+                xy=(points.xy[kept] / size[::-1]).astype(np.float32),
+                visibility=points.visibility[kept],
+            ),
+        }
 
 
 def normalized(boxes: np.ndarray, size: Size) -> np.ndarray:

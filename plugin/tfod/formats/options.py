@@ -132,8 +132,8 @@ class Problems:
         if len(places) < _MOST_PLACES:
             places.append(where)
 
-    def raise_refusals(self) -> None:
-        """End here if anything was refused, or no box in pixels reaches beyond 1.
+    def raise_refusals(self, images: int, objects: int) -> None:
+        """End here if anything was refused, or nothing is left of what the annotations have.
 
         Raises:
             TfodError: with how many there are, the first places of each, and what to do.
@@ -151,20 +151,13 @@ class Problems:
                 refused.append(f"{why.what}: {self._counts[why]} ({listed}); {why.fix}")
         if refused:
             raise TfodError(f"{self._end}: " + ". ".join(refused))
-
-    def require_objects(self, images: int, objects: int) -> None:
-        """End here if no image is left, or no object of those that the annotations have.
-
-        Raises:
-            TfodError: with all sentences.
-        """
+        missing = ""
         if self.annotated and not objects:
             missing = f"none of {self.annotated} annotated objects is left"
         elif not images and self._counts:
             missing = "no image is left"
-        else:
-            return
-        raise TfodError("; ".join([f"nothing is written: {missing}", *self.sentences()]))
+        if missing:
+            raise TfodError("; ".join([f"{self._end}: {missing}", *self.sentences()]))
 
     def sentences(self) -> list[str]:
         """What was counted, in the order in which it was met."""

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +21,6 @@ from tfod.detection.encoder import encode_detection
 from tfod.detection.features.field_mapping import MAPPINGS, FieldMapping
 from tfod.detection.images.image import UPRIGHT, format_name
 from tfod.detection.images.masks import (
-    decode_mask_png,
     encode_mask_png,
     fill_box,
     is_box_png,
@@ -34,10 +34,10 @@ from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, size_of
-from tfod.formats.objects import TURNED
-from tfod.formats.options import CompleteShard, OddBoxes, OddMasks, Options, Problems
-from tfod.formats.writer import scaled
+from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, no_subset, size_of
+from tfod.formats.files import TURNED
+from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
+from tfod.formats.writer import fitting
 from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
@@ -47,8 +47,6 @@ from tfod.tfrecord.storage.zip_files import is_zip
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text
-_SCALED = "masks of another size than their image, scaled to it"
-_DROPPED = "masks of another size than their image, left out"
 
 
 # Reading
@@ -84,10 +82,7 @@ def read(source: str, options: Options) -> Dataset:
         known = [one.subset for one in sets]
         sets = [one for one in sets if one.subset == options.subset]
         if not sets:
-            names = ", ".join(known)
-            raise TfodError(
-                f"{source} has no subset {options.subset!r}; choose another --set: {names}"
-            )
+            raise no_subset(source, options.subset, known)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     named = options.label_map
@@ -109,7 +104,7 @@ def read(source: str, options: Options) -> Dataset:
         [one for one in maps.values() if one is not None],
         [one.subset for one in sets],
         batches,
-        lambda: [*notes, *problems.sentences()],
+        lambda images, objects: [*notes, *problems.sentences()],
         sources=paths,
     )
 
@@ -168,14 +163,9 @@ def _upright(
 # Writing
 
 
-def is_shard_name(target: str) -> bool:
-    """Whether a path to be written is that of one shard, and not of a folder."""
-    return parse_shard_name(target) is not None
-
-
 def label_map_beside(target: str, overwrite: bool) -> str | None:
     """The label map that a folder has where shards are to be written, unless it may be replaced."""
-    folder = os.path.dirname(target) if is_shard_name(target) else target
+    folder = os.path.dirname(target) if parse_shard_name(target) else target
     path = os.path.join(folder, LABEL_MAP_FILE)
     return path if os.path.isfile(path) and not overwrite else None
 
@@ -198,7 +188,7 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
         for batch in dataset.read():
             Images.of(batch, classes)
     folder, shards_there = target, None
-    if is_shard_name(target):
+    if parse_shard_name(target):
         if os.path.exists(target) and not os.path.isfile(target):
             what = "a folder; name a file in it"
             what = what if os.path.isdir(target) else "not a regular file; name another one"
@@ -213,9 +203,9 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
             writing.begin(subset)
         for batch in dataset.read():
             writing.add(batch)
-        notes = list(dataset.finish())
-        counts = writing.complete()
-        dataset.require_objects(*(sum(one[part] for one in counts.values()) for part in (0, 1)))
+        for writer in writing.writers.values():
+            writer.complete()
+        notes = list(dataset.finish(writing.images.total(), writing.objects.total()))
         text = classes.label_map.to_text()
         with _sound_texts("the label map"):
             notes += _add_label_map(output, os.path.join(folder, LABEL_MAP_FILE), classes, text)
@@ -229,12 +219,8 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
             ]
             options.verify(complete, text)
     notes += writing.losses.sentences()
-    notes += [f"{subset} holds no image" for subset, (images, _) in counts.items() if not images]
-    return Converted(
-        {subset: images for subset, (images, _) in counts.items()},
-        {subset: objects for subset, (_, objects) in counts.items()},
-        notes,
-    )
+    notes += [f"{subset} holds no image" for subset, count in writing.images.items() if not count]
+    return Converted(writing.images, writing.objects, notes)
 
 
 def _shards_in(folder: str, subset: str) -> list[str]:
@@ -264,7 +250,7 @@ def _add_label_map(output: OutputFolder, path: str, classes: Classes, text: str)
 
 @dataclass
 class _Writing:
-    """The sets that are being written, and how many objects each has by now."""
+    """The sets that are being written, and how many images and objects each has by now."""
 
     target: str
     output: OutputFolder
@@ -272,7 +258,8 @@ class _Writing:
     dataset: Dataset
     options: Options
     writers: dict[str, ShardSetWriter] = field(default_factory=dict)
-    objects: dict[str, int] = field(default_factory=dict)
+    images: Counter[str] = field(default_factory=Counter)
+    objects: Counter[str] = field(default_factory=Counter)
     losses: Losses = field(default_factory=Losses)
 
     def __post_init__(self) -> None:
@@ -290,7 +277,7 @@ class _Writing:
                     f"{self.target} is one shard, and there are the subsets {names}; name a "
                     "folder, or choose one with --set"
                 )
-            self.objects[subset] = 0
+            self.images[subset] = self.objects[subset] = 0
             self.writers[subset] = self.output.add_subset(
                 subset if one is None else subset_of_stem(one.stem),
                 ShardLayout(num_shards=self.options.num_shards),
@@ -312,15 +299,8 @@ class _Writing:
             )
             with _sound_texts(one.filename or ""):
                 writer.write(encode_detection(one))
+            self.images[batch.subset] += 1
             self.objects[batch.subset] += len(ids)
-
-    def complete(self) -> dict[str, tuple[int, int]]:
-        """Complete the shards; return how many images and objects each subset has."""
-        for writer in self.writers.values():
-            writer.complete()
-        return {
-            subset: (writer.count, self.objects[subset]) for subset, writer in self.writers.items()
-        }
 
     def _completed(self, one: Detection) -> Detection:
         """What the source has not said of an image, as its file has it."""
@@ -347,21 +327,14 @@ class _Writing:
             own = tuple(png_sizes(data, np.array([[0, len(data)]]))[0].tolist())
             if own in ((0, 0), size):
                 continue
-            is_box, odd = is_box_png(data), self.options.odd_masks
-            if odd is OddMasks.REFUSE and not is_box:
-                raise TfodError(
-                    f"image {one.filename!r}: a mask is {own[1]}x{own[0]}, the image "
-                    f"{size[1]}x{size[0]}; choose --odd-masks scale or --odd-masks drop"
-                )
-            is_scaled = odd is OddMasks.SCALE and not is_box
-            if is_scaled:
-                drawn = scaled(decode_mask_png(data), size)
-            else:  # where one object has a mask, readers want one of each
+            drawn = None
+            if not is_box_png(data):
+                drawn = fitting(data, size, self.options.odd_masks, self.losses, one.filename)
+            is_box = drawn is None
+            if drawn is None:  # where one object has a mask, readers want one of each
                 corners = one.boxes[row].astype(np.float64) * np.tile(size[::-1], 2)
                 drawn = fill_box(tuple(corners.tolist()), size)
-            if not is_box:
-                self.losses[_SCALED if is_scaled else _DROPPED][""] += 1
-            found[row] = PngMask(encode_mask_png(drawn, is_box=not is_scaled))
+            found[row] = PngMask(encode_mask_png(drawn, is_box=is_box))
         return found
 
 

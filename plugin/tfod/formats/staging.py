@@ -70,8 +70,7 @@ def write_files(
             image_counts[batch.subset] += len(found.filenames)
             object_counts[batch.subset] += len(found.boxes)
         writer.finish(classes.label_map)
-        notes = list(dataset.finish())
-        dataset.require_objects(image_counts.total(), object_counts.total())
+        notes = list(dataset.finish(image_counts.total(), object_counts.total()))
         if is_file:
             staged.replace(target, _only(writer.documents, target))
             notes += _keep_ids(staged, folder, target)

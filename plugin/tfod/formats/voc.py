@@ -13,20 +13,20 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tfod.detection.boxes import PixelBox, enclosing_points, enclosing_rotated
 from tfod.detection.detection import AttributeValue, Detection
-from tfod.detection.images.image import DEFAULT_EXTENSION, FORMAT_OF_EXTENSION
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images
 from tfod.formats.documents import parse, parse_number, read_lines, xml_text
-from tfod.formats.files import FoundImage, ImageFile, ImageFiles, read_image
+from tfod.formats.files import ImageFiles, ends_of
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Objects, detection_of, frame_of
+from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
@@ -40,104 +40,17 @@ _LIST = ".txt"
 _JOINED, _PARTS = "trainval", ("train", "val")
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
 _FEW = 100  # lines, which say what kind of a list it is
-_ROOT = re.compile(rb"<annotation[\s>]")  # not CVAT's <annotations>
+_ROOT = "annotation"
+_BEGINS = re.compile(rb"<annotation[\s>]")  # not CVAT's <annotations>
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CORNERS = tuple(f"{axis}{number}" for number in range(4) for axis in "xy")
 _TURNED = ("cx", "cy", "w", "h", "angle")
-_FIELDS = frozenset(("bndbox", "robndbox", "pose", "truncated", "difficult", "occluded", "type"))
+_FLAGS = ("truncated", "difficult", "occluded")
+_FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 _OTHER_NAME = (
     "annotations whose <filename> is not their own; the image that is named as the XML file is read"
 )
-_ROTATED = "objects whose box is turned, read as the box around it"
-
-
-# What the files say
-
-
-class VocObject(NamedTuple):
-    """One ``<object>``: its class, its line in the file, its box in pixels if it has one.
-
-    ``texts`` are its other plain fields, ``nested`` the names of those that are not plain.
-    """
-
-    name: str
-    line: int
-    box: PixelBox | None
-    is_turned: bool
-    texts: dict[str, str]
-    nested: tuple[str, ...] = ()
-
-
-class VocImage(NamedTuple):
-    """One file; ``filename`` is a safe relative path, and what is not there is None or ''."""
-
-    file: str
-    filename: str
-    height: int | None
-    width: int | None
-    objects: tuple[VocObject, ...]
-
-
-def read_xml(file: str) -> VocImage | None:
-    """Read one file; None where it is XML of another kind.
-
-    Numbers of boxes that are not finite are taken, to be checked later.
-
-    Raises:
-        TfodError: it cannot be read, is not well-formed XML, or has no number where one must be.
-    """
-    root = parse(file)
-    if root.tag != "annotation":
-        return None
-    size = root.find("size")
-    height, width = (
-        None if size is None else _side(size, tag, file) for tag in ("height", "width")
-    )
-    filename = (root.findtext("filename") or "").strip()
-    return VocImage(file, filename, height, width, tuple(_objects(root, file)))
-
-
-def _objects(root: Any, file: str) -> Iterator[VocObject]:
-    for one in root.iterfind("object"):
-        box, is_turned = _box(one, file)
-        texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
-        read = [one.find("bndbox"), one.find("robndbox")]
-        nested = tuple(child.tag for child in one if len(child) and child not in read)
-        name = texts.pop("name", "")
-        yield VocObject(name, one.sourceline, box, is_turned, texts, nested)
-
-
-def _box(one: Any, file: str) -> tuple[PixelBox | None, bool]:
-    """The box of an object, and whether it is one around a turned box."""
-    corners = one.find("bndbox")
-    if corners is not None and corners.find(_CORNERS[0]) is not None:
-        points = [_number(corners, name, file, finite=False) for name in _CORNERS]
-        return enclosing_points(points), True
-    if corners is not None:
-        left, top, right, bottom = (_number(corners, side, file, finite=False) for side in _SIDES)
-        return (left, top, right, bottom), False
-    turned = one.find("robndbox")
-    if turned is None:
-        return None, False
-    x, y, width, height, angle = (_number(turned, name, file) for name in _TURNED)
-    return enclosing_rotated(x, y, width, height, math.degrees(angle)), True
-
-
-def _side(size: Any, tag: str, file: str) -> int | None:
-    if not (size.findtext(tag) or "").strip():
-        return None
-    value = int(_number(size, tag, file))
-    return value if value > 0 else None
-
-
-def _number(element: Any, tag: str, file: str, *, finite: bool = True) -> float:
-    found = element.find(tag)
-    text = "" if found is None else (found.text or "").strip()
-    line = (element if found is None else found).sourceline
-    return parse_number(text, f"{file}, line {line}: <{tag}> has", finite)
-
-
 # Reading
 
 
@@ -153,7 +66,7 @@ def is_voc(path: str) -> bool:
 
 def _is_annotation(path: str) -> bool:
     with open(path, "rb") as file:
-        return _ROOT.search(file.read(1024)) is not None
+        return _BEGINS.search(file.read(1024)) is not None
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -168,30 +81,21 @@ def read(source: str, options: Options) -> Dataset:
     """
     year = _Year.at(source)
     problems = Problems(options)
-    names = year.set_names()
-    if names and options.subset:
-        names = [options.subset]
-    files = {name: year.files_of(name, problems) for name in names}
-    if not files:
-        every = sorted(_xml_files(year.annotations))
-        if not every:
-            raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
-        files = {options.subset or DEFAULT_SUBSET: every}
+    every = sorted(_xml_files(year.annotations))
+    if not every:
+        raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
+    files = {options.subset or DEFAULT_SUBSET: every}
+    if names := year.set_names():
+        wanted = [options.subset] if options.subset else names
+        files = {name: year.files_of(name, problems) for name in wanted}
     # All annotations are looked at, not those of one set: every set gets the same map.
     classes = KnownClasses.find(
-        options.label_map,
-        year.root,
-        lambda: _class_names(year.annotations),
-        year.annotations,
-        shipped="voc2007",
+        options.label_map, year.root, lambda: _class_names(every), year.annotations, "voc2007"
     )
-    reader = _Reader(
-        year, ImageFiles(year.image_folders(options.images)), classes, options, problems
-    )
-
+    reading = Reading(classes, options, problems)
+    reader = _Reader(year, ImageFiles(year.image_folders(options.images)), reading)
     subsets = {subset: map(reader.detection, paths) for subset, paths in files.items()}
-    every = [path for paths in files.values() for path in paths]
-    return annotated(subsets, subsets.items(), classes, problems, every)
+    return reading.dataset(subsets.items(), subsets, every)
 
 
 @dataclass(frozen=True)
@@ -200,26 +104,15 @@ class _Year:
 
     root: str
     annotations: str
+    lists: str  # of images, a folder
 
     @classmethod
     def at(cls, source: str) -> _Year:
-        if not os.path.isdir(source):
-            raise TfodError(f"{source} is not a folder; name that of the dataset")
         roots = [os.path.join(source, one) for one in _YEARS]
         root = next(filter(os.path.isdir, roots), source)
         found = (os.path.join(root, name) for name in _ANNOTATIONS)
         annotations = next(filter(os.path.isdir, found), root)
-        if annotations == root and os.path.isdir(os.path.join(root, _LISTS)):
-            raise TfodError(
-                f"{os.path.join(root, _ANNOTATIONS[0])}: no such folder of annotations; put it "
-                f"beside that of {_LISTS}"
-            )
-        return cls(root, annotations)
-
-    @property
-    def lists(self) -> str:
-        """The folder of the lists of images."""
-        return os.path.join(self.root, _LISTS)
+        return cls(root, annotations, os.path.join(root, _LISTS))
 
     def image_folders(self, named: str | None) -> list[str]:
         """Where images are looked for."""
@@ -242,8 +135,7 @@ class _Year:
             one
             for one in stems
             # By its name night_train may be a set as well as the list of a class: the flags say it.
-            if not any(one.endswith(f"_{other}") for other in stems)
-            or not all(self._flags(os.path.join(self.lists, one + _LIST)))
+            if not any(one.endswith(f"_{other}") for other in stems) or not self._has_flags(one)
         ]
         if {_JOINED, *_PARTS}.issubset(found):
             joined, *parts = (set(self.files_of(one, Problems())) for one in (_JOINED, *_PARTS))
@@ -261,37 +153,31 @@ class _Year:
             )
         files: dict[str, None] = {}
         for number, line in read_lines(path):
-            file = self._file_of(line, f"{path}, line {number}")
-            if file in files:
-                problems.add("annotations that the list of the set has twice, written once", file)
-            files[file] = None
+            found = next(filter(os.path.isfile, map(self._xml, _names_in(line))), None)
+            if found is None:
+                raise TfodError(
+                    f"{path}, line {number}: {self.annotations} has no XML file for "
+                    f"{line[:80]!r}; correct the line, or put the file there"
+                )
+            if found in files:
+                problems.add("annotations that the list of the set has twice, written once", found)
+            files[found] = None
         return list(files)
 
-    def _flags(self, path: str) -> list[bool]:
+    def _has_flags(self, name: str) -> bool:
         """Whether a flag is behind each of the first names in a list, as in those of one class."""
-        return [
-            _FLAG.search(line) is not None and not os.path.isfile(self._xml(line))
-            for _, line in itertools.islice(read_lines(path), _FEW)
-        ]
-
-    def _file_of(self, line: str, where: str) -> str:
-        """The XML file that a line means: a name, maybe with a flag, quotes, folders, extension."""
-        names: list[str] = []
-        for text in (line, _FLAG.sub("", line).rstrip()):
-            for plain in (text, text.strip("\"'")):
-                parts = [one for one in plain.replace("\\", "/").split("/") if one.strip(".")]
-                names += ["/".join(parts[at:]) for at in range(len(parts))]
-        names += [split_extension(one)[0] for one in names]
-        found = next(filter(os.path.isfile, map(self._xml, names)), None)
-        if found is None:
-            raise TfodError(
-                f"{where}: {self.annotations} has no XML file for {line[:80]!r}; correct the line, "
-                "or put the file there"
-            )
-        return found
+        lines = itertools.islice(read_lines(os.path.join(self.lists, name + _LIST)), _FEW)
+        return all(_FLAG.search(one) and not os.path.isfile(self._xml(one)) for _, one in lines)
 
     def _xml(self, name: str) -> str:
         return os.path.join(self.annotations, f"{name}.xml")
+
+
+def _names_in(line: str) -> list[str]:
+    """What a line may call an annotation: maybe with a flag, quotes, folders, an extension."""
+    paths = (safe_relative_path(one.strip(" \"'")) for one in (line, _FLAG.sub("", line)))
+    ends = [end for path in paths for end in ends_of(path)]
+    return [*ends, *(split_extension(one)[0] for one in ends)]
 
 
 def _xml_files(folder: str) -> Iterator[str]:
@@ -303,9 +189,19 @@ def _xml_files(folder: str) -> Iterator[str]:
                 yield os.path.join(where, name)
 
 
-def _class_names(folder: str) -> list[str]:
-    found = (read_xml(path) for path in sorted(_xml_files(folder)))
-    return sorted({one.name for voc in found if voc for one in voc.objects})
+def _class_names(paths: Sequence[str]) -> list[str]:
+    roots = map(parse, paths)
+    objects = (one for root in roots if root.tag == _ROOT for one in root.iterfind("object"))
+    return sorted({(one.findtext("name") or "").strip() for one in objects})
+
+
+class _Object(NamedTuple):
+    """An object that is written: its class, its box in pixels, and its other plain fields."""
+
+    name: str
+    box: PixelBox
+    place: str
+    texts: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -318,105 +214,117 @@ class _Reader:
 
     year: _Year
     images: ImageFiles
-    classes: KnownClasses
-    options: Options
-    problems: Problems
+    reading: Reading
 
-    def detection(self, path: str) -> Detection:
-        voc = read_xml(path)
-        if voc is None:
-            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <annotation>")
-        found, image = self._image(voc)
-        wanted = [one for one in voc.objects if self._is_wanted(one, path)]
+    def detection(self, path: str) -> Detection | None:
+        root = parse(path)
+        if root.tag != _ROOT:
+            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
+        found = [self._object(one, path) for one in root.iterfind("object")]
+        wanted = [one for one in found if one is not None]
         objects = Objects(
             [one.name for one in wanted],
-            [one.box for one in wanted if one.box is not None],
-            [_place(path, one) for one in wanted],
-            _attributes(wanted, path),
+            [one.box for one in wanted],
+            [one.place for one in wanted],
+            _attributes(wanted),
         )
-        size = (voc.height, voc.width)
-        frame = frame_of(image, size, objects.boxes, path, self.problems)
-        common = (self.classes, self.options, self.problems)
-        return detection_of(image, found.name, objects, frame, *common, where=path)
+        size = _side(root, "height", path), _side(root, "width", path)
+        stem, given = os.path.splitext(os.path.basename(path))[0], root.findtext("filename") or ""
+        named = safe_relative_path(given.strip())
+        names = self._names(path, stem, named)
+        one = self.reading.detection(self.images, names, size, objects, path)
+        if one is not None and one.encoded:
+            own = os.path.splitext(os.path.basename(one.filename or ""))[0]
+            if own == stem and os.path.basename(split_extension(named)[0]) not in ("", stem):
+                self.reading.problems.add(_OTHER_NAME, f"{path}: {given.strip()}")
+        return one
 
-    def _image(self, voc: VocImage) -> tuple[FoundImage, ImageFile | None]:
-        """The image of an annotation, under its name with the annotation's folder."""
-        path = voc.file
-        stem = os.path.splitext(os.path.basename(path))[0]
+    def _names(self, path: str, stem: str, named: str) -> list[str]:
+        """What its image may be called, with the annotation's folder and without."""
         within = os.path.relpath(os.path.dirname(path), self.year.annotations).replace(os.sep, "/")
-        named = safe_relative_path(voc.filename)
         extension = split_extension(named)[1]
-        if extension.lower() not in FORMAT_OF_EXTENSION:
-            extension = ""
-        names = [
-            f"{folder}/{name}" if folder != "." else name
-            for name in (stem + extension, named)
-            for folder in (within, ".")
-            if name
-        ]
-        unread = FoundImage("", names[0] if extension else names[0] + DEFAULT_EXTENSION)
-        is_needed = not self.options.no_images
-        if not is_needed and voc.height and voc.width:
-            return unread, None
-        found = read_image(self.images, names, path, self.problems, is_needed)
-        if found is None:
-            return unread, None
-        own = os.path.splitext(os.path.basename(found[0].name))[0]
-        if own == stem and os.path.basename(split_extension(named)[0]) not in ("", stem):
-            self.problems.add(_OTHER_NAME, f"{path}: {voc.filename}")
-        return found
+        own = stem + extension * (extension.lower() in FORMAT_OF_EXTENSION)
+        return [f"{folder}/{one}" for one in (own, named) if one for folder in (within, ".")]
 
-    def _is_wanted(self, one: VocObject, path: str) -> bool:
-        place, problems = _place(path, one), self.problems
-        if not one.name:
+    def _object(self, one: Any, path: str) -> _Object | None:
+        """An ``<object>``; None where it is left out."""
+        place, problems = f"{path}, line {one.sourceline}", self.reading.problems
+        texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
+        name, box = texts.get("name"), _box(one, path)
+        if not name:
             raise TfodError(f"{place}: <name> is empty; write the class there")
-        if one.box is None:
+        if box is None:
             problems.add("objects without <bndbox>, left out", place)
-            return False
-        if self.options.ignore_difficult and _flag(one, "difficult", path):
+            return None
+        found = _Object(name, box, place, texts)
+        if self.reading.options.ignore_difficult and _flag(found, "difficult"):
             problems.add("difficult objects, left out", place)
-            return False
-        if one.is_turned:
-            problems.add(_ROTATED, place)
-        if "bndbox" in one.nested:
+            return None
+        if one.find("bndbox/xmin") is None:
+            problems.add("objects whose box is turned, read as the box around it", place)
+        if len(one.findall("bndbox")) > 1:
             problems.add("objects with another <bndbox>, of which the first is read", place)
-        unread = [*one.nested, *(tag for tag, text in one.texts.items() if text)]
+        unread = [child.tag for child in one if len(child) or texts[child.tag]]
         unread = [tag for tag in unread if tag not in _FIELDS]
         if unread:
             problems.add("objects with fields that are not read", f"{place}: <{unread[0]}>")
-        return True
+        return found
 
 
-def _attributes(objects: Sequence[VocObject], path: str) -> dict[str, list[Any]]:
+def _box(one: Any, path: str) -> PixelBox | None:
+    """The box of an object in pixels, of one that is turned the box around it."""
+    corners, turned = one.find("bndbox"), one.find("robndbox")
+    if corners is not None and corners.find(_CORNERS[0]) is not None:
+        return enclosing_points([_number(corners, name, path, finite=False) for name in _CORNERS])
+    if corners is not None:
+        # Numbers that are not finite are taken, to be checked with all boxes.
+        left, top, right, bottom = (_number(corners, side, path, finite=False) for side in _SIDES)
+        return left, top, right, bottom
+    if turned is None:
+        return None
+    x, y, width, height, angle = (_number(turned, name, path) for name in _TURNED)
+    return enclosing_rotated(x, y, width, height, math.degrees(angle))
+
+
+def _side(root: Any, tag: str, path: str) -> int | None:
+    if not (root.findtext(f"size/{tag}") or "").strip():
+        return None
+    value = int(_number(root.find("size"), tag, path))
+    return value if value > 0 else None
+
+
+def _number(element: Any, tag: str, path: str, *, finite: bool = True) -> float:
+    found = element.find(tag)
+    text = "" if found is None else (found.text or "").strip()
+    line = (element if found is None else found).sourceline
+    return parse_number(text, f"{path}, line {line}: <{tag}> has", finite)
+
+
+def _attributes(objects: Sequence[_Object]) -> dict[str, list[Any]]:
     """Objects without ``difficult``, ``truncated`` or ``pose`` have 0, 0 and Unspecified."""
     attributes: dict[str, list[Any]] = {
-        "difficult": [int(_flag(one, "difficult", path) != 0) for one in objects],
-        "truncated": [_flag(one, "truncated", path) for one in objects],
+        "difficult": [int(_flag(one, "difficult") != 0) for one in objects],
+        "truncated": [_flag(one, "truncated") for one in objects],
         "view": [one.texts.get("pose") or _UNKNOWN_POSE for one in objects],
     }
     if any("occluded" in one.texts for one in objects):
-        attributes["occluded"] = [_flag(one, "occluded", path) for one in objects]
+        attributes["occluded"] = [_flag(one, "occluded") for one in objects]
     return attributes
 
 
-def _flag(one: VocObject, name: str, path: str) -> int:
+def _flag(one: _Object, name: str) -> int:
     text = one.texts.get(name) or "0"
     try:
         return int(text)
     except ValueError:
         raise TfodError(
-            f"{_place(path, one)}: <{name}> has {text[:40]!r} where 0 or 1 is expected; correct it"
+            f"{one.place}: <{name}> has {text[:40]!r} where 0 or 1 is expected; correct it"
         ) from None
-
-
-def _place(path: str, one: VocObject) -> str:
-    return f"{path}, line {one.line}"
 
 
 # Writing
 
 _DECIMALS = 6
-_FLAGS = ("truncated", "difficult", "occluded")
 _FRACTIONS = "flags that are no whole numbers, rounded up"
 
 
@@ -431,19 +339,14 @@ class VocWriter(Writer):
         self._list(subset, "")
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._image_names(images)
-        self._write_images(images, names)
-        self._count_losses(images)
+        names = self._write_images(images)
         classes = {one.id: xml_text(one.class_name.strip()) for one in label_map.items}
         left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
-        corners = (
-            lines_of(
-                *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
-                *(b"</xmax><ymax>", bottom, b"</ymax>\n"),
-            )
-            .decode()
-            .splitlines()
+        lines = lines_of(
+            *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
+            *(b"</xmax><ymax>", bottom, b"</ymax>\n"),
         )
+        corners = lines.decode().splitlines()
         stems = [os.path.splitext(name)[0] for name in names]
         for row, (stem, name) in enumerate(zip(stems, names, strict=True)):
             height, width = images.sizes[row].tolist()
@@ -483,13 +386,11 @@ class VocWriter(Writer):
         attributes = images.detections[row].attributes
         views = attributes.get("view") or attributes.get("pose")
         texts = [""] * (images.splits[row + 1] - images.splits[row])
-        for at in range(len(texts)):
-            if views is not None and views[at] is not None:
-                texts[at] += f"<pose>{xml_text(str(views[at]))}</pose>"
-            for name in _FLAGS:
-                value = attributes[name][at] if name in attributes else None
+        for name, values in (("pose", views), *((name, attributes.get(name)) for name in _FLAGS)):
+            for at, value in enumerate(values or ()):
                 if value is not None:
-                    texts[at] += f"<{name}>{self._flag(value)}</{name}>"
+                    text = xml_text(str(value)) if name == "pose" else self._flag(value)
+                    texts[at] += f"<{name}>{text}</{name}>"
         return texts
 
     def _flag(self, value: AttributeValue) -> int:

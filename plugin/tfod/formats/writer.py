@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import os
 import re
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -95,7 +94,7 @@ class Writer(abc.ABC):
 
     # What subclasses use
 
-    def _image_names(self, images: Images, scope: str = "") -> list[str]:
+    def _image_names(self, images: Images, scope: str) -> list[str]:
         """A safe file name for each image, whose stem no other one of the scope has."""
         ids = self._names.setdefault(scope, IdMaker())
         names = []
@@ -152,15 +151,20 @@ class Writer(abc.ABC):
         taken.update(numbers)
         return numbers
 
-    def _write_images(self, images: Images, names: Sequence[str], inside: str = "") -> None:
-        """Write the image files of a batch into a folder inside that of the images."""
-        if self._options.no_images:
-            return
-        rows = images.rows_with_image
+    def _write_images(self, images: Images, inside: str = "") -> list[str]:
+        """Write the image files of a batch into a folder inside that of the images.
+
+        Returns:
+            Their names in it. What else their rows say and the format has no place for is counted.
+        """
+        names = self._image_names(images, inside)
+        self._count_losses(images)
+        rows = [] if self._options.no_images else images.rows_with_image
         if self._image_folder is None:
             self.losses[_NO_FOLDER][""] += len(rows)
-            return
-        self.losses[_NO_IMAGE][""] += len(names) - len(rows)
+            return names
+        if not self._options.no_images:
+            self.losses[_NO_IMAGE][""] += len(names) - len(rows)
         for row in rows:
             path = os.path.join(self._image_folder, inside, names[row])
             try:
@@ -173,6 +177,7 @@ class Writer(abc.ABC):
             except OSError as error:
                 what = f"image {names[row]!r} cannot be written"
                 raise TfodError(f"{what}: {error.strerror}") from None
+        return names
 
     def _write(self, path: str, content: bytes | memoryview) -> None:
         folder = os.path.dirname(path)
@@ -209,30 +214,31 @@ class Writer(abc.ABC):
             losses.update({name: n for name, n in lost.items() if name not in self.CARRIES})
 
     def _pixels(self, mask: Mask, one: Detection, size: tuple[int, int]) -> np.ndarray | None:
-        """The pixels of a mask by :func:`masks_of`, bool of shape (height, width).
+        """The pixels of a mask by :func:`masks_of`, as :func:`fitting` has them."""
+        return fitting(mask, size, self._options.odd_masks, self.losses, one.filename)
 
-        None where it has another size than its image, and such masks are left out.
 
-        Raises:
-            TfodError: it is not a PNG image, or of another size, and this is refused.
-        """
-        try:
-            drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
-        except ValueError as error:
-            raise TfodError(f"image {one.filename!r}: a mask cannot be decoded ({error})") from None
-        if drawn.shape == size:
-            return drawn
-        odd = self._options.odd_masks
-        if odd is OddMasks.DROP:
-            self.losses[_DROPPED][""] += 1
-            return None
-        if odd is OddMasks.SCALE:
-            self.losses[_SCALED][""] += 1
-            return scaled(drawn, size)
+def fitting(
+    mask: Mask, size: tuple[int, int], odd: OddMasks, losses: Losses, filename: str | None
+) -> np.ndarray | None:
+    """The pixels of a mask, of the size of its image; None where it is left out for another one.
+
+    Raises:
+        TfodError: it is not a PNG image, or of another size, and this is refused.
+    """
+    try:
+        drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
+    except ValueError as error:
+        raise TfodError(f"image {filename!r}: a mask cannot be decoded ({error})") from None
+    if drawn.shape == size:
+        return drawn
+    if odd is OddMasks.REFUSE:
         raise TfodError(
-            f"image {one.filename!r}: a mask is {drawn.shape[1]}x{drawn.shape[0]}, the image "
+            f"image {filename!r}: a mask is {drawn.shape[1]}x{drawn.shape[0]}, the image "
             f"{size[1]}x{size[0]}; choose --odd-masks scale or --odd-masks drop"
         )
+    losses[_SCALED if odd is OddMasks.SCALE else _DROPPED][""] += 1
+    return scaled(drawn, size) if odd is OddMasks.SCALE else None
 
 
 def scaled(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:

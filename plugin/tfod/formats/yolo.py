@@ -23,11 +23,11 @@ from tfod.detection.detection import Detection, Keypoints
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, KnownClasses, annotated, chosen
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
 from tfod.formats.documents import read_lines
-from tfod.formats.files import ImageFiles, read_image
+from tfod.formats.files import ImageFiles
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Objects, detection_of, frame_of
+from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset
@@ -35,9 +35,8 @@ from tfod.tfrecord.shard_sets.names import stem_of_subset
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _NAMES = ("obj.names", "classes.txt")
 _DATA = "obj.data"
+_NO_SUBSETS = ("classes", "names", "backup", "")  # what else that has
 _SUBSETS = ("train", "val", "validation", "test", "minival")
-_NOT_YAML = (ValueError, LookupError, AttributeError)
-"""What PyYAML lets out where a value is not the number or the date that it looks like."""
 _OUTLINES = "outlines, read as the boxes around them"
 _CONFIDENCES = "confidences behind boxes, left out"
 _NAMESAKES = "classes of a name that another one has, made one class"
@@ -54,14 +53,12 @@ class _Layout:
         file: that says it.
         names: of the classes by their numbers.
         subsets: what each names: folders or lists of images.
-        absent: folders that are named and not there.
         points: how many keypoints an object has, and how many numbers each; 0, 0 for none.
     """
 
     file: str
     names: Mapping[int, str]
     subsets: Mapping[str, list[str]]
-    absent: Sequence[str] = ()
     points: tuple[int, int] = (0, 0)
 
 
@@ -86,28 +83,27 @@ def read(source: str, options: Options) -> Dataset:
         )
     if file is None:
         raise TfodError(f"{source} holds none of {', '.join((*_YAML, *_NAMES))}; name the YAML")
-    layout = _read_yaml(file) if file.lower().endswith(("yaml", "yml")) else _read_names(file)
+    problems = Problems(options)
+    read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
+    layout = read_layout(file, problems)
     subsets = chosen(layout.subsets, options.subset, file)
     in_order = [name for _, name in sorted(layout.names.items())]
     folder = os.path.dirname(file)
     classes = KnownClasses.find(options.label_map, folder, lambda: in_order, file)
-    problems = Problems(options)
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
             problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
-    for absent in layout.absent:
-        problems.add(_ABSENT, f"{file}: {absent}")
-    reader = _Reader(layout, classes, options, problems)
-
+    reading = Reading(classes, options, problems)
+    reader = _Reader(layout, reading)
     found = {
         subset: itertools.starmap(reader.detection, _images(places))
         for subset, places in subsets.items()
     }
-    return annotated(found, found.items(), classes, problems, [file])
+    return reading.dataset(found.items(), found, [file])
 
 
-def _read_yaml(file: str) -> _Layout:
+def _read_yaml(file: str, problems: Problems) -> _Layout:
     try:
         import yaml
     except ImportError:
@@ -115,7 +111,7 @@ def _read_yaml(file: str) -> _Layout:
     try:
         with open(file, encoding="utf-8-sig") as stream:
             found = yaml.safe_load(stream)
-    except (OSError, RecursionError, *_NOT_YAML, yaml.YAMLError) as error:
+    except Exception as error:  # PyYAML lets out whatever its makers of numbers and dates raise
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise TfodError(f"{file} cannot be read: {reason}") from None
     names = found.get("names") if isinstance(found, dict) else None
@@ -127,22 +123,39 @@ def _read_yaml(file: str) -> _Layout:
         raise TfodError(f"{file} has a list in place of a class's name; write names: [cat, dog]")
     below = os.path.dirname(file)
     roots = [os.path.join(below, str(found.get("path") or "")), below]
-    subsets, absent = {}, []
-    for key, value in found.items():
-        parts = value if isinstance(value, list) else [value]
-        is_subset = key in _SUBSETS or _names_its_folder(roots, str(key), value)
-        if not is_subset or not all(isinstance(one, str) for one in parts):
-            continue
-        places = {one: _existing(roots, one) for one in parts}
-        absent += [one for one, place in places.items() if place is None]
-        if there := [place for place in places.values() if place is not None]:
-            subsets[str(key)] = there
-    if absent and not subsets:
-        raise TfodError(f"{file}: {absent[0]} is not there; correct it, or path")
+    named = {
+        str(key): value if isinstance(value, list) else [value]
+        for key, value in found.items()
+        if key in _SUBSETS or _names_its_folder(roots, str(key), value)
+    }
+    texts = {key: [one for one in parts if isinstance(one, str)] for key, parts in named.items()}
+    subsets = _there(texts, roots, file, problems)
     if not subsets:
         raise TfodError(f"{file} names no folder of images; write train: images/train")
-    texts = {number: str(name) for number, name in names.items()}
-    return _Layout(file, texts, subsets, absent, _kpt_shape(found.get("kpt_shape"), file))
+    classes = {number: str(name) for number, name in names.items()}
+    return _Layout(file, classes, subsets, _kpt_shape(found.get("kpt_shape"), file))
+
+
+def _there(
+    named: Mapping[str, Sequence[str]], roots: Sequence[str], file: str, problems: Problems
+) -> dict[str, list[str]]:
+    """What subsets name and is there, by their names; what is not is counted."""
+    subsets: dict[str, list[str]] = {}
+    absent = ""
+    for subset, parts in named.items():
+        for part in parts:
+            # Roboflow writes ../train/images for what lies beside the YAML, Darknet data/ for it.
+            plain = (part, part.removeprefix("../"), part.removeprefix("data/"))
+            paths = (os.path.normpath(os.path.join(root, one)) for root in roots for one in plain)
+            found = next(filter(os.path.exists, paths), None)
+            if found is None:
+                absent = absent or part
+                problems.add(_ABSENT, f"{file}: {part}")
+            else:
+                subsets.setdefault(subset, []).append(found)
+    if absent and not subsets:
+        raise TfodError(f"{file}: {absent} is not there; correct it, or path")
+    return subsets
 
 
 def _kpt_shape(value: Any, file: str) -> tuple[int, int]:
@@ -162,14 +175,7 @@ def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
     return any(os.path.isdir(os.path.join(root, value)) for root in roots)
 
 
-def _existing(roots: list[str], folder: str) -> str | None:
-    # Roboflow writes ../train/images for what lies beside the YAML.
-    names = (folder, folder.removeprefix("../"))
-    paths = (os.path.normpath(os.path.join(root, one)) for root in roots for one in names)
-    return next(filter(os.path.exists, paths), None)
-
-
-def _read_names(file: str) -> _Layout:
+def _read_names(file: str, problems: Problems) -> _Layout:
     below = os.path.dirname(file)
     lines = dict(read_lines(file))
     last = max(lines, default=0)
@@ -183,43 +189,29 @@ def _read_names(file: str) -> _Layout:
     pairs = (
         [line.partition("=")[::2] for _, line in read_lines(data)] if os.path.isfile(data) else []
     )
-    subsets, absent = {}, []
-    for key, value in pairs:
-        if key.strip() not in ("classes", "names", "backup", ""):
-            place = _existing([below], value.strip().removeprefix("data/"))
-            if place is None:
-                absent.append(value.strip())
-            else:
-                subsets[key.strip()] = [place]
-    if absent and not subsets:
-        raise TfodError(f"{data}: {absent[0]} is not there; correct it")
+    named = {key.strip(): [value.strip()] for key, value in pairs if key.strip() not in _NO_SUBSETS}
+    subsets = _there(named, [below], data, problems)
     names = {number - 1: line for number, line in lines.items()}
-    return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]}, absent)
+    return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]})
 
 
-class _Image(NamedTuple):
-    """The path of an image, and its name within the folder of its subset."""
-
-    path: str
-    name: str
-
-
-def _images(places: list[str]) -> Iterator[_Image]:
+def _images(places: list[str]) -> Iterator[tuple[str, str]]:
+    """The folder of each image, and its name within that."""
     for place in places:
         if os.path.isfile(place):  # a list
             below = os.path.dirname(place)
             for number, line in read_lines(place):
                 if "\0" in line:
                     raise TfodError(f"{place}, line {number}: not the path of an image; correct it")
-                inside = line.removeprefix("data/").replace("\\", "/")
-                yield _Image(os.path.join(below, inside), os.path.basename(inside))
+                path = os.path.join(below, line.removeprefix("data/").replace("\\", "/"))
+                yield os.path.split(path)
             continue
         for folder, folders, names in os.walk(place):
             folders.sort()
             for name in sorted(names):
                 if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION:
-                    path = os.path.join(folder, name)
-                    yield _Image(path, os.path.relpath(path, place).replace(os.sep, "/"))
+                    path = os.path.relpath(os.path.join(folder, name), place)
+                    yield place, path.replace(os.sep, "/")
 
 
 def label_path(image: str) -> str:
@@ -247,18 +239,12 @@ class _Reader:
     """Makes the Detection of an image from its file of labels."""
 
     layout: _Layout
-    classes: KnownClasses
-    options: Options
-    problems: Problems
+    reading: Reading
     _finders: dict[str, ImageFiles] = field(default_factory=dict)
 
-    def detection(self, path: str, name: str) -> Detection | None:
-        folder, own = os.path.split(path)
-        finder = self._finders.setdefault(folder, ImageFiles([folder]))
-        found = read_image(finder, [own], self.layout.file, self.problems)
-        if found is None:
-            return None
-        file, image = _label_file(path), found[1]
+    def detection(self, folder: str, name: str) -> Detection | None:
+        images = self._finders.setdefault(folder, ImageFiles([folder]))
+        file = _label_file(os.path.join(folder, name))
         lines = read_lines(file) if os.path.isfile(file) else ()
         places = {f"{file}, line {number}": line.split() for number, line in lines}
         read = [self._line(where, parts) for where, parts in places.items()]
@@ -267,10 +253,9 @@ class _Reader:
             [one.box for one in read],
             list(places),
             keypoints=self._keypoints(read),
+            is_normalized=True,
         )
-        frame = frame_of(image, (None, None), objects.boxes, file, self.problems)
-        common = (self.classes, self.options, self.problems)
-        return detection_of(image, name, objects, frame, *common, where=file, is_normalized=True)
+        return self.reading.detection(images, [name], (None, None), objects, file)
 
     def _line(self, where: str, parts: list[str]) -> _Line:
         try:
@@ -288,10 +273,10 @@ class _Reader:
             file = self.layout.file
             raise TfodError(f"{where}: class {parts[0]} is not in the names of {file}; add it")
         if is_outline:
-            self.problems.add(_OUTLINES, where)
+            self.reading.problems.add(_OUTLINES, where)
             return _Line(name, enclosing_points(numbers[1:]), ())
         if more == 1 and count * each != 1:
-            self.problems.add(_CONFIDENCES, where)
+            self.reading.problems.add(_CONFIDENCES, where)
         x, y, width, height = numbers[1:_BOX]
         box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
         return _Line(name, box, numbers[_BOX:] if more > 1 else ())
@@ -305,7 +290,7 @@ class _Reader:
         for row, one in enumerate(lines):
             if one.points:
                 found[row] = np.reshape(one.points, (count, each))
-        xy = found[:, :, :2].astype(np.float32)
+        xy = found[:, :, :2]
         shown = found[:, :, 2] if each == 3 else np.where(xy.any(axis=2), 2, 0)
         return Keypoints(xy, np.clip(np.nan_to_num(shown), 0, 2).astype(np.int64))
 
@@ -339,9 +324,7 @@ class YoloWriter(Writer):
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
         subset = stem_of_subset(subset)
-        names = self._image_names(images, subset)
-        self._write_images(images, names, subset)
-        self._count_losses(images)
+        names = self._write_images(images, subset)
         for item in label_map.items:
             self._places.setdefault(item.id, len(self._places))
         places = np.array([self._places[one] for one in images.classes], np.int64)

@@ -92,7 +92,7 @@ def read_side(path: str, format_name: str, options: ReadOptions) -> Side:
     records: list[Record] = []
     for batch in dataset.read():
         records += _records(batch, classes, len(records))
-    notes = dataset.finish()
+    notes = dataset.finish(len(records), sum(len(one.boxes) for one in records))
     subsets = list(dict.fromkeys([*dataset.subsets, *(one.subset for one in records)]))
     return Side(path, format_name, classes.label_map, subsets, records, notes)
 
