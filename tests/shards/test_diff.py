@@ -62,6 +62,13 @@ def write(folder: Path, label_map: str = _LABEL_MAP, /, **subsets: Sequence[Dete
     return str(folder)
 
 
+def mirrored(found: Mapping[str, int]) -> Mapping[str, int]:
+    """The changes from B to A."""
+    opposite = {"added": "removed", "removed": "added"}
+    parts = {name: name.split("_") for name in found}
+    return {f"{noun}_{opposite.get(how, how)}": found[name] for name, (noun, how) in parts.items()}
+
+
 CAT: Object = ((10, 20, 60, 80), "cat")
 DOG: Object = ((110, 20, 160, 80), "dog")
 
@@ -107,42 +114,27 @@ def test_each_change(
     assert found.is_equal == (not expected)
     assert Counter(one.change for one in found.listed) == Counter(expected)
     assert all(one.subset == "train" for one in found.listed)
-    mirrored = diff(after, before)
-    opposite = {"added": "removed", "removed": "added"}
-    names = {name: opposite.get(name.split("_")[1], name.split("_")[1]) for name in expected}
-    assert counts(mirrored) == {
-        f"{name.split('_')[0]}_{names[name]}": count for name, count in expected.items()
-    }
+    assert counts(diff(after, before)) == mirrored(expected)
 
 
 def test_a_move_says_from_where_to_where_and_how_far(tmp_path: Path, before: str) -> None:
     moved = record("a.png", CAT, ((135, 20, 185, 80), "dog"))
     after = write(tmp_path / "b", train=[moved], val=[record("b.png", CAT)])
     (one,) = diff(before, after).listed
-    assert one.before is not None and one.after is not None
-    assert (one.before.number, one.before.name) == (1, "dog")
-    assert one.before.corners == pytest.approx((110, 20, 160, 80))
+    assert one.before == {"number": 1, "name": "dog", "corners": [110, 20, 160, 80]}
     assert one.iou == pytest.approx(1 / 3, abs=1e-4)
-    assert str(one) == "box moved: 'dog' (110, 20, 160, 80) → 'dog' (135, 20, 185, 80), IoU 0.33"
-
-
-def test_images_are_compared_by_their_bytes(tmp_path: Path, before: str) -> None:
-    image = encode_mask_png(np.zeros((_HEIGHT, _WIDTH), bool))
-    after = write(
-        tmp_path / "b",
-        train=[record("a.png", CAT, DOG, encoded=image + b"more")],
-        val=[record("b.png", CAT)],
-    )
-    assert counts(diff(before, after)) == {"image_changed": 1}
-    assert diff(before, after, ignore=frozenset(["images"])).is_equal
+    assert one.after == {"number": 1, "name": "dog", "corners": [135, 20, 185, 80]}
 
 
 def test_a_side_without_images_is_compared_without_them(tmp_path: Path, before: str) -> None:
-    bare = [record(name, *some, encoded=None) for name, *some in (("a.png", CAT, DOG),)]
+    bare = [record("a.png", CAT, DOG, encoded=None)]
     after = write(tmp_path / "b", train=bare, val=[record("b.png", CAT, encoded=None)])
     found = diff(before, after)
     assert found.is_equal
     assert found.notes == [f"{after} has no images; they are not compared"]
+    changed = [record("a.png", CAT, DOG, number=1)]
+    other = write(tmp_path / "c", train=changed, val=[record("b.png", CAT)])
+    assert diff(before, other, ignore=["images"]).is_equal
 
 
 def test_another_subset_is_a_difference_where_that_is_asked_for(
@@ -151,7 +143,7 @@ def test_another_subset_is_a_difference_where_that_is_asked_for(
     after = write(tmp_path / "b", train=[record("a.png", CAT, DOG), record("b.png", CAT)], val=[])
     found = diff(before, after)
     assert found.is_equal and counts(found) == {"record_moved": 1}
-    assert str(found.listed[0]) == "record moved: val → train"
+    assert (found.listed[0].change, found.listed[0].text) == ("record_moved", "val → train")
     assert not diff(before, after, same_subsets=True).is_equal
 
 
@@ -175,7 +167,7 @@ def test_records_without_a_name_are_matched_by_source_id(tmp_path: Path) -> None
     b = write(tmp_path / "b", train=names[::-1])
     assert diff(a, b).is_equal
     c = write(tmp_path / "c", train=[replace(names[0], filename="x.png", encoded=b"")])
-    assert counts(diff(a, c, ignore=frozenset(["images"]))) == {
+    assert counts(diff(a, c, ignore=["images"])) == {
         "record_removed": 1,
         "record_renamed": 1,
     }
@@ -210,13 +202,13 @@ def test_source_ids(tmp_path: Path, before: str) -> None:
     ("names", "expected"),
     [
         ("cat dog größe", []),
-        ("kitty dog größe", ["class renamed: 'cat' → 'kitty', id 1"]),
+        ("kitty dog größe", ["class_renamed 'cat' → 'kitty', id 1"]),
         (
             "dog cat größe",
-            ["class renumbered: 'cat' has id 1 → 2", "class renumbered: 'dog' has id 2 → 1"],
+            ["class_renumbered 'cat' has id 1 → 2", "class_renumbered 'dog' has id 2 → 1"],
         ),
-        ("cat dog größe cow", ["class added: 'cow'"]),
-        ("cat dog", ["class removed: 'größe'"]),
+        ("cat dog größe cow", ["class_added 'cow'"]),
+        ("cat dog", ["class_removed 'größe'"]),
     ],
 )
 def test_label_maps(tmp_path: Path, names: str, expected: Sequence[str]) -> None:
@@ -226,7 +218,7 @@ def test_label_maps(tmp_path: Path, names: str, expected: Sequence[str]) -> None
     name = "kitty" if first == "kitty" else "cat"
     a = write(tmp_path / "a", train=[record("a.png", CAT)])
     b = write(tmp_path / "b", label_map, train=[record("a.png", (CAT[0], name), class_label=None)])
-    assert [str(one) for one in diff(a, b).listed] == expected
+    assert [f"{one.change} {one.text}" for one in diff(a, b).listed] == expected
 
 
 def test_values_of_objects_go_with_their_boxes(tmp_path: Path) -> None:
@@ -254,16 +246,8 @@ def test_values_of_objects_go_with_their_boxes(tmp_path: Path) -> None:
     c = write(tmp_path / "c", "", train=[other])
     expected = {"masks": 1, "keypoints": 2, "color": 1, "difficult": 1, "captions": 1}
     assert dict(diff(a, c).values) == expected
-    ignore = frozenset(("masks", "keypoints", "color", "captions"))
+    ignore = ("masks", "keypoints", "color", "captions")
     assert dict(diff(a, c, ignore=ignore).values) == {"difficult": 1}
-
-
-def test_large_numbers_that_differ_by_one(tmp_path: Path) -> None:
-    a, b = (
-        write(tmp_path / str(n), train=[record("a.png", CAT, attributes={"track_id": [n]})])
-        for n in (50_000_000, 50_000_001)
-    )
-    assert dict(diff(a, b).values) == {"track_id": 1}
 
 
 def test_keys_that_mean_nothing_are_compared(tmp_path: Path) -> None:
@@ -307,7 +291,19 @@ def test_keypoints_that_are_nowhere(tmp_path: Path, number: float) -> None:
 
 
 _HUGE = 10**400  # more than a float can be
-_NUMBERS = [_HUGE, _HUGE + 1, -_HUGE, 2**63, 2**63 + 1, 1.5, _NAN, _INF, -_INF, True]
+_NUMBERS: list[Any] = [
+    _HUGE,
+    _HUGE + 1,
+    -_HUGE,
+    2**63,
+    2**63 + 1,
+    50_000_000,
+    50_000_001,
+    1.5,
+    1e6,
+    1e6 + 1,
+]
+_NUMBERS += [_NAN, _INF, -_INF, True]
 
 
 @pytest.mark.parametrize("one", _NUMBERS, ids=lambda one: f"{one:.9}" if one is _NAN else None)
@@ -319,6 +315,16 @@ def test_numbers_that_no_float_holds(tmp_path: Path, one: Any) -> None:
     place = next(n for n, value in enumerate(_NUMBERS) if value is one)
     for n, other in enumerate(folders):
         assert diff(folders[place], other).is_equal == (n == place)
+
+
+def test_boxes_by_the_thousand_are_compared_in_their_order(tmp_path: Path) -> None:
+    boxes: list[Object] = [
+        ((n % 300, n // 300, n % 300 + 50, n // 300 + 50), "cat") for n in range(1100)
+    ]
+    a = write(tmp_path / "a", train=[record("a.png", *boxes)])
+    b = write(tmp_path / "b", train=[record("a.png", *boxes[:500], DOG, *boxes[501:])])
+    assert diff(a, a).is_equal
+    assert counts(diff(a, b)) == {"box_removed": 1, "box_added": 1}
 
 
 def test_empty_sides(tmp_path: Path, before: str) -> None:
@@ -379,11 +385,10 @@ def test_odd_boxes_are_compared_as_they_are(tmp_path: Path, name: str) -> None:
         other = str(tmp_path / f"from_{Path(source).name}")
         convert(source, other, Options(), target_format=name)
         for sides in ((source, other), (other, source)):
-            found = diff(*sides, ignore=frozenset(["masks"]))
+            found = diff(*sides, ignore=["masks"])
             assert found.is_equal and "left out" not in str(found.notes), found.listed
     b = write(tmp_path / "b", train=[record(one, CAT, *_ODD[1:]) for one in ("a.png", "b.png")])
-    ignore = frozenset(("masks", "images"))
-    assert counts(diff(b, other, ignore=ignore))["box_added"] == 2
+    assert counts(diff(b, other, ignore=["masks", "images"]))["box_added"] == 2
 
 
 @pytest.mark.parametrize(
@@ -481,13 +486,6 @@ def test_any_edits(images: list[list[Object]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         a = write(Path(folder, "a"), train=ours)
         b = write(Path(folder, "b"), train=data.draw(st.permutations(theirs)))
-        found_in = diff(a, b), diff(b, a)
-        assert counts(found_in[0]) == {name: count for name, count in expected.items() if count}
-        for name, other in (("added", "removed"), ("removed", "added"), *(
-            (one, one) for one in ("moved", "relabelled")
-        )):  # fmt: skip
-            for noun in ("record", "box"):
-                first, second = f"{noun}_{name}", f"{noun}_{other}"
-                assert found_in[0].counts[first] == found_in[1].counts[second]
-        for side in (a, b):
-            assert not counts(diff(side, side))
+        assert counts(diff(a, b)) == expected
+        assert counts(diff(b, a)) == mirrored(expected)
+        assert not diff(a, a).counts and not diff(b, b).counts

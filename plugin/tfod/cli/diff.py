@@ -7,7 +7,7 @@ import glob
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -17,8 +17,15 @@ from tfod.cli.arguments import Arguments, Parser, file_name, whole_number
 from tfod.cli.output import begin_output, files_among
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import FORMATS
-from tfod.shards.diff import CHANGES, PIXEL, Box, Diff, Side, read_side
+from tfod.shards.diff import PIXEL, Diff, Difference, Side, read_side
 
+_CHANGES = (
+    *("record_added", "record_removed", "record_renamed", "record_moved"),
+    *("image_added", "image_removed", "image_changed", "size_changed"),
+    *("box_added", "box_removed", "box_moved", "box_relabelled", "value_changed"),
+    *("class_added", "class_removed", "class_renamed", "class_renumbered"),
+)
+"""From A to B, in the order in which they are counted; a record is moved to another subset."""
 _VERSION = 2
 """Of the JSON; it goes up when a key changes or goes."""
 
@@ -88,40 +95,38 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _json(found: Diff) -> dict[str, Any]:
     """What ``docs/diff.schema.json`` describes."""
-
-    def of_side(side: Side) -> dict[str, Any]:
-        counts = {"records": len(side.records), "boxes": side.boxes}
-        return {"path": side.path, "format": side.format, **counts}
-
     return {
         "tfod_diff": _VERSION,
         "equal": found.is_equal,
-        "a": of_side(found.a),
-        "b": of_side(found.b),
+        "a": _summary(found.a),
+        "b": _summary(found.b),
         "tolerance": found.tolerance,
-        "counts": {change: found.counts[change] for change in CHANGES},
+        "counts": {change: found.counts[change] for change in _CHANGES},
         "values": found.values,
-        "differences": [
-            {key: x._asdict() if isinstance(x, Box) else x for key, x in one._asdict().items()}
-            for one in found.listed
-        ],
+        "differences": [one._asdict() for one in found.listed],
         "notes": found.notes,
     }
+
+
+def _summary(side: Side) -> dict[str, Any]:
+    boxes = sum(len(one.boxes) for one in side.records)
+    counts = {"records": len(side.records), "boxes": boxes}
+    return {"path": side.path, "format": side.format, **counts}
 
 
 def _lines(found: Diff) -> Iterator[str]:
     """The verdict, the two sides, and what differs by image."""
     verdict = "EQUAL" if found.is_equal else "DIFFERENT"
     yield f"{verdict}: {_counted(found.counts) or 'no differences'}"
-    for letter, side in (("A", found.a), ("B", found.b)):
-        amounts = f"{plural(len(side.records), 'record')}, {plural(side.boxes, 'box')}"
-        yield f"{letter}: {side.path} ({side.format}): {amounts}"
+    for letter, side in (("A", _summary(found.a)), ("B", _summary(found.b))):
+        amounts = f"{plural(side['records'], 'record')}, {plural(side['boxes'], 'box')}"
+        yield f"{letter}: {side['path']} ({side['format']}): {amounts}"
     if found.values:
         counts = (f"{name} ({count:,})" for name, count in sorted(found.values.items()))
         yield from ("", f"Values changed: {', '.join(counts)}")
     for (subset, image), some in groupby(found.listed, lambda one: (one.subset, one.image)):
         yield from ("", f"{subset}: {image}" if image else "classes")
-        yield from (f"  {one}" for one in some)
+        yield from (f"  {_line(one)}" for one in some)
     rest = _counted(found.counts - Counter(one.change for one in found.listed))
     if rest:
         yield from ("", f"Not listed: {rest} (see --max-differences)")
@@ -129,7 +134,19 @@ def _lines(found: Diff) -> Iterator[str]:
         yield from ("", *(f"Note: {note}" for note in found.notes))
 
 
+def _line(one: Difference) -> str:
+    """``box moved: 'cat' (1, 2, 3, 4) → 'cat' (2, 2, 4, 4), IoU 0.33``."""
+    boxes = " → ".join(map(_box, filter(None, (one.before, one.after))))
+    text = one.text or boxes + (f", IoU {one.iou:.2f}" if one.iou is not None else "")
+    return one.change.replace("_", " ") + (f": {text}" if text else "")
+
+
+def _box(box: Mapping[str, Any]) -> str:
+    corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in box["corners"])
+    return f"{box['name']!r} ({corners})"
+
+
 def _counted(counts: Counter[str]) -> str:
     """``1 record added, 2 boxes moved``."""
-    parts = [(counts[change], change.split("_")) for change in CHANGES if counts[change]]
+    parts = [(counts[change], change.split("_")) for change in _CHANGES if counts[change]]
     return ", ".join(f"{plural(count, noun)} {how}" for count, (noun, how) in parts)

@@ -11,12 +11,13 @@ import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import eq
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tfod.check.findings.finding import plural
 from tfod.detection import keys
+from tfod.detection.boxes import iou
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.masks import decode_mask_png
@@ -31,23 +32,13 @@ from tfod.tfrecord.image_names import safe_relative_path
 PIXEL = 1.02
 """Pixels that a side may be off: integers, float32, and the two digits of CVAT's XML and
 Datumaro's boxes are no movement."""
-CHANGES = (
-    *("record_added", "record_removed", "record_renamed", "record_moved"),
-    *("image_added", "image_removed", "image_changed", "size_changed"),
-    *("box_added", "box_removed", "box_moved", "box_relabelled", "value_changed"),
-    *("class_added", "class_removed", "class_renamed", "class_renumbered"),
-)
-"""From A to B, in the order in which they are counted; a record is moved to another subset."""
-_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
-    **{one.name: (one.default,) for one in keys.OBJECT_ATTRIBUTES},
-    "view": ("", "Unspecified"),  # Pascal VOC's, which create_pascal_tf_record.py writes
-}
+# "Unspecified" is a view of Pascal VOC's, which create_pascal_tf_record.py writes.
+_DEFAULTS = {one.name: (one.default, "Unspecified") for one in keys.OBJECT_ATTRIBUTES}
 _NOT_FINITE = -9e9, 8e9, -8e9  # for NaN and both infinities, which are then equal to themselves
-_NO_SIZE = 1000, 1000  # pixels of an image whose size is unknown
 _CLOSE = 2**-22  # of two numbers, for what float32 does to them
 _LEAST_OVERLAP, _LEAST_OF_OTHER_CLASS = 0.1, 0.5
-_WAYS = "", "box_relabelled", "box_moved", "box_relabelled"
 _MOST_PAIRS = 1 << 20
+_Pairs: TypeAlias = "list[tuple[int, int]]"
 
 
 class Record(NamedTuple):
@@ -85,38 +76,17 @@ class Side(NamedTuple):
     records: Sequence[Record]
     notes: Sequence[str]
 
-    @property
-    def boxes(self) -> int:
-        """How many there are."""
-        return sum(len(one.boxes) for one in self.records)
-
-
-class Box(NamedTuple):
-    """A box of one side: its number in the record, its class, and its sides in pixels."""
-
-    number: int
-    name: str
-    corners: Sequence[float]
-
-    @classmethod
-    def of(cls, number: int, names: Sequence[str], boxes: np.ndarray) -> Box:
-        """One of the boxes of a record."""
-        return cls(number, names[number], boxes[number].round(3).tolist())
-
-    def __str__(self) -> str:
-        corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in self.corners)
-        return f"{self.name!r} ({corners})"
-
 
 class Difference(NamedTuple):
     """One difference.
 
     Attributes:
-        change: one of :data:`CHANGES`.
+        change: which one, as ``docs/diff.schema.json`` has them.
         subset, image: where; of a record on both sides as A has them. Empty of classes.
         records: the record's number on either side, from 0; None where it has none.
         text: what is different, where it is not a box.
-        before, after, iou: the box on either side, and how far the two overlap.
+        before, after: either side's box: number in the record, name of class, corners in pixels.
+        iou: of the two, where there are two.
     """
 
     change: str
@@ -124,15 +94,9 @@ class Difference(NamedTuple):
     image: str
     records: tuple[int | None, int | None]
     text: str = ""
-    before: Box | None = None
-    after: Box | None = None
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
     iou: float | None = None
-
-    def __str__(self) -> str:
-        """``box moved: 'cat' (1, 2, 3, 4) → 'cat' (2, 2, 4, 4), IoU 0.33``."""
-        boxes = " → ".join(str(one) for one in (self.before, self.after) if one)
-        text = self.text or boxes + (f", IoU {self.iou:.2f}" if self.iou is not None else "")
-        return self.change.replace("_", " ") + (f": {text}" if text else "")
 
 
 class Diff:
@@ -163,13 +127,12 @@ class Diff:
         max_differences: int = 100,
     ) -> None:
         if len(a.subsets) == len(b.subsets) == 1:  # it is the same one, whatever its names
-            (subset,) = a.subsets
-            b = b._replace(records=[one._replace(subset=subset) for one in b.records])
+            b = b._replace(records=[one._replace(subset=min(a.subsets)) for one in b.records])
         self.a, self.b, self.tolerance = a, b, tolerance
         self._same_subsets, self._ignore, self._most = same_subsets, {*ignore}, max_differences
         self.counts, self.values = Counter[str](), Counter[str]()
         self.listed: list[Difference] = []
-        self.notes = [f"{one.path}: {note}" for one in (a, b) for note in one.notes]
+        self.notes = [*a.notes, *b.notes]
         bare = [one for one in (a, b) if one.records and not any(x.image for x in one.records)]
         if len(bare) == 1 and "images" not in self._ignore:
             self.notes.append(f"{bare[0].path} has no images; they are not compared")
@@ -192,11 +155,11 @@ class Diff:
         """Count a difference, and list it with what it is, if there is room."""
         self.counts[change] += 1
         if self.counts[change] <= self._most:
-            where, known = ("", ""), one or other
-            if known:
-                where = known.subset, known.name or known.source_id or f"record {known.number}"
+            known = one or other
+            image = (known.name or known.source_id or f"record {known.number}") if known else ""
             rows = one.number if one else None, other.number if other else None
-            self.listed.append(Difference(change, *where, rows, *what))
+            where = known.subset if known else "", image, rows
+            self.listed.append(Difference(change, *where, *what))
 
     def _compare_classes(self) -> Mapping[str, str]:
         """Compare the label maps; return those of A's classes that B calls otherwise."""
@@ -231,38 +194,34 @@ class Diff:
         if one.image != other.image and "images" not in self._ignore:
             how = "changed" if one.image and other.image else "removed" if one.image else "added"
             self._add(f"image_{how}", one, other)
-        height, width = map(min, zip(*sizes or [_NO_SIZE], strict=True))
+        height, width = map(min, zip(*sizes or [(1000, 1000)], strict=True))
         scale = np.array((width, height) * 2, np.float64)
         pairs = self._compare_boxes(one, other, scale)
         self._compare_values(one, other, [*pairs, (-1, -1)], self.tolerance / scale[:2])
 
-    def _compare_boxes(
-        self, one: Record, other: Record, scale: np.ndarray
-    ) -> list[tuple[int, int]]:
+    def _compare_boxes(self, one: Record, other: Record, scale: np.ndarray) -> _Pairs:
         """Compare the boxes of two records; return the pairs of those that are each other."""
         first, second = one.boxes * scale, other.boxes * scale
         names = [self.a.names[x] for x in one.classes]
         others = [self.b.names[x] for x in other.classes]
         called = [self._renamed.get(name, name) for name in names]
         left, right = set(range(len(names))), set(range(len(others)))
-        pairs = []
+        pairs: _Pairs = []
         for change, x, y in _candidates((first, second), (called, others), self.tolerance):
             if x in left and y in right:
                 left.remove(x)
                 right.remove(y)
                 pairs.append((x, y))
                 if change:
-                    boxes = Box.of(x, names, first), Box.of(y, others, second)
+                    boxes = _box(x, names, first), _box(y, others, second)
                     self._add(change, one, other, "", *boxes, float(iou(first[x], second[y])))
         for x in sorted(left):
-            self._add("box_removed", one, other, "", Box.of(x, names, first))
+            self._add("box_removed", one, other, "", _box(x, names, first))
         for y in sorted(right):
-            self._add("box_added", one, other, "", None, Box.of(y, others, second))
+            self._add("box_added", one, other, "", None, _box(y, others, second))
         return pairs
 
-    def _compare_values(
-        self, one: Record, other: Record, pairs: Sequence[tuple[int, int]], off: np.ndarray
-    ) -> None:
+    def _compare_values(self, one: Record, other: Record, pairs: _Pairs, off: np.ndarray) -> None:
         """Compare what else is said of pairs of objects; keypoints may be off."""
         ids = one.source_id, other.source_id
         if self._has_ids and all(ids) and ids[0] != ids[1] and "source id" not in self._ignore:
@@ -279,16 +238,20 @@ class Diff:
                 self._add("value_changed", one, other, text)
 
 
+def _box(number: int, names: Sequence[str], boxes: np.ndarray) -> Mapping[str, Any]:
+    corners = boxes[number].round(3).tolist()
+    return {"number": number, "name": names[number], "corners": corners}
+
+
 def _differ(name: str, one: Any, other: Any, off: np.ndarray) -> bool:
     if one is None or other is None:
         return one is not other and name != "area"  # which some formats always have
-    if isinstance(one, np.ndarray):  # keypoints; of visibility nothing is tolerated
-        tolerance = np.append(off, 0)
-        return one.shape != other.shape or bool((np.abs(one - other) > tolerance).any())
-    are_floats = isinstance(one, float) and isinstance(other, float)
-    if one == other or (are_floats and math.isclose(one, other, rel_tol=_CLOSE)):
-        return False
-    return repr(one) != repr(other)  # as a text NaN is equal to itself
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):  # keypoints
+        is_alike = np.shape(one) == np.shape(other)
+        return not is_alike or bool((np.abs(one - other) > np.append(off, 0)).any())
+    if isinstance(one, float) and isinstance(other, float):
+        return not math.isclose(one, other, rel_tol=_CLOSE) and repr(one) != repr(other)
+    return bool(one != other) and repr(one) != repr(other)  # as a text NaN is equal to itself
 
 
 # Matching
@@ -314,7 +277,7 @@ def match(a: Sequence[Record], b: Sequence[Record]) -> list[tuple[Record | None,
         for other in others:
             waiting[key(other)].append(other)
         for one in left:
-            same = waiting.get(key(one)) if key(one) else None
+            same = waiting[key(one)] if key(one) else None
             if same and not (number == 2 and one.name and same[0].name):
                 partners[one.number] = same.popleft()
         left = [one for one in left if one.number not in partners]
@@ -323,9 +286,7 @@ def match(a: Sequence[Record], b: Sequence[Record]) -> list[tuple[Record | None,
 
 
 def _candidates(
-    boxes: tuple[np.ndarray, np.ndarray],
-    classes: tuple[Sequence[str], Sequence[str]],
-    tolerance: float,
+    boxes: Sequence[np.ndarray], classes: Sequence[Sequence[str]], tolerance: float
 ) -> Iterator[tuple[str, int, int]]:
     """Which boxes may be each other, the closest first: a change, empty for none, and two numbers.
 
@@ -350,17 +311,9 @@ def _candidates(
     # Rounded, for noise in the last digit must not decide between equals.
     cost = np.where(way < 2, off, -overlap).round(6)
     order = np.lexsort((y, x, cost[x, y], way[x, y]))
+    changes = "", "box_relabelled", "box_moved", "box_relabelled"
     for number, row, column in np.stack((way[x, y], x, y), axis=1)[order].tolist():
-        yield _WAYS[number], row, column
-
-
-def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Intersection over union of boxes, of shape (..., 4) each, which are broadcast."""
-    least, most = np.maximum(first, second), np.minimum(first, second)
-    common = np.maximum(most[..., 2:] - least[..., :2], 0).prod(axis=-1)
-    areas = [(one[..., 2:] - one[..., :2]).prod(axis=-1) for one in (first, second)]
-    union = areas[0] + areas[1] - common
-    return np.asarray(np.divide(common, union, out=np.zeros_like(common), where=union > 0))
+        yield changes[number], row, column
 
 
 # Reading
@@ -378,7 +331,7 @@ def read_side(path: str, options: Options, named: str | None = None, option: str
     records: list[Record] = []
     for batch in dataset.read():
         records += _records(batch, classes, len(records))
-    notes = dataset.finish()
+    notes = [f"{path}: {note}" for note in dataset.finish()]
     subsets = frozenset((*dataset.subsets, *(one.subset for one in records)))
     names = {item.id: item.class_name for item in classes.label_map.items}
     return Side(path, format_name, subsets, names, records, notes)
@@ -410,17 +363,16 @@ def _values(found: Sequence[Detection], row: int) -> Mapping[str, Sequence[Any]]
         name: [None if value in _DEFAULTS.get(name, ()) else value for value in column]
         for name, column in one.attributes.items()
     }
-    values["masks"] = [_pixels(mask) for mask in masks_of(one)]
+    values["masks"] = [None if mask is None else _pixels(mask) for mask in masks_of(one)]
     if one.keypoints is not None:
         visible = one.keypoints.visibility[..., None]
         places = np.nan_to_num(np.where(visible > 0, one.keypoints.xy, 0), True, *_NOT_FINITE)
         points = np.concatenate((places, visible), axis=-1)
         values["keypoints"] = [each if each[:, 2].any() else None for each in points]
     values = {name: [*column, None] for name, column in values.items()}
-    labels = [(x.text or x.label, x.confidence in (None, 1)) for x in one.image_labels]
     of_image: dict[str, Any] = {
-        "captions": list(one.captions) or None,
-        "image classes": labels or None,
+        "captions": list(one.captions),
+        "image classes": [(x.text or x.label, x.confidence in (None, 1)) for x in one.image_labels],
         **{name: _digest(mask.data) for name, mask in one.image_masks.items()},
         **one.image_attributes,
         **one.image_extra,
@@ -429,10 +381,9 @@ def _values(found: Sequence[Detection], row: int) -> Mapping[str, Sequence[Any]]
     for column in (x for key in one.unread_keys if examples for x in examples.columns_of(key)):
         is_bytes = column.kind is Kind.BYTES
         said = bytes_of(column.buffer, column[row]) if is_bytes else column[row].tolist()
-        if said:
-            of_image[column.key] = said
+        of_image[column.key] = [*of_image.get(column.key, ()), *said]
     for name, value in of_image.items():
-        values.setdefault(name, [None] * (len(one.boxes) + 1))[-1] = value
+        values.setdefault(name, [None] * (len(one.boxes) + 1))[-1] = None if value == [] else value
     return {name: each for name, each in values.items() if any(x is not None for x in each)}
 
 
@@ -440,10 +391,8 @@ def _digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _pixels(mask: Mask | None) -> str | None:
+def _pixels(mask: Mask) -> str:
     """A hash of a mask's pixels, however it is encoded; of its bytes, where it does not decode."""
-    if mask is None:
-        return None
     try:
         pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
     except (ValueError, ImportError):
