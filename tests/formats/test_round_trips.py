@@ -20,9 +20,9 @@ from tfod.detection.stream import read_detections
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import convert
 from tfod.formats.yolo import YoloWriter
-from tfod.shards.diff.diff import Options as DiffOptions
-from tfod.shards.diff.diff import diff
 from tfod.tfrecord.writer import write_records
+
+from tests.differences import counts, diff
 
 FORMATS = ("coco", "voc", "yolo", "csv", "cvat_xml")
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -54,8 +54,7 @@ _NUMBERS = frozenset(("class_added", "class_removed", "class_renumbered", "value
 
 
 def differences(ours: Path, theirs: Path) -> Mapping[str, int]:
-    found = diff(str(ours), str(theirs), DiffOptions(tolerance=0.001, same_subsets=True))
-    return {change: count for change, count in found.counts.items() if count}
+    return counts(diff(ours, theirs, tolerance=0.001, same_subsets=True))
 
 
 _NAMES = st.text("abcäß <&>\"'/.é中", min_size=1, max_size=8).map(lambda text: f"x{text}x.png")

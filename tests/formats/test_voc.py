@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 from tfod.check.check import check_sources
 from tfod.detection.labels.label_map import read_label_map
-from tfod.shards.diff.diff import Options, diff
 
 from tests.commands import Run
+from tests.differences import diff
 from tests.formats.conftest import EXAMPLES, IMAGES, VOC, Read, Refuse, by_filename
 
 FIRST = "shapes_01.jpg"
@@ -502,4 +502,4 @@ def test_the_checker_agrees(convert: Run, tmp_path: Path) -> None:
     convert(VOC, tmp_path / "out").succeeded()
     report = check_sources([str(tmp_path / "out")])
     assert report.valid and not report.flatten("code")
-    assert diff(str(VOC), str(tmp_path / "out"), Options()).is_equal
+    assert diff(VOC, tmp_path / "out").is_equal

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import argparse
 import glob
+import json
 import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
 
+from tfod.check.findings.finding import plural
+from tfod.check.reporters.escaping import escape_json, visible
 from tfod.cli.arguments import Arguments, Parser, file_name, whole_number
 from tfod.cli.output import begin_output, files_among
-from tfod.formats.options import OddBoxes
-from tfod.formats.options import Options as ReadOptions
+from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import FORMATS
-from tfod.shards.diff.diff import PIXEL
+from tfod.shards.diff import PIXEL, Diff, Difference, Side, read_side
+
+_CHANGES = (
+    *("record_added", "record_removed", "record_renamed", "record_moved"),
+    *("image_added", "image_removed", "image_changed", "size_changed"),
+    *("box_added", "box_removed", "box_moved", "box_relabelled", "value_changed"),
+    *("class_added", "class_removed", "class_renamed", "class_renumbered"),
+)
+"""From A to B, in the order in which they are counted; a record is moved to another subset."""
+_VERSION = 2
+"""Of the JSON; it goes up when a key changes or goes."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -51,27 +67,86 @@ def _pixels(text: str) -> float:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tfod.shards.diff.diff import Options, diff
-    from tfod.shards.diff.result import render_json, render_text
-
     options = Options(
-        (arguments.from_a, arguments.from_b),
-        ReadOptions(
-            arguments.label_map,
-            arguments.images,
-            no_images="images" in arguments.ignore,
-            masks="masks" not in arguments.ignore,
-            odd_boxes=OddBoxes.KEEP,
-        ),
-        arguments.tolerance,
-        arguments.same_subsets,
-        frozenset(arguments.ignore),
-        arguments.max_differences,
+        arguments.label_map,
+        arguments.images,
+        no_images="images" in arguments.ignore,
+        masks="masks" not in arguments.ignore,
+        odd_boxes=OddBoxes.KEEP,
     )
-    sides = (arguments.a, arguments.b)
-    read = [path for one in sides for path in glob.glob(one) or [one]]
+    read = [path for one in (arguments.a, arguments.b) for path in glob.glob(one) or [one]]
     read += [*files_among(arguments.label_map), *filter(None, [arguments.images])]
     with begin_output(arguments.output, read) as output:
-        found = diff(*sides, options)
-        output.write(render_json(found) if arguments.format == "json" else render_text(found))
+        found = Diff(
+            read_side(arguments.a, options, arguments.from_a, "--from-a"),
+            read_side(arguments.b, options, arguments.from_b, "--from-b"),
+            tolerance=arguments.tolerance,
+            same_subsets=arguments.same_subsets,
+            ignore=arguments.ignore,
+            max_differences=arguments.max_differences,
+        )
+        if arguments.format == "json":
+            document = json.dumps(_json(found), ensure_ascii=False, allow_nan=False, indent=1)
+            output.write(escape_json(document) + "\n")
+        else:
+            output.write("".join(f"{visible(line)}\n" for line in _lines(found)))
     return 0 if found.is_equal else 1
+
+
+def _json(found: Diff) -> dict[str, Any]:
+    """What ``docs/diff.schema.json`` describes."""
+    return {
+        "tfod_diff": _VERSION,
+        "equal": found.is_equal,
+        "a": _summary(found.a),
+        "b": _summary(found.b),
+        "tolerance": found.tolerance,
+        "counts": {change: found.counts[change] for change in _CHANGES},
+        "values": found.values,
+        "differences": [one._asdict() for one in found.listed],
+        "notes": found.notes,
+    }
+
+
+def _summary(side: Side) -> dict[str, Any]:
+    boxes = sum(len(one.boxes) for one in side.records)
+    counts = {"records": len(side.records), "boxes": boxes}
+    return {"path": side.path, "format": side.format, **counts}
+
+
+def _lines(found: Diff) -> Iterator[str]:
+    """The verdict, the two sides, and what differs by image."""
+    verdict = "EQUAL" if found.is_equal else "DIFFERENT"
+    yield f"{verdict}: {_counted(found.counts) or 'no differences'}"
+    for letter, side in (("A", _summary(found.a)), ("B", _summary(found.b))):
+        amounts = f"{plural(side['records'], 'record')}, {plural(side['boxes'], 'box')}"
+        yield f"{letter}: {side['path']} ({side['format']}): {amounts}"
+    if found.values:
+        counts = (f"{name} ({count:,})" for name, count in sorted(found.values.items()))
+        yield from ("", f"Values changed: {', '.join(counts)}")
+    for (subset, image), some in groupby(found.listed, lambda one: (one.subset, one.image)):
+        yield from ("", f"{subset}: {image}" if image else "classes")
+        yield from (f"  {_line(one)}" for one in some)
+    rest = _counted(found.counts - Counter(one.change for one in found.listed))
+    if rest:
+        yield from ("", f"Not listed: {rest} (see --max-differences)")
+    if found.notes:
+        yield from ("", *(f"Note: {note}" for note in found.notes))
+
+
+def _line(one: Difference) -> str:
+    """``box moved: 'cat' (1, 2, 3, 4) → 'cat' (2, 2, 4, 4), IoU 0.33``."""
+    boxes = " → ".join(map(_box, filter(None, (one.before, one.after))))
+    text = one.text or boxes + (f", IoU {one.iou:.2f}" if one.iou is not None else "")
+    return one.change.replace("_", " ") + (f": {text}" if text else "")
+
+
+def _box(box: Mapping[str, Any]) -> str:
+    corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in box["corners"])
+    return f"{box['name']!r} ({corners})"
+
+
+def _counted(counts: Counter[str]) -> str:
+    """``1 record added, 2 boxes moved``."""
+    parts = [(counts[change], change.split("_")) for change in _CHANGES if counts[change]]
+    return ", ".join(f"{plural(count, noun)} {how}" for count, (noun, how) in parts)

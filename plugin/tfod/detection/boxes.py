@@ -166,3 +166,12 @@ def overlap(a: PixelBox, b: PixelBox) -> float:
     both = width * height
     areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
     return both / (areas - both)
+
+
+def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Intersection over union of boxes, of shape (..., 4) each, which are broadcast."""
+    least, most = np.maximum(first, second), np.minimum(first, second)
+    common = np.maximum(most[..., 2:] - least[..., :2], 0).prod(axis=-1)
+    areas = [(one[..., 2:] - one[..., :2]).prod(axis=-1) for one in (first, second)]
+    union = areas[0] + areas[1] - common
+    return np.asarray(np.divide(common, union, out=np.zeros_like(common), where=union > 0))

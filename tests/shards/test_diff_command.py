@@ -10,8 +10,8 @@ import pytest
 from tests.commands import Run
 from tests.records import encode, image, objects, write_shard
 
-_EXAMPLES = Path(__file__).parents[3] / "examples"
-_SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "diff.schema.json").read_text())
+_EXAMPLES = Path(__file__).parents[2] / "examples"
+_SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "diff.schema.json").read_text())
 _HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.jpg"
 
 
