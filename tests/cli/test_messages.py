@@ -48,7 +48,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("reshard a.record file", "file: cannot write there (it is no folder)"),
         ("repair a.record file", "file: cannot write there (it is no folder)"),
         ("convert a.record file/a.json", "file: cannot write there (it is no folder)"),
-        ("convert yolo out --images nope", "--images nope: YOLO's images are where its YAML says"),
+        ("convert yolo out --images yolo", "--images yolo: YOLO's images are where its YAML says"),
+        ("convert yolo out --images nope", "--images nope: no such folder"),
         (
             "check a.record --profile profile.yaml",
             "profile.yaml: 'features' is a required property",

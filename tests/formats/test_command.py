@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import read_label_map
+from tfod.formats.files import ends_of
 
 from tests.commands import Run, run_python
 from tests.image_kinds import file_of
@@ -64,7 +66,7 @@ LAYOUTS = {
     "voc": [
         *("Annotations/a.xml", "Annotations/b.xml", "ImageSets/Main/train.txt"),
         *("ImageSets/Main/val.txt", "JPEGImages/a.png", "JPEGImages/b.png"),
-        "labelmap.txt",
+        *("label_map.pbtxt", "labelmap.txt"),
     ],
     "yolo": [
         *("data.yaml", "images/train/a.png", "images/val/b.png"),
@@ -145,6 +147,9 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
         (("S", "OUT/x", "--to", "coco", "--images", "OUT/x/i"), "cannot be where the images go"),
         (("S", "OUT/x.tfrecord"), "is one shard, and there are the subsets train, val"),
         (("COCO", "OUT/x", "--images", "OUT"), "images that are missing: 12"),
+        (("COCO", "OUT/x", "--images", "nowhere"), "--images nowhere: no such folder"),
+        (("COCO", "OUT/x.zip"), "shards would be a folder of that name; leave .zip out"),
+        (("S", "OUT/x", "--to", "yolo", "--ignore-difficult"), "is for Pascal VOC; leave it out"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(
@@ -224,6 +229,8 @@ def test_keys_of_yolo_that_are_no_subsets(run: Run, tmp_path: Path) -> None:
     for folder in ("images/val", "images/extra", "docs"):
         (tmp_path / "d" / folder).mkdir(parents=True)
         (tmp_path / "d" / folder / "a.png").write_bytes(_PNG + folder.encode())
+    (tmp_path / "d/labels/val").mkdir(parents=True)
+    (tmp_path / "d/labels/val/a.txt").touch()
     text = "val: images/val\nextra: images/extra\nlicense: MIT\nauthor: docs\nlogo: docs/a.png\n"
     (tmp_path / "d/data.yaml").write_text(f"path: .\n{text}names: [cat]\n")
     done = run("convert", tmp_path / "d", tmp_path / "out")
@@ -523,3 +530,51 @@ def test_a_class_name_with_two_ids_is_said(run: Run, tmp_path: Path) -> None:
     write_shard(tmp_path / "s", "train", record, label_map=twice)
     says = run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").succeeded()
     assert "'cat' has the ids 1 and 2, which are read as one class" in says
+
+
+def test_ids_of_classes_that_are_not_in_the_order_of_their_names(run: Run, tmp_path: Path) -> None:
+    """VOC and CSV number classes by name, and know only those that objects have."""
+    box = objects([[0.25, 0.5, 0.5, 1]] * 2, ["dog", "cat"], [1, 2])
+    names = "item {id: 1 name: 'dog'} item {id: 2 name: 'cat'} item {id: 3 name: 'ant'}"
+    record = encode(image("a.png") | box | {"image/encoded": _PNG})
+    write_shard(tmp_path / "s", "train", record, label_map=names)
+    for name in ("voc", "csv", "yolo", "cvat_xml"):
+        run("convert", tmp_path / "s", tmp_path / name, "--to", name).succeeded()
+        run("convert", tmp_path / name, tmp_path / f"from_{name}").succeeded()
+        back, _ = read_label_map(tmp_path / f"from_{name}" / "label_map.pbtxt")
+        assert [(one.id, one.name) for one in back.items] == [(1, "dog"), (2, "cat"), (3, "ant")]
+
+
+def test_one_image_of_two_names_is_said(run: Run, tmp_path: Path) -> None:
+    """Of two cameras only one has the file: the other may mean another image."""
+    images = [{"id": n, "file_name": f"cam{n}/a.png", "width": 200, "height": 100} for n in (1, 2)]
+    found = {"images": images, "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
+    (tmp_path / "u.json").write_text(json.dumps(found))
+    (tmp_path / "a.png").write_bytes(_PNG)
+    says = run("convert", tmp_path / "u.json", tmp_path / "out.json", "--no-images").succeeded()
+    assert not says
+    says = run("convert", tmp_path / "u.json", tmp_path / "voc", "--to", "voc").succeeded()
+    assert (
+        "1 images that several names mean, a record for each name" in says and "cam2/a.png" in says
+    )
+
+
+def test_a_dataset_without_an_image_makes_no_shard(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("filename,width,height,class,xmin,ymin,xmax,ymax\n")
+    says = run("convert", tmp_path / "a.csv", tmp_path / "out").refused()
+    assert "nothing is written: it names no image" in says
+
+
+def test_an_image_in_a_zip_that_cannot_be_unpacked(run: Run, tmp_path: Path) -> None:
+    frame = '<image id="0" name="a.png" width="200" height="100"/>'
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("annotations.xml", annotations(frame, CAT))
+        archive.writestr("images/a.png", _PNG * 50)
+    content = (tmp_path / "x.zip").read_bytes()
+    at = content.index(b"images/a.png") + 30
+    (tmp_path / "x.zip").write_bytes(content[:at] + bytes(9) + content[at + 9 :])
+    assert "cannot be unpacked" in run("convert", tmp_path / "x.zip", tmp_path / "out").refused()
+
+
+def test_a_name_of_a_thousand_folders_costs_little() -> None:
+    assert len(ends_of("a/" * 10_000 + "a.png")) <= 20

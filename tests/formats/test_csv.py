@@ -70,6 +70,7 @@ class TestReading:
         [
             (RACCOON.replace(",", ";"), "separated by semicolons or tabs"),
             (RACCOON.replace(",", "\t"), "separated by semicolons or tabs"),
+            ("sep=;\r\n" + RACCOON.replace(",", ";"), "separated by semicolons or tabs"),
             (RACCOON.partition("\n")[2], "without a header, taken for filename,width,"),
         ],
     )
@@ -77,6 +78,12 @@ class TestReading:
         found, said = read_text(tmp_path, text)
         assert found["r-1.jpg"].boxes == [[81, 88, 522, 408]]
         assert len(said) == 1 and liberty in said[0] and "labels.csv)" in said[0]
+
+    @pytest.mark.parametrize("before", ["\n\r\n", "sep=,\n", "\n"])
+    def test_lines_in_front_are_counted(self, tmp_path: Path, before: str) -> None:
+        found, said = read_text(tmp_path, before + RACCOON)
+        row = before.count("\n") + 2
+        assert (found["r-1.jpg"].row, said) == (row, [])
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
     @pytest.mark.parametrize("blank", ["", " "])
@@ -253,18 +260,37 @@ class TestRecords:
     def test_a_folder_of_csvs(self, convert: Run, csv: Path, tmp_path: Path) -> None:
         """Each is a subset, the classes are of all; a CSV of another kind is none."""
         (tmp_path / "test_labels.csv").write_text(ROWS.replace("circle", "arch"))
-        (tmp_path / "results.csv").write_text("epoch,loss\n1,2\n")
+        for name in ("results.csv", "metrics.csv"):
+            (tmp_path / name).write_text("epoch,loss\n1,2\n")
         out = tmp_path.with_name("out_of_csvs")
         done = convert(tmp_path, out, "--no-images")
         assert done.out.replace(f"{out}: ", "") == (
             "test: 2 images, 3 objects\ntrain: 2 images, 3 objects\n"
         )
+        what = "2 CSVs that are no detection CSV, passed over (the first: "
+        assert f"{what}{tmp_path}/metrics.csv)" in done.err
         labels = [one.class_label for one in read_detections(str(out / "test.tfrecord"))]
         assert labels == [[4], [1, 3]]
         assert (
             "no subset 'val'; choose another --set: test, train\n"
             in convert(tmp_path, out, "--set", "val").refused()
         )
+
+    @pytest.mark.parametrize(
+        ("text", "encoding"),
+        [
+            (ROWS, "utf-16"),
+            (ROWS.partition("\n")[2], "utf-8"),
+            ("sep=;\n\n" + ROWS.replace(",", ";"), "utf-8"),
+            (ROWS.partition("\n")[2].replace(",", "\t"), "utf-16"),
+        ],
+    )
+    def test_a_folder_of_csvs_as_excel_saves_them(
+        self, convert: Run, csv: Path, tmp_path: Path, text: str, encoding: str
+    ) -> None:
+        (tmp_path / "test.csv").write_bytes(text.encode(encoding))
+        done = convert(tmp_path, tmp_path / "out", "--no-images")
+        assert "test: 2 images, 3 objects" in done.out and "passed over" not in done.succeeded()
 
     def test_boxes_are_of_the_size_that_the_csv_gives(self, read: Read, csv: Path) -> None:
         """The images were made smaller after they were annotated: boxes are where they were."""
@@ -317,12 +343,11 @@ class TestRecords:
             assert text in done.succeeded()
         assert "train: 3 images, 3 objects" in done.out
 
+    @pytest.mark.parametrize("row", ["shapes_01.jpg,,,,,,,", "shapes_01.jpg", "shapes_01.jpg,,"])
     def test_a_row_of_a_name_alone_is_an_image_without_objects(
-        self, convert: Run, csv: Path, tmp_path: Path
+        self, convert: Run, csv: Path, tmp_path: Path, row: str
     ) -> None:
-        csv.write_text(
-            ROWS.splitlines()[0] + "\n" + ROWS.splitlines()[1] + "\nshapes_01.jpg,,,,,,,\n"
-        )
+        csv.write_text("\n".join([*ROWS.splitlines()[:2], row]))
         assert convert(csv, tmp_path / "out").succeeded() == ""
         assert {name: len(one.boxes) for name, one in by_filename(tmp_path / "out").items()} == {
             "shapes_01.jpg": 0,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from pathlib import Path
@@ -147,14 +148,17 @@ class TestRecords:
 
 class TestPlaces:
     def test_a_year_is_part_of_the_path(self, convert: Run, tmp_path: Path) -> None:
-        """The kit alone is that of 2007; lists of one class are none."""
+        """A kit of two years says nothing of which is meant; lists of one class are none."""
         for year, number in (("VOC2007", "01"), ("VOC2012", "02")):
             lists = shutil.copytree(VOC, tmp_path / "kit" / year) / LISTS
             (lists / "val.txt").unlink()
             (lists / "train.txt").write_text(f"shapes_{number}\n")
             (lists / "aeroplane_train.txt").write_text(f"shapes_{number} -1\n")
-        for source, number in (("VOC2012", "02"), ("VOC2007", "01"), ("", "01")):
-            out = tmp_path / f"out{source}"
+        line = convert(tmp_path / "kit", tmp_path / "out").refused()
+        assert line == f"tfod: {tmp_path / 'kit'} holds VOC2007 and VOC2012; name one of them\n"
+        (tmp_path / "kit" / "VOC2007").rename(tmp_path / "VOC2007")
+        for source, number in (("VOC2012", "02"), ("../VOC2007", "01"), ("", "02")):
+            out = tmp_path / f"out{source[-4:]}"
             assert convert(tmp_path / "kit" / source, out).succeeded() == ""
             assert list(by_filename(out)) == [f"shapes_{number}.jpg"]
 
@@ -243,6 +247,65 @@ class TestPlaces:
         assert list(by_filename(tmp_path / "out")) == ["deep/er/shapes_02.jpg"]
         report = check_sources([str(tmp_path / "out")])
         assert report.valid and not report.flatten("code")
+
+    def test_roboflows_folders_are_subsets(self, convert: Run, tmp_path: Path) -> None:
+        for number, subset in enumerate(("train", "valid", "test"), 1):
+            folder = tmp_path / "robo" / subset
+            folder.mkdir(parents=True)
+            shutil.copy(VOC / "Annotations" / f"shapes_0{number}.xml", folder)
+            shutil.copy(next(IMAGES.glob(f"shapes_0{number}.*")), folder)
+        done = convert(tmp_path / "robo", tmp_path / "out")
+        assert re.findall(r"out: (\w+): 1 image,", done.out) == ["train", "valid", "test"]
+        convert(tmp_path / "robo", tmp_path / "x.record", "--set", "train").succeeded()
+        assert list(by_filename(tmp_path / "x.record")) == [FIRST]
+        line = convert(tmp_path / "robo", tmp_path / "y", "--set", "val").refused()
+        assert "has no subset 'val'; choose another --set: train, valid, test" in line
+
+    def test_an_xml_file_elsewhere_is_of_no_subset(self, convert: Run, tmp_path: Path) -> None:
+        for number, folder in enumerate(("train", "more"), 1):
+            (tmp_path / "a" / folder).mkdir(parents=True)
+            shutil.copy(VOC / "Annotations" / f"shapes_0{number}.xml", tmp_path / "a" / folder)
+        done = convert(tmp_path / "a", tmp_path / "out", "--no-images")
+        assert "out: default: 2 images, " in done.out
+
+    def test_links_and_pipes(self, read: Read, voc: Path) -> None:
+        shutil.rmtree(voc / "ImageSets")
+        (voc / "Annotations").rename(voc.with_name("more"))
+        (voc / "Annotations").mkdir()
+        (voc / "Annotations" / "linked").symlink_to(voc.with_name("more"))
+        (voc.with_name("more") / "up").symlink_to(voc / "Annotations")
+        os.mkfifo(voc / "Annotations" / "a.xml")
+        found, said = read(voc)
+        assert said == "" and len(found) == 12
+
+    def test_a_name_that_is_not_utf_8(
+        self, read: Read, refuse: Refuse, voc: Path, jpegs: Path
+    ) -> None:
+        shutil.rmtree(voc / "ImageSets")
+        name = os.fsdecode(b"caf\xe9")
+        (voc / "Annotations" / "shapes_01.xml").rename(voc / "Annotations" / f"{name}.xml")
+        assert read(voc)[0][FIRST].boxes.tolist() == FIRST_BOXES  # as <filename> says
+        (jpegs / FIRST).rename(jpegs / f"{name}.jpg")
+        assert "is not Unicode text; rename it\n" in refuse(voc)
+
+    def test_two_folders_of_annotations(self, refuse: Refuse, voc: Path) -> None:
+        shutil.copytree(voc / "Annotations", voc / "annotations")
+        what = f"{voc / 'Annotations'} and {voc / 'annotations'} hold XML files; put them into one"
+        assert what in refuse(voc)
+
+
+class TestEncodings:
+    def test_utf_16_is_recognized(self, read: Read, voc: Path) -> None:
+        for path in (voc / "Annotations").iterdir():
+            text = path.read_text().partition("?>")[2] or path.read_text()
+            path.write_bytes(text.lstrip().encode("utf-16"))
+        found, said = read(voc)
+        assert said == "" and found[FIRST].class_text[0] == "étoile"
+
+    def test_latin_1_without_a_declaration(self, refuse: Refuse, voc: Path, first: Path) -> None:
+        text = first.read_text()
+        first.write_bytes(re.sub(r"<\?xml.*?\?>\s*", "", text).encode("latin-1"))
+        assert re.search(rf"{first}, line \d+: not UTF-8; save it as UTF-8\n", refuse(voc))
 
 
 class TestLists:
@@ -424,6 +487,7 @@ class TestRefusals:
         ("pattern", "to", "says"),
         [
             ("<difficult>0<", "<difficult>no<", "<difficult> has 'no'"),
+            ("<truncated>0<", f"<truncated>{1 << 63}<", "<truncated> has '9223372036854775808'"),
             ("<name>.*?<", "<name> <", "line 13: <name> is empty; write the class there"),
             ("<xmin>.*?<", "<xmin>left<", "<xmin> has 'left'"),
             ("<xmax>.*?<", "<xmax>1e300<", "1e+300"),
@@ -459,6 +523,16 @@ class TestRefusals:
         if content is not None:
             (voc / path).write_bytes(content)
         assert says in refuse(voc, "--from", "voc")
+
+    @pytest.mark.parametrize("name", ["a:b", "#a", "a\nb"])
+    def test_classes_that_break_the_label_map(
+        self, convert: Run, voc: Path, tmp_path: Path, name: str
+    ) -> None:
+        edit(voc / "Annotations" / "shapes_01.xml", "<name>étoile<", f"<name>{name}<")
+        convert(voc, tmp_path / "s", "--no-images").succeeded()
+        says = convert(tmp_path / "s", tmp_path / "out", "--to", "voc", "--no-images").succeeded()
+        what = "classes left out of labelmap.txt, which takes no colon, line end or leading #: 1"
+        assert what in says and name not in (tmp_path / "out" / "labelmap.txt").read_text()
 
     def test_no_folder_and_no_file(self, refuse: Refuse, tmp_path: Path) -> None:
         for path in (tmp_path / "x", tmp_path):

@@ -238,3 +238,107 @@ def test_a_json_without_images_is_no_coco(
     assert convert(folder, tmp_path / "out2", "--set=train").out.startswith(
         f"{tmp_path}/out2: train"
     )
+
+
+LINE = f"0 {BOX}\n"
+ONE = "train: train/images\n"
+
+
+class TestFilesOfLabels:
+    def test_an_image_without_one_is_said(self, convert: Run, tmp_path: Path) -> None:
+        source = dataset(tmp_path / "s", THERE, TWO)
+        (source / "valid/labels/a.txt").unlink()
+        said = convert(source, tmp_path / "out").succeeded()
+        what = "1 images without a file of labels, written without objects (the first: "
+        assert said == f"tfod: {what}{source}/valid/labels/a.txt)\n"
+
+    @pytest.mark.parametrize(
+        ("before", "after"), [("labels", "LABELS"), ("labels/a.txt", "labels/a.TXT")]
+    )
+    def test_none_at_all(self, convert: Run, tmp_path: Path, before: str, after: str) -> None:
+        source = dataset(tmp_path / "s", ONE, {"train": LINE})
+        (source / "train" / before).rename(source / "train" / after)
+        if (source / "train/labels/a.txt").exists():
+            pytest.skip("the disk has no cases")
+        says = convert(source, tmp_path / "out").refused()
+        assert f"without any file of labels: 1 ({source}/train/labels/a.txt); put it th" in says
+
+    def test_from_the_datasets_own_folder(
+        self, convert: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source = dataset(tmp_path / "s", "train: images\n", {".": LINE})
+        monkeypatch.chdir(source)
+        assert convert(".", tmp_path / "out").succeeded() == ""
+        assert only(tmp_path / "out").class_text == ["cat"]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ("train: 5\n", "data.yaml: train is 5; write train: images/train"),
+        ("train: {a: b}\n", "data.yaml: train is {'a': 'b'}; write train: images/train"),
+        (f"{ONE}val: [train/images, 5]\n", "data.yaml: val is ['train/images', 5]; write"),
+        ("train: [a\nval: b\n", "data.yaml, line 3: cannot be read: expected ',' or ']'"),
+    ],
+)
+def test_what_is_no_subset(convert: Run, tmp_path: Path, yaml: str, says: str) -> None:
+    source = dataset(tmp_path / "s", yaml, {"train": LINE})
+    assert says in convert(source, tmp_path / "out").refused()
+
+
+def test_a_subset_of_nothing(convert: Run, tmp_path: Path) -> None:
+    source = dataset(tmp_path / "s", f"{ONE}test:\nval: ~\n", {"train": LINE})
+    assert convert(source, tmp_path / "out").succeeded() == ""
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e300"])
+def test_points_that_are_not_finite(convert: Run, tmp_path: Path, number: str) -> None:
+    text = f"{LINE}0 {BOX} 0.2 {number}\n"
+    source = dataset(tmp_path / "s", f"{ONE}kpt_shape: [1, 2]\n", {"train": text})
+    says = convert(source, tmp_path / "out").refused()
+    assert "labels/a.txt, line 2: a keypoint has a number that is not finite; correct" in says
+
+
+def test_hidden_files_and_links(convert: Run, tmp_path: Path) -> None:
+    """As glob has them, which Ultralytics asks; links that lead back end."""
+    source = dataset(tmp_path / "s", ONE, {"train": LINE})
+    images, labels = source / "train/images", source / "train/labels"
+    for path in (images / "._x.jpg", images / ".thumbs/a.jpg"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"no image")
+    for folder, ending in ((images, "jpg"), (labels, "txt")):
+        (tmp_path / ending).mkdir()
+        (folder / f"a.{ending}").rename(tmp_path / ending / f"b.{ending}")
+        (folder / "more").symlink_to(tmp_path / ending)
+        (tmp_path / ending / "back").symlink_to(folder)
+    assert convert(source, tmp_path / "out").succeeded() == ""
+    assert list(by_filename(tmp_path / "out")) == ["more/b.jpg"]
+
+
+def test_an_image_of_a_list_that_is_not_there(convert: Run, tmp_path: Path) -> None:
+    source = dataset(tmp_path / "s", "train: train.txt\n", {"train": LINE})
+    (source / "train.txt").write_text("train/images/a.jpg\n\ntrain/images/b.jpg\n")
+    says = convert(source, tmp_path / "out").refused()
+    place = f"{source}/train.txt, line 3: {source}/train/images/b.jpg"
+    assert f"images that are not there: 1 ({place}); correct the path in the list" in says
+    assert "--images" not in says and "--no-images" not in says
+
+
+def test_numbers_of_classes_as_texts(convert: Run, tmp_path: Path) -> None:
+    yaml = f'{ONE}names: {{"0": cat, "1": dog}}\n'
+    source = dataset(tmp_path / "s", yaml, {"train": f"1 {BOX}\n"})
+    assert convert(source, tmp_path / "out").succeeded() == ""
+    assert only(tmp_path / "out").class_text == ["dog"]
+
+
+@pytest.mark.parametrize("images", ["images", ".", "labels"])
+def test_names_among_the_labels(convert: Run, tmp_path: Path, images: str) -> None:
+    """labelImg writes classes.txt into the folder in which it saves."""
+    source = dataset(tmp_path / "s", "", {".": LINE})
+    (source / "data.yaml").unlink()
+    (source / "labels/classes.txt").write_text("cat\ndog\n")
+    if images != "images":
+        (source / "images/a.jpg").rename(source / images / "a.jpg")
+        (source / "images").rmdir()
+    assert convert(source, tmp_path / "out").succeeded() == ""
+    assert only(tmp_path / "out").class_text == ["cat"]

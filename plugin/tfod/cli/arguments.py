@@ -207,6 +207,13 @@ def file_name(text: str) -> str:
     return text
 
 
+def some_text(text: str) -> str:
+    """A type for argparse: a name that is not empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; is a variable not set?")
+    return text
+
+
 def to_write(text: str) -> str:
     """A type for argparse: the path of what is written, which is on this machine."""
     from tfod.tfrecord.storage.urls import require_local

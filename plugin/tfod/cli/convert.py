@@ -7,7 +7,15 @@ import functools
 from typing import TYPE_CHECKING
 
 from tfod.check.findings.finding import plural
-from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, file_name, to_write, whole_number
+from tfod.cli.arguments import (
+    MOST_SHARDS,
+    Arguments,
+    Parser,
+    file_name,
+    some_text,
+    to_write,
+    whole_number,
+)
 from tfod.cli.output import print_line, print_note
 from tfod.formats.options import OddBoxes, OddMasks, Options
 from tfod.formats.table import FORMATS
@@ -35,11 +43,11 @@ def add_arguments(parser: Parser) -> None:
     text = "the format of DEST, likewise (default: shards)"
     arguments.value("--to", "FORMAT", text, choices=FORMATS, dest="target_format")
     text = "the images: where they are; from shards where to write them"
-    arguments.value("--images", "DIR", text)
+    arguments.value("--images", "DIR", text, type=file_name)
     arguments.flag("--no-images", "the annotations alone; sizes are those that they give")
     arguments.label_map("the ids of the classes; what is found in SOURCE otherwise")
     text = "only this subset; the name of the one that has none"
-    arguments.value("--set", "NAME", text, dest="subset")
+    arguments.value("--set", "NAME", text, dest="subset", type=some_text)
     text = "shards of each subset (default: 1), never more than images"
     arguments.value("--num-shards", "N", text, type=whole_number(1, MOST_SHARDS), default=1)
     arguments.flag("--masks", "outlines as masks, one for each object")

@@ -105,9 +105,9 @@ class _Reader:
             with sound(f"{path}, image {quoted(entry.get('id'))}"):
                 image_id, name = scalar(entry, "id"), file_name(entry)
                 size = side(entry, "height"), side(entry, "width")
-                if image_id in ids:
+                if str(image_id) in ids:
                     raise ValueError("another image has this id, too")
-            ids.add(image_id)
+            ids.add(str(image_id))
             if name in names:
                 problems.add(
                     "images whose file_name another image has, too, a record for each",

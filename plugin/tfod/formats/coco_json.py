@@ -98,7 +98,8 @@ class CocoSet:
             for where in (os.path.dirname(file), os.path.dirname(folder))
             for parts in (("images", subset), (subset,), ("images",), ())
         ]
-        return cls(subset, file, (images,) if images else tuple(places))
+        named = (os.path.join(images, subset), images) if images else ()
+        return cls(subset, file, named or tuple(places))
 
 
 # What they say
@@ -365,4 +366,4 @@ def _packed(polygon: Any) -> Any:
 
 def place_of(path: str, annotation_id: Any) -> str:
     """Where an annotation is, for messages."""
-    return f"{path}, annotation {annotation_id}"
+    return f"{path}, annotation {quoted(annotation_id)}"

@@ -33,6 +33,7 @@ COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax
 _SIDES = COLUMNS[4:]
 _NEEDED = frozenset(COLUMNS) - {"width", "height"}
 _DELIMITERS = ",;\t"
+_SEPARATOR = re.compile('"?sep=([,;\t|])"?\\s*', re.IGNORECASE)  # Excel's own first line
 _LONGEST_FIRST_LINE = 1 << 16
 _LARGEST_SIDE = 2**31 - 1
 _OTHER_TOOLS = {
@@ -46,17 +47,24 @@ _OTHER_TOOLS = {
 
 def csv_files(path: str) -> list[str]:
     """The CSVs at a path: it, or those of a folder that begin as a detection CSV does."""
-    if os.path.isfile(path):
-        return [path] if path.lower().endswith(".csv") else []
+    return _all_csvs(path) if os.path.isfile(path) else list(filter(_begins_well, _all_csvs(path)))
+
+
+def _all_csvs(path: str) -> list[str]:
     names = sorted(os.listdir(path)) if os.path.isdir(path) else []
-    files = [os.path.join(path, name) for name in names if name.lower().endswith(".csv")]
-    return list(filter(_has_header, files))
+    paths = [os.path.join(path, name) for name in names] or [path]
+    return [one for one in paths if one.lower().endswith(".csv") and os.path.isfile(one)]
 
 
-def _has_header(path: str) -> bool:
-    with contextlib.suppress(OSError), open(path, errors="replace") as file:
-        first = file.readline(_LONGEST_FIRST_LINE).lower()
-        return all(name in first for name in _NEEDED)
+def _begins_well(path: str) -> bool:
+    """Whether a CSV among others has the header, or no header and a box in its first row."""
+    with contextlib.suppress(OSError, csv.Error), _opened(path, "replace") as text:
+        lines = iter(lambda: text.readline(_LONGEST_FIRST_LINE), "")
+        first, delimiter, _ = _beginning(lines)
+        if all(name in first.lower() for name in _NEEDED):
+            return True
+        row = next(_rows([first], delimiter), [])
+        return _is_box(row) and all(map(_is_number, row[1:3])) and not _is_number(row[0])
     return False
 
 
@@ -73,6 +81,8 @@ def read(source: str, options: Options) -> Dataset:
     if not every:
         raise TfodError(f"{source} holds no detection CSV; name one")
     problems, above = Problems(options), os.path.dirname(every[0])
+    for other in sorted({*_all_csvs(source)}.difference(every)):
+        problems.add("CSVs that are no detection CSV, passed over", other)
     stems = {os.path.splitext(os.path.basename(one))[0]: one for one in every}
     named = {_subset_of(stem, stems): one for stem, one in stems.items()}
     files = chosen(named, options.subset, source)
@@ -141,16 +151,15 @@ def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
 
     Columns may be in any order, with others among them, and without width and height; fields may
     be separated by commas, semicolons or tabs, with blanks around them; without a header there must
-    be the eight columns in their usual order. Rows of one image need not follow one another. Boxes
-    that are inverted or not finite are taken as they are, to be checked later.
+    be the eight columns in their usual order. Blank lines and Excel's ``sep=;`` may stand in front.
+    Rows of one image need not follow one another. Boxes that are inverted or not finite are taken
+    as they are, to be checked later.
 
     Raises:
         TfodError: it cannot be read, is no such CSV, or a row makes no sense.
     """
     try:
-        with open(path, "rb") as file:
-            is_utf_16 = file.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
-            text = io.TextIOWrapper(file, "utf-16" if is_utf_16 else "utf-8-sig", newline="")
+        with _opened(path) as text:
             return _read(text, path, problems)
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None
@@ -158,17 +167,36 @@ def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
         raise TfodError(f"{path}: is not UTF-8; save it as UTF-8") from None
 
 
+@contextlib.contextmanager
+def _opened(path: str, errors: str = "strict") -> Iterator[io.TextIOWrapper]:
+    with open(path, "rb") as file:
+        is_utf_16 = file.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
+        yield io.TextIOWrapper(file, "utf-16" if is_utf_16 else "utf-8-sig", errors, newline="")
+
+
+def _beginning(lines: Iterator[str]) -> tuple[str, str, int]:
+    """The first line that says something, what separates its fields, and how many are before it."""
+    first, separator, skipped = "", None, 0
+    for first in lines:
+        excels = _SEPARATOR.fullmatch(first)
+        separator = separator or excels
+        if first.strip() and not excels:
+            break
+        skipped += 1
+    return first, separator[1] if separator else max(_DELIMITERS, key=first.count), skipped
+
+
 def _read(text: Iterator[str], path: str, problems: Problems) -> dict[str, CsvImage]:
-    first = next(text, "")
-    delimiter = max(_DELIMITERS, key=first.count)
+    first, delimiter, skipped = _beginning(text)
     if delimiter != ",":
         problems.add("CSVs whose fields are separated by semicolons or tabs, read so", path)
     images: dict[str, CsvImage] = {}
     columns: Sequence[str] = ()
-    number = 0
+    rows = _rows(itertools.chain([first], text), delimiter)
+    number = skipped
     try:
-        for number, row in enumerate(_rows(itertools.chain([first], text), delimiter), start=1):
-            if number == 1:
+        for number, row in enumerate(rows, start=skipped + 1):
+            if not columns:
                 columns = _columns(row, path, problems)
                 if columns is not COLUMNS:
                     continue
@@ -194,7 +222,7 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
     """
     given = [one.strip() for one in fields]
     names = [one.lower() for one in given]
-    if len(names) == len(COLUMNS) and all(map(_is_number, names[4:])):
+    if _is_box(names):
         problems.add(f"CSVs without a header, taken for {','.join(COLUMNS)}", path)
         return COLUMNS
     lacking = sorted(_NEEDED.difference(names))
@@ -228,6 +256,9 @@ def _add(
     Raises:
         TfodError: it makes no sense.
     """
+    at = columns.index("filename")
+    if len(row) < len(columns) and not any(map(str.strip, [*row[:at], *row[at + 1 :]])):
+        row = [*row, *[""] * (len(columns) - len(row))]  # a name alone
     if len(row) < len(columns) or any(map(str.strip, row[len(columns) :])):
         raise TfodError(f"{where}: has {len(row)} fields, and should have {len(columns)}")
     given = {name: text.strip() for name, text in zip(columns, row, strict=False)}
@@ -251,6 +282,11 @@ def _add(
     image.class_names.append(class_name)
     image.boxes.append([float(given[side]) for side in _SIDES])
     image.places.append(where)
+
+
+def _is_box(row: Sequence[str]) -> bool:
+    """Whether a row has the values of ``COLUMNS``."""
+    return len(row) == len(COLUMNS) and all(map(_is_number, row[4:]))
 
 
 def _is_number(text: str) -> bool:
@@ -277,6 +313,9 @@ class CsvWriter(Writer):
     """A CSV for each subset; an image without boxes is a row of its name and size."""
 
     STRIPPED_IN = "a CSV"
+    _label_map: LabelMap | None = None
+    _classes: Mapping[int, str] = {}
+    LISTS_CLASSES = False
 
     def begin(self, subset: str) -> None:
         path = os.path.join(self.folder, stem_of_subset(subset) + ".csv")
@@ -285,7 +324,9 @@ class CsvWriter(Writer):
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, subset)
-        classes = {one.id: one.class_name.strip() for one in label_map.items}
+        if label_map is not self._label_map:
+            self._label_map = label_map
+            self._classes = {one.id: one.class_name.strip() for one in label_map.items}
         sides = (digits(side, 6).T.tolist() for side in images.in_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]
         path = os.path.join(self.folder, stem_of_subset(subset) + ".csv")
@@ -298,7 +339,7 @@ class CsvWriter(Writer):
                     rows.writerow([name, width or "", height or "", *[""] * 5])
                 for at in range(start, end):
                     box = (side[at] for side in corners)
-                    rows.writerow([name, width, height, classes[images.classes[at]], *box])
+                    rows.writerow([name, width, height, self._classes[images.classes[at]], *box])
 
     def finish(self, label_map: LabelMap) -> None:
         self._classes_without_blanks(label_map)

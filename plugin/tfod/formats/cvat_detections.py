@@ -76,7 +76,7 @@ class DetectionBuilder:
         save_masks: bool,
         clip_boxes: bool = True,
     ) -> None:
-        self._ids = {item.name: item.id for item in label_map.items}
+        self._label_map = label_map
         self._input_types = input_types
         self._save_masks = save_masks
         self._clip_boxes = clip_boxes
@@ -93,7 +93,7 @@ class DetectionBuilder:
         self.left_out[_NO_PLACE].update(image.others)
         placed = []
         for shape in map(_upright, image.shapes):
-            corners = self._visible(shape, _size(image))
+            corners = self._visible(shape, frame_size(image))
             if corners is None:
                 _count_shape(self.left_out[_OUTSIDE])
             else:
@@ -106,14 +106,14 @@ class DetectionBuilder:
         Raises:
             TfodError: a class is not in the label map, or the size is not known.
         """
-        size = _size(image)
+        size = frame_size(image)
         filename = _filename(image.name)
         encoded = self._readable(encoded, image) if encoded else None
         shapes = [one.shape for one in placed]
         masks = None
         if self._save_masks and shapes:
             masks = [
-                PngMask(encode_mask_png(draw_shape(one, size), is_box=_is_box(one)))
+                PngMask(encode_mask_png(draw_shape(one, size), is_box=is_plain_box(one)))
                 for one in shapes
             ]
         return Detection(
@@ -142,7 +142,7 @@ class DetectionBuilder:
         left, top, right, bottom = corners = shape.corners
         if left >= 0 and top >= 0 and right <= width and bottom <= height:
             return corners
-        if not self._clip_boxes and _is_box(shape):
+        if not self._clip_boxes and is_plain_box(shape):
             return corners
         if left >= width or top >= height or right <= 0 or bottom <= 0:
             return None
@@ -181,12 +181,13 @@ class DetectionBuilder:
         return out.getvalue()
 
     def _id(self, label: str, image: CvatImage) -> int:
-        if label not in self._ids:
+        item = self._label_map.find(label)
+        if item is None:
             raise TfodError(
                 f"image {image.name!r} has the class {label!r}, which is not a label of the task; "
                 "export it again"
             )
-        return self._ids[label]
+        return item.id
 
     def _boxes(self, placed: Sequence[Placed], size: tuple[int, int]) -> np.ndarray:
         height, width = size
@@ -254,11 +255,13 @@ def _upright(shape: CvatShape) -> CvatShape:
     return replace(shape, extent=extent)
 
 
-def _is_box(shape: CvatShape) -> bool:
+def is_plain_box(shape: CvatShape) -> bool:
+    """Whether it is a box that is not turned."""
     return shape.kind == BOX and not shape.rotation
 
 
-def _size(image: CvatImage) -> tuple[int, int]:
+def frame_size(image: CvatImage) -> tuple[int, int]:
+    """Height and width of a frame; raises TfodError where they are not known."""
     if not image.height or not image.width or min(image.height, image.width) < 0:
         raise TfodError(f"image {image.name!r} has no size, so its boxes cannot be normalized")
     return image.height, image.width

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, Protocol, TypeAlias
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.cvat_detections import GROUP, OCCLUDED, DetectionBuilder
+from tfod.formats.cvat_detections import GROUP, OCCLUDED, DetectionBuilder, frame_size, is_plain_box
 from tfod.formats.cvat_shapes import (
     AREA_KINDS,
     BOX,
@@ -43,11 +42,11 @@ from tfod.formats.documents import (
     iterate,
     open_xml,
     root_tag,
-    xml_plain,
+    xml_attribute,
     xml_text,
 )
 from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, read_image, settled
-from tfod.formats.objects import KnownClasses, Reading
+from tfod.formats.objects import KnownClasses, Reading, sound_boxes
 from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.writer import NO_PLACE, Writer, masks_of
 
@@ -117,6 +116,8 @@ def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | 
     images = 0
     for element in iterate(stream, name, "annotations", ("meta", "image", "track")):
         if element.tag == "meta":
+            if seen_meta:
+                raise TfodError(f"{name} has two <meta>; export it again")
             seen_meta = True
             yield _read_meta(element, name)
         elif not seen_meta:
@@ -245,6 +246,7 @@ def read(source: str, options: Options) -> Dataset:
     clip = options.odd_boxes is not OddBoxes.KEEP
     builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
     problems = Problems(options)
+    reading = Reading(classes, options, problems)
     images = _image_files(file, options.images)
     subset = meta.subset or DEFAULT_SUBSET
 
@@ -263,7 +265,7 @@ def read(source: str, options: Options) -> Dataset:
     # Of a project the frames of its subsets may come in any order.
     in_turn = itertools.groupby(frames(), lambda one: options.subset or one.subset or subset)
     subsets = (
-        (own, (_detection(one, builder, images, file, options, problems) for one in some))
+        (own, (_detection(one, builder, images, file, reading) for one in some))
         for own, some in in_turn
     )
 
@@ -271,7 +273,7 @@ def read(source: str, options: Options) -> Dataset:
         return [*builder.left_out.sentences(), *builder.changed.sentences()]
 
     names = [] if meta.project else [options.subset or subset]
-    return Reading(classes, options, problems).dataset(subsets, names, [file], notes)
+    return reading.dataset(subsets, names, [file], notes)
 
 
 def _image_files(file: str, named: str | None) -> ImageFiles:
@@ -298,26 +300,50 @@ def _detection(
     builder: DetectionBuilder,
     images: ImageFiles,
     file: str,
-    options: Options,
-    problems: Problems,
+    reading: Reading,
 ) -> Detection | None:
     """A frame as a Detection; CVAT shows photos as their EXIF orientation says."""
+    options, problems = reading.options, reading.problems
+    where = f"{file}: {frame.name}"
     image = None
     if not options.no_images:
-        image = read_image(images, _names(frame), f"{file}: {frame.name}", problems)
+        image = read_image(images, _names(frame), where, problems)
         if image is None:
             return None
-    placed = builder.place(frame)
     problems.annotated += len(frame.shapes)
+    frame = _with_sound_boxes(frame, where, reading)
+    placed = builder.place(frame)
+    if options.label_map is not None:
+        labels = *(one.shape.label for one in placed), *(tag.label for tag in frame.tags)
+        for label in labels:
+            reading.classes.id_of(label, where)
     one = builder.build(frame, placed, image.data if image else None)
     boxes = [shape.corners for shape in placed]
-    where = f"{file}: {frame.name}"
     drawn = frame_of(image, (frame.height, frame.width), boxes, where, problems)
     if drawn.own is not None and drawn.own != (one.height, one.width):
         own = f"{frame.width}x{frame.height}, the image {by(drawn.own)}"
         problems.add(OTHER_SIZE, f"{where}: {own}")
         one = replace(one, height=drawn.own[0], width=drawn.own[1])
     return settled(one, drawn, options, problems)
+
+
+def _with_sound_boxes(frame: CvatImage, where: str, reading: Reading) -> CvatImage:
+    """The frame with those boxes that can be written; what is turned or no box stays as it is."""
+    size, problems = frame_size(frame), reading.problems
+    furthest = max((abs(side) for one in frame.shapes for side in one.extent), default=0)
+    if furthest > 1:  # not only boxes tell pixels from normalized numbers
+        problems.furthest = max(problems.furthest, furthest)
+    rows = [row for row, one in enumerate(frame.shapes) if is_plain_box(one)]
+    extents = [frame.shapes[row].extent for row in rows]
+    places = [f"{where}, box {number}" for number, _ in enumerate(rows, 1)]
+    boxes, kept = sound_boxes(extents, size, places, reading.options, problems)
+    sound = {rows[at]: tuple(box) for at, box in zip(kept, boxes.tolist(), strict=True)}
+    shapes = tuple(
+        replace(one, extent=sound[row]) if row in sound else one
+        for row, one in enumerate(frame.shapes)
+        if row in sound or not is_plain_box(one)
+    )
+    return replace(frame, shapes=shapes)
 
 
 # Documents as they are written
@@ -420,7 +446,7 @@ def _shape_text(shape: CvatShape, decimals: int) -> str:
 
 
 def _attributes(named: Mapping[str, object]) -> str:
-    return "".join(f" {name}={quoteattr(xml_plain(str(value)))}" for name, value in named.items())
+    return "".join(f" {name}={xml_attribute(str(value))}" for name, value in named.items())
 
 
 _DECIMALS = 6
@@ -449,7 +475,7 @@ class CvatXmlWriter(Writer):
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, subset)
-        classes = {one.id: one.class_name for one in label_map.items}
+        classes = label_map.class_names
         corners = images.in_pixels().tolist()
         for row, name in enumerate(names):
             places = range(*images.splits[row : row + 2])

@@ -106,6 +106,7 @@ class Classes:
         self._scopes = {id(one): self._table.add_label_map(one) for one in label_maps}
         self._without_map = self._table.add_label_map(None)
         self._items: dict[int, LabelMapItem] = {}
+        self._label_map: LabelMap | None = None  # until there is another class
         zeros = (one.find_id(0) for one in label_maps)
         self._shift = int(any(one and one.class_name != BACKGROUND for one in zeros))
         self._ids: dict[int, int] = {}
@@ -117,7 +118,10 @@ class Classes:
     @property
     def label_map(self) -> LabelMap:
         """All classes until now, in the order of their ids."""
-        return LabelMap(tuple(self._items[number].named() for number in sorted(self._items)))
+        if self._label_map is None:
+            items = (self._items[number].named() for number in sorted(self._items))
+            self._label_map = LabelMap(tuple(items))
+        return self._label_map
 
     def ids(
         self,
@@ -161,6 +165,7 @@ class Classes:
         elif there and not item.name:  # an id alone, of a class that is there
             item = there
         self._items[item.id] = item
+        self._label_map = None
         self._ids[number] = item.id
         return item.id
 

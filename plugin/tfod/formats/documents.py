@@ -9,6 +9,8 @@ CWE-611).
 from __future__ import annotations
 
 import contextlib
+import html
+import io
 import json
 import math
 import os
@@ -16,12 +18,13 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from tfod.errors import TfodError, how_to_install
+from tfod.formats.files import ends_of
+from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 MEMBER = "annotations.xml"
 _MOST_BYTES = 4 << 30
@@ -33,6 +36,7 @@ _MOST_HELD = 2_000_000
 """Elements and attributes in one child of the root, which is held whole: some 400 MB. A track has
 ten in each frame."""
 _TOO_LARGE = ("huge", "excessive depth", "limit exceeded", "too long")
+_NOT_UTF8 = ("not proper UTF-8", "Invalid bytes in character encoding")  # of libxml2 old and new
 _LONGEST_QUOTE = 40
 _LONGEST_VALUE = 60
 _ZIP_SIGNATURE = b"PK\x03\x04"
@@ -167,12 +171,69 @@ def parse(path: str) -> Any:
         if os.path.getsize(path) > _LONGEST_PARSED:
             most = _LONGEST_PARSED >> 20
             raise TfodError(f"{path} has more than {most} MiB, too much for one image")
-        with Path(path).open("rb") as file, _lxml(path) as etree:
-            tree = etree.parse(file, etree.XMLParser(**_SAFE))
+        # Not the file, whose name lxml would take for UTF-8.
+        with _lxml(path) as etree:
+            tree = etree.parse(io.BytesIO(Path(path).read_bytes()), etree.XMLParser(**_SAFE))
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
     _check(tree, path, None)
     return tree.getroot()
+
+
+def xml_files(folder: str) -> Iterator[str]:
+    """Paths of the XML files in a folder and all below it, hidden ones left out.
+
+    Linked folders come last, and no folder twice, so that links may go round in a circle.
+    """
+    seen: set[tuple[int, int]] = set()
+    starts = [folder]
+    for start in starts:
+        for where, folders, names in os.walk(start):
+            if (own := _identity(where)) in seen:
+                folders.clear()
+                continue
+            seen.add(own)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            starts += filter(os.path.islink, (os.path.join(where, name) for name in folders))
+            for path in (os.path.join(where, one) for one in names if not one.startswith(".")):
+                # Of a link that leads nowhere it is told that it cannot be read.
+                if path.lower().endswith(".xml") and not _is_special(path):
+                    yield path
+
+
+def with_xml_files(folders: Iterable[str]) -> list[str]:
+    """Those folders that are there and hold XML files, each once, whatever links to it."""
+    found: dict[tuple[int, int], str] = {}
+    for one in folders:
+        if any(xml_files(one)):
+            found.setdefault(_identity(one), one)
+    return list(found.values())
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """What a folder or file has in common with all links to it."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _is_special(path: str) -> bool:
+    """Whether it is there, and no file: a pipe, at which a reader would wait for ever."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def begins_with(path: str, root: str) -> bool:
+    """Whether a file looks like XML of some root, by its first letters alone."""
+    with open(path, "rb") as file:
+        start = file.read(2048).replace(b"\0", b"")  # that UTF-16 has with each letter
+    return re.search(rf"<{root}[\s>]".encode(), start) is not None
+
+
+def number_in(element: Any, tag: str, path: str, *, finite: bool = True) -> float:
+    """The number in a child of an element; as :func:`parse_number`."""
+    found = element.find(tag)
+    text = "" if found is None else (found.text or "").strip()
+    line = (element if found is None else found).sourceline
+    return parse_number(text, f"{path}, line {line}: <{tag}> has", finite)
 
 
 def root_tag(path: str) -> str:
@@ -212,6 +273,10 @@ def _lxml(name: str) -> Iterator[Any]:
             raise TfodError(
                 f"{name}, line {error.lineno or 1}: a text, a name or a nesting is larger than any "
                 f"export has ({reason}); export it again"
+            ) from None
+        if any(one in reason for one in _NOT_UTF8):
+            raise TfodError(
+                f"{name}, line {error.lineno or 1}: not UTF-8; save it as UTF-8"
             ) from None
         # lxml appends line and column to the message of a parser's error, not to that of a pull.
         line = "" if ", line " in reason else f", line {error.lineno or 1}"
@@ -257,6 +322,19 @@ def parse_number(text: str, where: str, finite: bool = True) -> float:
     raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where a number is expected; correct it")
 
 
+def parse_flag(text: str, where: str) -> int:
+    """A whole number in a text of annotations, 0 or 1 but for what an int64_list holds besides.
+
+    Raises:
+        TfodError: it is none; the line begins with ``where``.
+    """
+    with contextlib.suppress(ValueError):
+        value = int(text)
+        if value.bit_length() < 64:
+            return value
+    raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where 0 or 1 is expected; correct it")
+
+
 def read_lines(path: str) -> Iterator[tuple[int, str]]:
     """The lines of a text that are not empty, without blanks at their ends, and their numbers.
 
@@ -274,13 +352,26 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
         raise TfodError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
 
+def names_in(*lines: str) -> list[str]:
+    """What lines may call a document: maybe with quotes, folders, an extension."""
+    paths = (safe_relative_path(one.strip(" \"'")) for one in lines)
+    ends = [end for path in paths for end in ends_of(path)]
+    return [*ends, *(split_extension(one)[0] for one in ends)]
+
+
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Control characters and halves of surrogate pairs, which XML cannot hold at all."""
 
 
 def xml_text(text: str) -> str:
     """A text as XML has it, without what it cannot hold."""
-    return xml_plain(escape(text, {"\r": "&#13;"}))
+    return xml_plain(html.escape(text, quote=False).replace("\r", "&#13;"))
+
+
+def xml_attribute(text: str) -> str:
+    """A text in quotes as XML has it at an attribute, without what XML cannot hold."""
+    found = html.escape(text).replace("\n", "&#10;").replace("\r", "&#13;").replace("\t", "&#9;")
+    return f'"{xml_plain(found)}"'
 
 
 def xml_plain(text: str) -> str:

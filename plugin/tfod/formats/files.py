@@ -15,6 +15,7 @@ import hashlib
 import os
 import posixpath
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -37,7 +38,9 @@ _AMBIGUOUS = Refusal(
     "names that several images have",
     "write the whole name with its extension into the annotations, or move the other images away",
 )
+_TWO_NAMES = "images that several names mean, a record for each name"
 _LONGEST_IMAGE = 256 << 20
+_MOST_PARTS = 16  # of a name, that are looked for alone
 
 
 class FoundImage(NamedTuple):
@@ -50,7 +53,8 @@ class FoundImage(NamedTuple):
 def ends_of(path: str) -> list[str]:
     """A path with slashes, then its last parts, the longest first."""
     parts = path.split("/")
-    return ["/".join(parts[start:]) for start in range(len(parts))]
+    first = max(1, len(parts) - _MOST_PARTS)
+    return [path, *("/".join(parts[start:]) for start in range(first, len(parts)))]
 
 
 class ImageFiles:
@@ -68,9 +72,14 @@ class ImageFiles:
         self._folders = list(dict.fromkeys(folders))
         self._archive = archive
         self._listed: dict[str, Mapping[str, list[str]]] = {}
+        self._names_of: dict[str, str] = {}  # by their paths the names of images that were found
         self._packed: dict[str, zipfile.ZipInfo] = {}
-        if archive is not None:
-            self._packed = {one.filename: one for one in archive.infolist() if not one.is_dir()}
+        self._packed_in: dict[str, list[str]] = {}
+        for one in archive.infolist() if archive else ():
+            if not one.is_dir():
+                above, name = posixpath.split(one.filename)
+                self._packed[one.filename] = one
+                self._packed_in.setdefault(above, []).append(name)
 
     def find(self, names: Sequence[str], where: str, problems: Problems) -> FoundImage | None:
         """The image of the first of some names that there is one of; None where there is none.
@@ -84,7 +93,10 @@ class ImageFiles:
                 for folder in self._folders:
                     found = self._find(folder, inside, where, problems)
                     if found:
-                        return FoundImage(_joined(folder, found), found)
+                        where_it_is = _joined(folder, found)
+                        if self._names_of.setdefault(where_it_is, path) != path:
+                            problems.add(_TWO_NAMES, f"{where}: {path}")
+                        return FoundImage(where_it_is, found)
         return None
 
     def read(self, found: FoundImage, wanted_by: str) -> bytes:
@@ -98,7 +110,12 @@ class ImageFiles:
             if entry.file_size > _LONGEST_IMAGE:
                 most = _LONGEST_IMAGE >> 20
                 raise TfodError(f"{wanted_by}: image {found.name!r} is longer than {most} MiB")
-            return self._archive.read(entry)  # as many bytes as that, whatever is packed
+            try:
+                return self._archive.read(entry)  # as many bytes as that, whatever is packed
+            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+                raise TfodError(
+                    f"{wanted_by}: image {found.name!r} cannot be unpacked ({error}); pack it again"
+                ) from None
         try:
             with open(found.path, "rb") as file:
                 return file.read()
@@ -146,8 +163,7 @@ class ImageFiles:
 
     def _names(self, folder: str) -> Iterator[str]:
         if self._archive is not None:
-            parts = map(posixpath.split, self._packed)
-            yield from (name for above, name in parts if above == folder)
+            yield from self._packed_in.get(folder, ())
         elif os.path.isdir(folder):
             yield from os.listdir(folder)
 

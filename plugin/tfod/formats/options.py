@@ -154,8 +154,8 @@ class Problems:
         missing = ""
         if self.annotated and not objects:
             missing = f"none of {self.annotated} annotated objects is left"
-        elif not images and self._counts:
-            missing = "no image is left"
+        elif not images:
+            missing = "no image is left" if self._counts else "it names no image"
         if missing:
             raise TfodError("; ".join([f"{self._end}: {missing}", *self.sentences()]))
 

@@ -77,6 +77,8 @@ def read(source: str, options: Options) -> Dataset:
             f"{source}: --odd-boxes is for annotations; odd boxes of shards are repaired by: "
             "tfod repair"
         )
+    if options.ignore_difficult:
+        raise TfodError(f"{source}: --ignore-difficult is for Pascal VOC; leave it out")
     sets = find_all_shards(source)
     if options.subset is not None:
         known = [one.subset for one in sets]
@@ -289,7 +291,7 @@ class _Writing:
         """Write the records of some images."""
         writer = self.begin(batch.subset)
         images = Images.of(batch, self.classes)
-        names = {item.id: item.class_name for item in self.classes.label_map.items}
+        names = self.classes.label_map.class_names
         for row, one in enumerate(images.detections):
             ids = images.classes[images.splits[row] : images.splits[row + 1]]
             one = replace(one, class_text=[names[each] for each in ids], class_label=ids)

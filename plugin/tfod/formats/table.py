@@ -62,6 +62,8 @@ class Format:
 
 
 SHARDS = "shards"
+_FILES = frozenset((".zip", ".tar", ".gz", ".txt", ".yaml", ".yml", ".pbtxt", ".jpg", ".png"))
+"""Endings that nobody gives a folder."""
 FORMATS = {
     SHARDS: Format("shards", "has_shards", has_ids=True),
     "coco": Format("coco", "find_files", "CocoWriter", ".json", has_ids=True),
@@ -112,10 +114,16 @@ def format_of_target(path: str, named: str | None, source: str) -> str:
     for name, one in FORMATS.items():
         if one.ending and path.lower().endswith(one.ending):
             return name
-    if parse_shard_name(path) is not None or source != SHARDS:
+    if parse_shard_name(path) is not None:
+        return SHARDS
+    if source != SHARDS:
+        ending = os.path.splitext(path)[1].lower()
+        if ending in _FILES and not os.path.isdir(path):
+            raise TfodError(f"{path}: shards would be a folder of that name; leave {ending} out")
         return SHARDS
     names = ", ".join(FORMATS)
-    raise TfodError(f"{path} does not say which format to write; say it with --to: {names}")
+    what = "SOURCE is shards, and DEST does not say which format to write"
+    raise TfodError(f"{path}: {what}; say it with --to: {names}")
 
 
 def convert(
@@ -142,6 +150,8 @@ def convert(
     """
     source_format = format_of_source(source, source_format)
     target_format = format_of_target(target, target_format, source_format)
+    if options.images and source_format != SHARDS and not os.path.isdir(options.images):
+        raise TfodError(f"--images {options.images}: no such folder; name that of the images")
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")
     # Shards may lie among what they are made from, and replace only shards.

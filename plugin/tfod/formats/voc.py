@@ -13,7 +13,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,9 +22,19 @@ from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images
-from tfod.formats.documents import parse, parse_number, read_lines, xml_text
-from tfod.formats.files import ImageFiles, ends_of
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
+from tfod.formats.documents import (
+    begins_with,
+    names_in,
+    number_in,
+    parse,
+    parse_flag,
+    read_lines,
+    with_xml_files,
+    xml_files,
+    xml_text,
+)
+from tfod.formats.files import ImageFiles
 from tfod.formats.numbers import digits, lines_of
 from tfod.formats.objects import KnownClasses, Objects, Reading
 from tfod.formats.options import Options, Problems
@@ -35,13 +45,13 @@ from tfod.tfrecord.shard_sets.names import stem_of_subset
 _YEARS = ("VOC2007", "VOC2012")
 _ANNOTATIONS = ("Annotations", "annotations", "annots")  # of VOC, raccoon and kangaroo
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
+_SPLITS = ("train", "valid", "val", "test")  # Roboflow's: XML files and images in each
 _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _JOINED, _PARTS = "trainval", ("train", "val")
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
 _FEW = 100  # lines, which say what kind of a list it is
 _ROOT = "annotation"
-_BEGINS = re.compile(rb"<annotation[\s>]")  # not CVAT's <annotations>
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CORNERS = tuple(f"{axis}{number}" for number in range(4) for axis in "xy")
 _TURNED = ("cx", "cy", "w", "h", "angle")
@@ -57,35 +67,34 @@ _OTHER_NAME = (
 def is_voc(path: str) -> bool:
     """Whether a folder is laid out as VOC's, or holds XML files of images."""
     names = os.listdir(path) if os.path.isdir(path) else []
-    folders = {*_ANNOTATIONS, *_YEARS}.intersection(names)
-    beside = (os.path.join(path, one) for one in names if one.lower().endswith(".xml"))
-    below = (_xml_files(os.path.join(path, one)) for one in folders)
+    folders = {*_ANNOTATIONS, *_YEARS, *_SPLITS}.intersection(names)
+    paths = (os.path.join(path, one) for one in names if one.lower().endswith(".xml"))
+    beside = filter(os.path.isfile, paths)
+    below = (xml_files(os.path.join(path, one)) for one in folders)
     firsts = (next(iter(some), None) for some in (beside, *below))
-    return any(one is not None and _is_annotation(one) for one in firsts)
-
-
-def _is_annotation(path: str) -> bool:
-    with open(path, "rb") as file:
-        return _BEGINS.search(file.read(1024)) is not None
+    return any(one is not None and begins_with(one, _ROOT) for one in firsts)
 
 
 def read(source: str, options: Options) -> Dataset:
     """Read VOC's folders, each list of images a subset; or XML files without lists as one.
 
-    ``source`` is the folder of a year, the devkit with that of 2007, or any folder that holds the
-    annotations. Without a label map it is VOC's own, if it has every class; else one is made of all
-    classes in the annotations, in the order of their names.
+    ``source`` is the folder of a year, the devkit with one, Roboflow's with one of each subset, or
+    any that holds the annotations. Without a label map it is VOC's own, if it has every class; else
+    one is made of all classes in the annotations, in the order of their names.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
     year = _Year.at(source)
     problems = Problems(options)
-    every = sorted(_xml_files(year.annotations))
+    every = sorted(xml_files(year.annotations))
     if not every:
         raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
-    files = {options.subset or DEFAULT_SUBSET: every}
-    if names := year.set_names():
+    files, years = {options.subset or DEFAULT_SUBSET: every}, year.splits(every)
+    if years:
+        years = chosen(years, options.subset, source)
+        files = {name: sorted(xml_files(one.root)) for name, one in years.items()}
+    elif names := year.set_names():
         wanted = [options.subset] if options.subset else names
         files = {name: year.files_of(name, problems) for name in wanted}
     # All annotations are looked at, not those of one set: every set gets the same map.
@@ -93,8 +102,11 @@ def read(source: str, options: Options) -> Dataset:
         options.label_map, year.root, lambda: _class_names(every), year.annotations, "voc2007"
     )
     reading = Reading(classes, options, problems)
-    reader = _Reader(year, ImageFiles(year.image_folders(options.images)), reading)
-    subsets = {subset: map(reader.detection, paths) for subset, paths in files.items()}
+    subsets = {}
+    for subset, paths in files.items():
+        own = years.get(subset, year)
+        reader = _Reader(own, ImageFiles(own.image_folders(options.images)), reading)
+        subsets[subset] = map(reader.detection, paths)
     return reading.dataset(subsets.items(), subsets, every)
 
 
@@ -108,16 +120,28 @@ class _Year:
 
     @classmethod
     def at(cls, source: str) -> _Year:
-        roots = [os.path.join(source, one) for one in _YEARS]
-        root = next(filter(os.path.isdir, roots), source)
-        found = (os.path.join(root, name) for name in _ANNOTATIONS)
-        annotations = next(filter(os.path.isdir, found), root)
+        years = [one for one in _YEARS if os.path.isdir(os.path.join(source, one))]
+        if len(years) > 1:
+            raise TfodError(f"{source} holds {' and '.join(years)}; name one of them")
+        root = os.path.join(source, *years)
+        folders = [os.path.join(root, name) for name in _ANNOTATIONS]
+        filled = with_xml_files(folders)
+        if len(filled) > 1:
+            raise TfodError(f"{' and '.join(filled)} hold XML files; put them into one folder")
+        annotations = next(filter(os.path.isdir, [*filled, *folders]), root)
         return cls(root, annotations, os.path.join(root, _LISTS))
+
+    def splits(self, paths: Sequence[str]) -> dict[str, _Year]:
+        """The folder of each subset, as Roboflow has them; none where an XML file is elsewhere."""
+        tops = {os.path.relpath(one, self.root).split(os.sep)[0] for one in paths}
+        roots = {name: os.path.join(self.root, name) for name in _SPLITS if name in tops}
+        return {name: _Year(one, one, "") for name, one in roots.items() if tops <= {*_SPLITS}}
 
     def image_folders(self, named: str | None) -> list[str]:
         """Where images are looked for."""
         if named is not None:
-            return [named]
+            own = [os.path.join(named, os.path.basename(self.root))]
+            return [*filter(os.path.isdir, own), named]
         # Where only the annotations were named, the images may be beside them.
         roots = (self.root, os.path.join(self.root, os.pardir))
         known = [os.path.normpath(os.path.join(root, one)) for root in roots for one in _IMAGES]
@@ -153,7 +177,8 @@ class _Year:
             )
         files: dict[str, None] = {}
         for number, line in read_lines(path):
-            found = next(filter(os.path.isfile, map(self._xml, _names_in(line))), None)
+            names = names_in(line, _FLAG.sub("", line))
+            found = next(filter(os.path.isfile, map(self._xml, names)), None)
             if found is None:
                 raise TfodError(
                     f"{path}, line {number}: {self.annotations} has no XML file for "
@@ -173,22 +198,6 @@ class _Year:
         return os.path.join(self.annotations, f"{name}.xml")
 
 
-def _names_in(line: str) -> list[str]:
-    """What a line may call an annotation: maybe with a flag, quotes, folders, an extension."""
-    paths = (safe_relative_path(one.strip(" \"'")) for one in (line, _FLAG.sub("", line)))
-    ends = [end for path in paths for end in ends_of(path)]
-    return [*ends, *(split_extension(one)[0] for one in ends)]
-
-
-def _xml_files(folder: str) -> Iterator[str]:
-    """Paths of the XML files in a folder and all below it, hidden ones left out."""
-    for where, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if name.lower().endswith(".xml") and not name.startswith("."):
-                yield os.path.join(where, name)
-
-
 def _class_names(paths: Sequence[str]) -> list[str]:
     roots = map(parse, paths)
     objects = (one for root in roots if root.tag == _ROOT for one in root.iterfind("object"))
@@ -202,6 +211,9 @@ class _Object(NamedTuple):
     box: PixelBox
     place: str
     texts: Mapping[str, str]
+
+    def flag(self, name: str) -> int:
+        return parse_flag(self.texts.get(name) or "0", f"{self.place}: <{name}> has")
 
 
 @dataclass(frozen=True)
@@ -257,7 +269,7 @@ class _Reader:
             problems.add("objects without <bndbox>, left out", place)
             return None
         found = _Object(name, box, place, texts)
-        if self.reading.options.ignore_difficult and _flag(found, "difficult"):
+        if self.reading.options.ignore_difficult and found.flag("difficult"):
             problems.add("difficult objects, left out", place)
             return None
         if one.find("bndbox/xmin") is None:
@@ -275,56 +287,40 @@ def _box(one: Any, path: str) -> PixelBox | None:
     """The box of an object in pixels, of one that is turned the box around it."""
     corners, turned = one.find("bndbox"), one.find("robndbox")
     if corners is not None and corners.find(_CORNERS[0]) is not None:
-        return enclosing_points([_number(corners, name, path, finite=False) for name in _CORNERS])
+        return enclosing_points([number_in(corners, one, path, finite=False) for one in _CORNERS])
     if corners is not None:
         # Numbers that are not finite are taken, to be checked with all boxes.
-        left, top, right, bottom = (_number(corners, side, path, finite=False) for side in _SIDES)
+        left, top, right, bottom = (number_in(corners, one, path, finite=False) for one in _SIDES)
         return left, top, right, bottom
     if turned is None:
         return None
-    x, y, width, height, angle = (_number(turned, name, path) for name in _TURNED)
+    x, y, width, height, angle = (number_in(turned, name, path) for name in _TURNED)
     return enclosing_rotated(x, y, width, height, math.degrees(angle))
 
 
 def _side(root: Any, tag: str, path: str) -> int | None:
-    if not (root.findtext(f"size/{tag}") or "").strip():
-        return None
-    value = int(_number(root.find("size"), tag, path))
+    is_given = (root.findtext(f"size/{tag}") or "").strip()
+    value = int(number_in(root.find("size"), tag, path)) if is_given else 0
     return value if value > 0 else None
-
-
-def _number(element: Any, tag: str, path: str, *, finite: bool = True) -> float:
-    found = element.find(tag)
-    text = "" if found is None else (found.text or "").strip()
-    line = (element if found is None else found).sourceline
-    return parse_number(text, f"{path}, line {line}: <{tag}> has", finite)
 
 
 def _attributes(objects: Sequence[_Object]) -> dict[str, list[Any]]:
     """Objects without ``difficult``, ``truncated`` or ``pose`` have 0, 0 and Unspecified."""
     attributes: dict[str, list[Any]] = {
-        "difficult": [int(_flag(one, "difficult") != 0) for one in objects],
-        "truncated": [_flag(one, "truncated") for one in objects],
+        "difficult": [int(one.flag("difficult") != 0) for one in objects],
+        "truncated": [one.flag("truncated") for one in objects],
         "view": [one.texts.get("pose") or _UNKNOWN_POSE for one in objects],
     }
     if any("occluded" in one.texts for one in objects):
-        attributes["occluded"] = [_flag(one, "occluded") for one in objects]
+        attributes["occluded"] = [one.flag("occluded") for one in objects]
     return attributes
-
-
-def _flag(one: _Object, name: str) -> int:
-    text = one.texts.get(name) or "0"
-    try:
-        return int(text)
-    except ValueError:
-        raise TfodError(
-            f"{one.place}: <{name}> has {text[:40]!r} where 0 or 1 is expected; correct it"
-        ) from None
 
 
 # Writing
 
 _DECIMALS = 6
+_NO_LABEL = re.compile(r"[:\r\n]|\A#")
+_UNLISTED = "classes left out of labelmap.txt, which takes no colon, line end or leading #"
 _FRACTIONS = "flags that are no whole numbers, rounded up"
 
 
@@ -332,6 +328,7 @@ class VocWriter(Writer):
     """Names of images are unique in the whole dataset, since all XML files share a folder."""
 
     IMAGES = _IMAGES[0]
+    LISTS_CLASSES = False
     STRIPPED_IN = "VOC"  # the lines of its lists, and by most readers the classes
     CARRIES = frozenset(("view", "pose", *_FLAGS))
 
@@ -340,7 +337,7 @@ class VocWriter(Writer):
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images)
-        classes = {one.id: xml_text(one.class_name.strip()) for one in label_map.items}
+        classes = label_map.class_names  # made once for each label map
         left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
         lines = lines_of(
             *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
@@ -353,8 +350,8 @@ class VocWriter(Writer):
             start, end = images.splits[row : row + 2]
             flags = [""] * (end - start) if images.is_plain else self._flags(images, row)
             objects = "".join(
-                f"<object><name>{classes[images.classes[at]]}</name>{flags[at - start]}"
-                f"<bndbox>{corners[at]}</bndbox></object>\n"
+                f"<object><name>{xml_text(classes[images.classes[at]].strip())}</name>"
+                f"{flags[at - start]}<bndbox>{corners[at]}</bndbox></object>\n"
                 for at in range(start, end)
             )
             text = (
@@ -366,8 +363,11 @@ class VocWriter(Writer):
         self._list(subset, "".join(f"{stem}\n" for stem in stems))
 
     def finish(self, label_map: LabelMap) -> None:
+        classes = self._classes_without_blanks(label_map)
+        names = [one for one in classes if not _NO_LABEL.search(one)]
+        self.losses[_UNLISTED][""] += len(classes) - len(names)
         # Datumaro and CVAT take other classes than VOC's own from here.
-        lines = [f"{name}:::\n" for name in self._classes_without_blanks(label_map)]
+        lines = [f"{name}:::\n" for name in names]
         text = "".join(("# label:color_rgb:parts:actions\n", *lines))
         self._write(os.path.join(self.folder, "labelmap.txt"), text.encode())
         self._write_label_map(label_map)

@@ -66,6 +66,8 @@ class Writer(abc.ABC):
     """Whether it has numbers of images, and ids of classes."""
     STRIPPED_IN = ""
     """What it is called, if its readers strip the names of images and classes."""
+    LISTS_CLASSES = True
+    """Whether it has a list of all classes, whose order is that of their ids."""
     NO_SUBSETS: frozenset[str] = frozenset()
     """Names that it has for something else, so that no subset can have them."""
 
@@ -188,9 +190,12 @@ class Writer(abc.ABC):
             file.write(content)
 
     def _write_label_map(self, label_map: LabelMap) -> None:
-        """Keep the ids of the classes, where the format itself has no place for them."""
+        """Keep the ids of the classes, where the format itself has no place for them.
+
+        Where it lists all classes, as YOLO and CVAT do, ids from 1 on are their places in it.
+        """
         ids = [item.id for item in label_map.items]
-        if ids != list(range(1, len(ids) + 1)):
+        if not self.LISTS_CLASSES or ids != list(range(1, len(ids) + 1)):
             self._write(os.path.join(self.folder, LABEL_MAP_FILE), label_map.to_text().encode())
 
     def _count_losses(self, images: Images) -> None:

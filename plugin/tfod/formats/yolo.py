@@ -28,21 +28,26 @@ from tfod.formats.documents import read_lines
 from tfod.formats.files import ImageFiles
 from tfod.formats.numbers import digits, lines_of
 from tfod.formats.objects import KnownClasses, Objects, Reading
-from tfod.formats.options import Options, Problems
+from tfod.formats.options import Options, Problems, Refusal
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
-_NAMES = ("obj.names", "classes.txt")
+_LABELS = "labels"
+_NAMES = ("obj.names", "classes.txt", os.path.join(_LABELS, "classes.txt"))  # labelImg's
 _DATA = "obj.data"
 _NO_SUBSETS = ("classes", "names", "backup", "")  # what else that has
 _SUBSETS = ("train", "val", "validation", "test", "minival")
 _OUTLINES = "outlines, read as the boxes around them"
 _CONFIDENCES = "confidences behind boxes, left out"
 _NAMESAKES = "classes of a name that another one has, made one class"
+_UNLABELLED = "images without a file of labels, written without objects"
+_NO_LABELS = Refusal("datasets without any file of labels", "put it there, in the same case")
+_NOT_THERE = Refusal("images that are not there", "correct the path in the list, or remove it")
 _ABSENT = "folders of images that are named and not there, passed over"
 _BOX = 5  # numbers of a line: class, centre, size
 _LEAST_OUTLINE = 7
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -88,19 +93,13 @@ def read(source: str, options: Options) -> Dataset:
     layout = read_layout(file, problems)
     subsets = chosen(layout.subsets, options.subset, file)
     in_order = [name for _, name in sorted(layout.names.items())]
-    folder = os.path.dirname(file)
-    classes = KnownClasses.find(options.label_map, folder, lambda: in_order, file)
+    classes = KnownClasses.find(options.label_map, os.path.dirname(file), lambda: in_order, file)
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
             problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
     reading = Reading(classes, options, problems)
-    reader = _Reader(layout, reading)
-    found = {
-        subset: itertools.starmap(reader.detection, _images(places))
-        for subset, places in subsets.items()
-    }
-    return reading.dataset(found.items(), found, [file])
+    return reading.dataset(_Reader(layout, reading).parts(subsets), subsets, [file])
 
 
 def _read_yaml(file: str, problems: Problems) -> _Layout:
@@ -113,11 +112,15 @@ def _read_yaml(file: str, problems: Problems) -> _Layout:
             found = yaml.safe_load(stream)
     except Exception as error:  # PyYAML lets out whatever its makers of numbers and dates raise
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise TfodError(f"{file} cannot be read: {reason}") from None
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}:" if mark else ""
+        fix = "save it as UTF-8" if isinstance(error, UnicodeError) else "correct it"
+        raise TfodError(f"{file}{line} cannot be read: {reason}; {fix}") from None
     names = found.get("names") if isinstance(found, dict) else None
-    if isinstance(names, list):
-        names = dict(enumerate(names))
-    if not isinstance(names, dict) or not all(isinstance(one, int) for one in names):
+    given = dict(enumerate(names)) if isinstance(names, list) else names
+    pairs = given.items() if isinstance(given, dict) else ()
+    names = {int(one) if str(one).isdecimal() else one: name for one, name in pairs}
+    if not names or not all(isinstance(one, int) for one in names):
         raise TfodError(f"{file} has no names of classes; write names: [cat, dog]")
     if any(isinstance(one, (list, dict)) for one in names.values()):
         raise TfodError(f"{file} has a list in place of a class's name; write names: [cat, dog]")
@@ -126,10 +129,12 @@ def _read_yaml(file: str, problems: Problems) -> _Layout:
     named = {
         str(key): value if isinstance(value, list) else [value]
         for key, value in found.items()
-        if key in _SUBSETS or _names_its_folder(roots, str(key), value)
+        if (key in _SUBSETS and value is not None) or _names_its_folder(roots, str(key), value)
     }
-    texts = {key: [one for one in parts if isinstance(one, str)] for key, parts in named.items()}
-    subsets = _there(texts, roots, file, problems)
+    for key, parts in named.items():
+        if not all(isinstance(one, str) for one in parts):
+            raise TfodError(f"{file}: {key} is {found[key]!r:.40}; write {key}: images/{key}")
+    subsets = _there(named, roots, file, problems)
     if not subsets:
         raise TfodError(f"{file} names no folder of images; write train: images/train")
     classes = {number: str(name) for number, name in names.items()}
@@ -186,17 +191,19 @@ def _read_names(file: str, problems: Problems) -> _Layout:
                 "write a name, or remove the line"
             )
     data = os.path.join(below, _DATA)
-    pairs = (
-        [line.partition("=")[::2] for _, line in read_lines(data)] if os.path.isfile(data) else []
-    )
+    settings = read_lines(data) if os.path.isfile(data) else ()
+    pairs = [line.partition("=")[::2] for _, line in settings]
     named = {key.strip(): [value.strip()] for key, value in pairs if key.strip() not in _NO_SUBSETS}
     subsets = _there(named, [below], data, problems)
     names = {number - 1: line for number, line in lines.items()}
+    if os.path.basename(os.path.abspath(below)) == _LABELS and not subsets:
+        beside = os.path.normpath(os.path.join(below, os.pardir, "images"))
+        below = beside if os.path.isdir(beside) else os.path.dirname(beside)
     return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]})
 
 
-def _images(places: list[str]) -> Iterator[tuple[str, str]]:
-    """The folder of each image, and its name within that."""
+def _images(places: list[str]) -> Iterator[tuple[str, str, str]]:
+    """The folder of each image, its name within that, and where it is named."""
     for place in places:
         if os.path.isfile(place):  # a list
             below = os.path.dirname(place)
@@ -204,26 +211,34 @@ def _images(places: list[str]) -> Iterator[tuple[str, str]]:
                 if "\0" in line:
                     raise TfodError(f"{place}, line {number}: not the path of an image; correct it")
                 path = os.path.join(below, line.removeprefix("data/").replace("\\", "/"))
-                yield os.path.split(path)
+                yield *os.path.split(path), f"{place}, line {number}"
             continue
-        for folder, folders, names in os.walk(place):
-            folders.sort()
+        around = {place: frozenset({os.path.realpath(place)})}
+        for folder, folders, names in os.walk(place, followlinks=True):
+            within = around.pop(folder)
+            reals = {one: os.path.realpath(os.path.join(folder, one)) for one in sorted(folders)}
+            # As glob does, nothing hidden; no link back to a folder that it is in.
+            folders[:] = [one for one in reals if one[0] != "." and reals[one] not in within]
+            around |= {os.path.join(folder, one): within | {reals[one]} for one in folders}
             for name in sorted(names):
-                if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION:
+                if name[0] != "." and os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION:
                     path = os.path.relpath(os.path.join(folder, name), place)
-                    yield place, path.replace(os.sep, "/")
+                    yield place, path.replace(os.sep, "/"), place
 
 
 def label_path(image: str) -> str:
     """Where Ultralytics looks for the objects of an image: the last ``images`` is ``labels``."""
-    stem = os.path.splitext(image)[0] + ".txt"
-    return f"{os.sep}labels{os.sep}".join(stem.rsplit(f"{os.sep}images{os.sep}", 1))
+    stem = f"{os.sep}{os.path.splitext(image)[0]}.txt"
+    return f"{os.sep}{_LABELS}{os.sep}".join(stem.rsplit(f"{os.sep}images{os.sep}", 1))[1:]
 
 
-def _label_file(image: str) -> str:
-    """Where its objects are: where Ultralytics looks for them, or beside it."""
-    moved, beside = label_path(image), os.path.splitext(image)[0] + ".txt"
-    return moved if os.path.isfile(moved) or not os.path.isfile(beside) else beside
+def _label_file(image: str) -> tuple[str, bool]:
+    """Where its objects are: where Ultralytics looks, beside it, or below; whether it is there."""
+    beside = os.path.splitext(image)[0] + ".txt"
+    above, name = os.path.split(beside)
+    paths = label_path(image), beside, os.path.join(above, _LABELS, name)
+    found = next(filter(os.path.isfile, paths), None)
+    return found or paths[0], found is not None
 
 
 class _Line(NamedTuple):
@@ -241,11 +256,27 @@ class _Reader:
     layout: _Layout
     reading: Reading
     _finders: dict[str, ImageFiles] = field(default_factory=dict)
+    _labelled: dict[bool, str] = field(default_factory=dict)  # first files: there, and not there
 
-    def detection(self, folder: str, name: str) -> Detection | None:
+    def parts(self, subsets: Mapping[str, list[str]]) -> Iterator[tuple[str, Iterator[Any]]]:
+        """The images of each subset; that no image has a file of labels is refused."""
+        for subset, places in subsets.items():
+            yield subset, itertools.starmap(self._detection, _images(places))
+        if self._labelled.keys() == {False}:
+            self.reading.problems.add(_NO_LABELS, self._labelled[False])
+
+    def _detection(self, folder: str, name: str, named: str) -> Detection | None:
         images = self._finders.setdefault(folder, ImageFiles([folder]))
-        file = _label_file(os.path.join(folder, name))
-        lines = read_lines(file) if os.path.isfile(file) else ()
+        path, problems = os.path.join(folder, name), self.reading.problems
+        is_known = self.reading.options.no_images or os.path.isfile(path)
+        if not is_known and images.find([name], named, Problems()) is None:
+            problems.add(_NOT_THERE, f"{named}: {path}")
+            return None
+        file, is_there = _label_file(path)
+        self._labelled.setdefault(is_there, file)
+        if not is_there:
+            problems.add(_UNLABELLED, file)
+        lines = read_lines(file) if is_there else ()
         places = {f"{file}, line {number}": line.split() for number, line in lines}
         read = [self._line(where, parts) for where, parts in places.items()]
         objects = Objects(
@@ -277,6 +308,8 @@ class _Reader:
             return _Line(name, enclosing_points(numbers[1:]), ())
         if more == 1 and count * each != 1:
             self.reading.problems.add(_CONFIDENCES, where)
+        if more > 1 and not all(abs(one) <= _LARGEST for one in numbers[_BOX:]):
+            raise TfodError(f"{where}: a keypoint has a number that is not finite; correct it")
         x, y, width, height = numbers[1:_BOX]
         box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
         return _Line(name, box, numbers[_BOX:] if more > 1 else ())
@@ -317,6 +350,7 @@ class YoloWriter(Writer):
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)
         self._places: dict[int, int] = {}
+        self._numbered: LabelMap | None = None
         self._subsets: list[str] = []
 
     def begin(self, subset: str) -> None:
@@ -325,8 +359,9 @@ class YoloWriter(Writer):
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
         subset = stem_of_subset(subset)
         names = self._write_images(images, subset)
-        for item in label_map.items:
+        for item in label_map.items if label_map is not self._numbered else ():
             self._places.setdefault(item.id, len(self._places))
+        self._numbered = label_map
         places = np.array([self._places[one] for one in images.classes], np.int64)
         left, top, right, bottom = images.boxes.astype(np.float64).T
         sides = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top

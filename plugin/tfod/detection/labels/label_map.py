@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +99,11 @@ class LabelMap:
     def from_names(cls, names: Iterable[str]) -> LabelMap:
         """Number names from 1, as the OD API's scripts do."""
         return cls(tuple(LabelMapItem(i, name) for i, name in enumerate(names, start=1)))
+
+    @functools.cached_property
+    def class_names(self) -> Mapping[int, str]:
+        """The name of each class by its id."""
+        return {item.id: item.class_name for item in self.items}
 
     @functools.cached_property
     def _by_text(self) -> dict[str, LabelMapItem]:
