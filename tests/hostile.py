@@ -454,7 +454,7 @@ def _image(name: object = "a.jpg", inside: str = "", subset: object = "") -> str
     return f"{head}{inside}</image>"
 
 
-_BOX = '<box label="cat" xtl="0" ytl="0" xbr="1" ybr="1"/>'
+_BOX = '<box label="cat" xtl="0" ytl="0" xbr="3" ybr="3"/>'
 
 
 @_xml_family
