@@ -252,7 +252,8 @@ def test_a_label_map_beside_is_kept_and_what_it_differs_in_is_told(
 ) -> None:
     write_files(tmp_path / "own", {"label_map.pbtxt": "item { id: 7 name: 'cat' }"})
     named = (dataset, tmp_path / "out" / "a.csv", "--label-map", tmp_path / "own/label_map.pbtxt")
-    assert convert(*named).succeeded() == ""
+    beside = tmp_path / "out" / "label_map.pbtxt"
+    assert convert(*named).succeeded() == f"tfod: the ids of the classes are in {beside}\n"
     assert files_in(tmp_path / "out").keys() == {"a.csv", "label_map.pbtxt"}
     assert convert(*named, "--overwrite").succeeded() == ""
     write_files(tmp_path / "out", {"label_map.pbtxt": "item { id: 8 name: 'cat' }"})

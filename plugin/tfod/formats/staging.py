@@ -105,6 +105,7 @@ def _keep_ids(staged: _Staged, folder: str, target: str) -> Iterator[str]:
         return
     if not os.path.lexists(beside):
         staged.replace(beside, label_map)
+        yield f"the ids of the classes are in {beside}"
         return
     there = read_label_map(beside)[0]
     if any(item.id not in there.ids_of(item.name) for item in read_label_map(label_map)[0].items):
