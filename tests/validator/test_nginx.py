@@ -203,6 +203,7 @@ def test_a_name_that_the_service_does_not_have(tmp_path: Path) -> None:
 
 
 def test_the_service_is_away(tmp_path: Path) -> None:
+    # No process is behind it, and nothing is asked of one.
     gone = Service(None, f"http://127.0.0.1:{free_port()}", tmp_path)  # type: ignore[arg-type]
     with nginx_before(gone, tmp_path / "nginx") as port:
         for target in ("GET /healthz", "POST /validations"):

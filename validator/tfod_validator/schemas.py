@@ -224,6 +224,7 @@ def problems(*statuses: int) -> dict[str | int, Any]:
 
 def describe_api() -> dict[str, Any]:
     """The description of the current app, with the report's schema."""
+    # The app is flask-openapi3's, which has it; the type of current_app is Flask's.
     document: dict[str, Any] = json.loads(json.dumps(current_app.api_doc))  # type: ignore[attr-defined]
     text = resources.files("tfod.check.findings").joinpath("report.schema.json").read_text("utf-8")
     report = json.loads(text.replace("#/$defs/", _SCHEMAS + "Report-"))

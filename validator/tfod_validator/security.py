@@ -68,6 +68,7 @@ def register(app: Flask, settings: Settings) -> None:
     )
     app.session_interface = _Sessions()
     proxies = dict.fromkeys(("x_for", "x_proto", "x_host"), settings.trusted_proxies)
+    # Flask's documentation has it so; mypy sees a method that is replaced.
     app.wsgi_app = ProxyFix(app.wsgi_app, **proxies)  # type: ignore[method-assign]
 
 

@@ -129,7 +129,7 @@ class ImageFiles:
         return _joined(self._folders[0], safe_relative_path(name))
 
     def _find(self, folder: str, inside: str, where: str, problems: Problems) -> str | None:
-        if self._is_file(_joined(folder, inside), where):
+        if self._is_file(_joined(folder, inside)):
             return inside
         above, own = posixpath.split(inside)
         stems = self._images(_joined(folder, above) if above else folder)
@@ -141,14 +141,8 @@ class ImageFiles:
             problems.add(_AMBIGUOUS, f"{where}: {', '.join(found)}")
         return posixpath.join(above, found[0]) if found else None
 
-    def _is_file(self, path: str, where: str) -> bool:
-        if self._archive is not None:
-            return path in self._packed
-        try:
-            return os.path.isfile(path)
-        except ValueError:  # half a surrogate pair, which JSON can hold
-            name = ascii(path)[1:-1]
-            raise TfodError(f"{where}: {name} is not a valid file name; correct it") from None
+    def _is_file(self, path: str) -> bool:
+        return path in self._packed if self._archive is not None else os.path.isfile(path)
 
     def _images(self, folder: str) -> Mapping[str, list[str]]:
         """By their stems the names of the images in a folder."""

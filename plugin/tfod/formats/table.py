@@ -63,7 +63,7 @@ class Format:
 
 SHARDS = "shards"
 _FILES = frozenset((".zip", ".tar", ".gz", ".txt", ".yaml", ".yml", ".pbtxt", ".jpg", ".png"))
-"""Endings that nobody gives a folder."""
+"""Endings that a folder does not have."""
 FORMATS = {
     SHARDS: Format("shards", "has_shards", has_ids=True),
     "coco": Format("coco", "find_files", "CocoWriter", ".json", has_ids=True),
@@ -87,7 +87,7 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
         return SHARDS
     if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
         return SHARDS  # whose reader says what is wrong with it
-    found = [name for name, one in FORMATS.items() if one.is_at(path)]
+    found = [name for name, one in FORMATS.items() if name != SHARDS and one.is_at(path)]
     if len(found) == 1:
         return found[0]
     if not found and is_url(path):

@@ -109,6 +109,7 @@ def exposition(states: Mapping[str, int]) -> bytes:
     registry = CollectorRegistry()
     registry.register(_States(states))
     if os.environ.get(METRICS_FOLDER):
+        # prometheus-client has no types here.
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
     return generate_latest(registry) + generate_latest(REGISTRY)

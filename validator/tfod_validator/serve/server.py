@@ -10,6 +10,8 @@ import types
 from typing import Any
 
 from flask import Flask
+
+# gunicorn has no types, or some in its newest releases.
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped, unused-ignore]
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped, unused-ignore]
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped, unused-ignore]

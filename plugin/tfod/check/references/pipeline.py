@@ -55,7 +55,8 @@ _ESCAPES = {
     "\n": r"`\n` is a line break",
     "\r": r"`\r` is a carriage return",
 }
-_UNSET = ("", "TODO")  # as templates have it in place of a path, besides PATH_TO_BE_CONFIGURED
+_UNSET = ("", "TODO")
+"""What the OD API's templates have in place of a path, besides ``PATH_TO_BE_CONFIGURED``."""
 
 
 @dataclass(frozen=True)
