@@ -1,30 +1,31 @@
-"""The HTTP API: validations, what is checked, and what those who run the service ask."""
+"""The HTTP API: validations, what is checked, and what those who run the service ask.
+
+``static/openapi.json`` describes it.
+"""
 
 from __future__ import annotations
 
 import json
-import logging
-import time
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
-import flask_openapi3 as openapi
-from flask import Response, request, stream_with_context, url_for
-from prometheus_client import CONTENT_TYPE_LATEST
+from flask import Blueprint, Response, current_app, request, send_file, url_for
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from tfod.check.findings.finding import FAMILIES, Rule, Severity
 from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
+from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import all_rules
+from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator import schemas, security, uploads
-from tfod_validator.errors import ProblemError
-from tfod_validator.jobs.database import Validation
-from tfod_validator.jobs.request import IMAGE, REPORTS
-from tfod_validator.schemas import answer, in_every_format, problems
-from tfod_validator.serve import monitoring
+from tfod_validator.errors import ProblemError, problem_document
+from tfod_validator.folder import FILES, REPORTS, Validation
 from tfod_validator.service import service
 
-_HEARTBEAT_SECONDS = 10.0
+api = Blueprint("api", __name__)
+_V1 = "/api/v1"
 _RETRY_AFTER = {"Retry-After": "1"}
 _TYPES = {
     "json": "application/json",
@@ -32,153 +33,142 @@ _TYPES = {
     "junit": "application/xml",
     "text": "text/plain; charset=utf-8",
 }
-_RULE = ("code", "severity", "title", "why", "fix", "source")
-_JSON = answer("As JSON.", "application/json", schema={"type": "object"})
-_log = logging.getLogger("tfod.service")
-
-
-def _blueprint(name: str, tag: str, **options: Any) -> openapi.APIBlueprint:
-    return openapi.APIBlueprint(
-        name,
-        __name__,
-        abp_tags=[openapi.Tag(name=tag)],
-        operation_id_callback=lambda name, path, method: name,
-        **options,
-    )
-
-
-_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
-_V1: dict[str, Any] = {
-    "url_prefix": "/api/v1",
-    "abp_responses": problems(400, 401),
-    "abp_security": _TOKEN,
-}
-api = _blueprint("api", "validations", **_V1)
-checked = _blueprint("checked", "what is checked", **_V1)
-operation = _blueprint("operation", "operation")
-
-
-@api.post(
-    "/validations",
-    openapi_extensions={"requestBody": schemas.UPLOAD_BODY},
-    responses={
-        200: in_every_format("The check has ended within `wait`."),
-        202: answer(
-            "The check waits or runs; `Location` says where to ask.",
-            "application/json",
-            schema=schemas.ref("Validation"),
-        ),
-        **problems(408, 409, 413, 415, 422, 429, 503, 507),
-    },
+_FORMATS = {value.partition(";")[0]: name for name, value in _TYPES.items()}
+_DOCUMENT_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; sandbox"
 )
-def create(query: schemas.CreateParameters) -> Response:
+_ANSWER = ("wait", "format", "fail")
+_RULE = ("code", "severity", "title", "why", "fix", "source")
+
+
+def parameters(*names: str) -> dict[str, str]:
+    """The parameters of the address that are given; others than these are typing errors.
+
+    Raises:
+        ProblemError: there is another, or the value of one makes no sense.
+    """
+    known: dict[str, Mapping[str, object]] = {
+        "format": REPORTS,
+        "fail": {"error": 1, "warning": 1},
+        "for": RECEIVERS,
+    }
+    given = {name: text for name, text in request.args.items() if text}
+    for name, text in given.items():
+        if name not in names:
+            raise ProblemError(400, f"{name[:80]} is not a parameter here.", parameter=name[:80])
+        if name in known and text not in known[name]:
+            detail = f"{name}={text[:80]}: expected one of {', '.join(known[name])}."
+            raise ProblemError(400, detail, parameter=name)
+    return given
+
+
+def _wait_of(given: Mapping[str, str]) -> float:
+    most = service().settings.max_wait_seconds
+    try:
+        seconds = float(given.get("wait", "0"))
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= most:
+        detail = f"wait={given['wait'][:80]}: expected seconds, from 0 to {most}."
+        raise ProblemError(400, detail, parameter="wait")
+    return seconds
+
+
+@api.post(f"{_V1}/validations")
+def create() -> AnyResponse:
     """Upload files and have them checked."""
-    found = service().wait_for(uploads.accept(request, query), query.wait)
+    given = parameters(*_ANSWER, "for")
+    seconds = _wait_of(given)
+    asked = {name: given[name] for name in ("for",) if name in given}
+    return _created(*service().accept(asked), given, seconds)
+
+
+@api.post(f"{_V1}/validations/<key>/repair")
+def repair(key: str) -> AnyResponse:
+    """Repair a copy of an upload, and check it: a validation of its own."""
+    given = parameters(*_ANSWER, "token")
+    seconds, found = _wait_of(given), service().find(key)
+    service().require_token(found, given.get("token", ""))
+    return _created(*service().repair(found), given, seconds)
+
+
+def _created(
+    found: Validation, token: str, given: Mapping[str, str], seconds: float
+) -> AnyResponse:
+    found = service().wait_for(found, seconds)
     location = {"Location": url_for("api.validation", key=found.id)}
     if found.is_over:
-        response = _state_or_report(found, query)
-    elif query.fail:
+        response = _state_or_report(found, given, token)
+    elif "fail" in given:
         detail = f"The check has not ended in time; it goes on at {location['Location']}."
         raise ProblemError(409, detail, headers=location)
     else:
-        response = _json(_describe(found), 202)
+        response = _json(describe(found, token), 202)
         response.headers.update(_RETRY_AFTER)
     response.headers.update(location)
     return response
 
 
-@api.get(
-    "/validations/<key>",
-    responses={
-        200: in_every_format("The validation; its report when the check has ended."),
-        **problems(404, 409, 422),
-    },
-)
-def validation(path: schemas.Key, query: schemas.AnswerParameters) -> Response:
+@api.get(f"{_V1}/validations/<key>")
+def validation(key: str) -> AnyResponse:
     """State, progress and report of a validation."""
-    found = service().wait_for(service().find(path.key), query.wait)
-    if query.fail and not found.is_over:
+    given = parameters(*_ANSWER)
+    found = service().wait_for(service().find(key), _wait_of(given))
+    if "fail" in given and not found.is_over:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    return _state_or_report(found, query)
+    return _state_or_report(found, given)
 
 
-@api.delete("/validations/<key>", responses={204: None, **problems(403, 404)})
-def delete(path: schemas.Key) -> Response:
-    """Delete a validation, its report and its files.
-
-    Only the client that uploaded it may do so: with the same token, or, of a service without
-    tokens, from the same browser or address.
-    """
-    security.delete(service().find(path.key))
+@api.delete(f"{_V1}/validations/<key>")
+def delete(key: str) -> AnyResponse:
+    """Delete a validation, its report and its files, as only who has its token may."""
+    found = service().find(key)
+    service().require_token(found, parameters("token").get("token", ""))
+    service().folder.delete(key)
     return Response(status=204)
 
 
-@api.get(
-    "/validations/<key>/report",
-    responses={200: in_every_format("The report.", "Report"), **problems(404, 409, 422)},
-)
-def report(path: schemas.Key, query: schemas.ReportParameters) -> Response:
+@api.get(f"{_V1}/validations/<key>/report")
+def report(key: str) -> AnyResponse:
     """The report alone, to be saved, as `tfod check` writes it."""
-    name = query.format or _accepted()
-    response = _document(service().find(path.key), name)
+    name = parameters("format").get("format") or _accepted()
+    response = _document(service().find(key), name)
     response.headers["Content-Disposition"] = f"attachment; filename=tfod-{REPORTS[name]}"
     return response
 
 
-@api.get(
-    "/validations/<key>/events",
-    responses={200: answer("Events.", "text/event-stream"), **problems(404, 503)},
-)
-def events(path: schemas.Key) -> Response:
-    """Progress as server-sent events.
-
-    An event `progress` at each change, and `end` when the check has ended. The stream ends as well
-    when the service is stopped; clients connect again.
-    """
-    found = service().find(path.key)
-    streams = service().streams
-    if not streams.acquire(blocking=False):
-        detail = "There are too many streams of events; ask for the state each second instead."
-        raise ProblemError(503, detail, limit="max_event_streams", headers=_RETRY_AFTER)
-    response = Response(stream_with_context(_events_of(found)), mimetype="text/event-stream")
-    response.headers["X-Accel-Buffering"] = "no"  # of a proxy before us
-    response.call_on_close(streams.release)
-    return response
+@api.get(f"{_V1}/validations/<key>/repaired")
+def repaired(key: str) -> AnyResponse:
+    """The repaired zip, for as long as uploads are kept."""
+    found = service().find(key)
+    folder = service().folder.upload_of(key)
+    if found.request.repair_of is None:
+        raise ProblemError(404, "This is no repair; POST to /repair of a validation makes one.")
+    path = folder / FILES / found.request.files[0].name if folder else None
+    if path is None or not path.is_file():
+        raise ProblemError(410, "The repaired zip is no longer kept; repair the upload again.")
+    return send_file(path, mimetype="application/zip", as_attachment=True)
 
 
-@api.get(
-    "/validations/<key>/images/<int:number>",
-    responses={200: answer("The image.", "image/svg+xml"), **problems(404)},
-)
-def image(path: schemas.ImageNumber) -> Response:
-    """An image of findings with its boxes drawn, decoded and encoded again by the service."""
-    service().find(path.key)
-    content = service().database.document(path.key, IMAGE.format(path.number))
-    if content is None:
-        raise ProblemError(404, "The report has no image of this number.")
-    response = Response(content, mimetype="image/svg+xml")
-    response.headers["Content-Security-Policy"] = security.DOCUMENT_POLICY
-    return response
-
-
-@checked.get("/profiles", responses={200: _JSON})
-def profiles() -> Response:
+@api.get(f"{_V1}/profiles")
+def profiles() -> AnyResponse:
     """All profiles that have a name."""
     return _json({"profiles": [profile_to_document(one) for one in READY.values()]})
 
 
-@checked.get("/rules", responses={200: _JSON})
-def rules() -> Response:
+@api.get(f"{_V1}/rules")
+def rules() -> AnyResponse:
     """All rules, with why they matter and what to do."""
     return _json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
 
 
-@checked.get("/rules/<code>", responses={200: _JSON, **problems(404)})
-def one_rule(path: schemas.RuleCode) -> Response:
+@api.get(f"{_V1}/rules/<code>")
+def rule(code: str) -> AnyResponse:
     """A rule by its code."""
-    found = all_rules().get(path.code)
+    found = all_rules().get(code)
     if found is None:
-        raise ProblemError(404, "There is no such rule; see /api/v1/rules.")
+        raise ProblemError(404, f"There is no such rule; see {_V1}/rules.")
     return _json(_rule(found))
 
 
@@ -186,26 +176,20 @@ def _rule(one: Rule) -> dict[str, str]:
     return {name: getattr(one, name) for name in _RULE}
 
 
-@operation.get("/healthz", responses={200: _JSON})
-def live() -> Response:
+@api.get("/healthz")
+def live() -> AnyResponse:
     """Whether the process answers."""
     return _json({"status": "ok"})
 
 
-@operation.get("/readyz", responses={200: _JSON, 503: _JSON})
-def ready() -> Response:
-    """Whether database, disk, data folder and workers are there: 503 if one is not.
-
-    The data folder is there if it is the one of the service that uses the database, and not
-    another, or a place where nothing is mounted.
-    """
-    database, folder = service().database, service().folder
-    least = service().settings.limits.min_free_bytes
+@api.get("/readyz")
+def ready() -> AnyResponse:
+    """Whether disk, data folder and workers are there: 503 if one is not."""
+    folder, least = service().folder, service().settings.min_free_bytes
     checks = {
-        "database": _state_of(database.ping),
         "disk": _state_of(lambda: folder.free_bytes() > least),
         "folder": _state_of(folder.is_there),
-        "workers": _state_of(lambda: database.count_workers() > 0),
+        "workers": _state_of(service().queue.is_alive),
     }
     status = "failing" if "failing" in checks.values() else "ok"
     return _json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
@@ -215,122 +199,101 @@ def _state_of(is_there: Callable[[], bool]) -> str:
     try:
         return "ok" if is_there() else "failing"
     except Exception:
-        _log.warning("not ready", exc_info=True)
+        current_app.logger.warning("not ready", exc_info=True)
         return "failing"
 
 
-@operation.get("/metrics", security=_TOKEN, responses={200: answer("Metrics.", "text/plain")})
-def metrics() -> Response:
-    """Metrics for Prometheus, of all processes."""
-    text = monitoring.exposition(service().database.counts())
-    return Response(text, content_type=CONTENT_TYPE_LATEST)
+@api.get("/metrics")
+def metrics() -> AnyResponse:
+    """Metrics for Prometheus."""
+    return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
 
 
-@operation.get("/openapi.json", security=_TOKEN, responses={200: _JSON})
-def description() -> Response:
-    """This description, in OpenAPI 3.1."""
-    return _json(schemas.describe_api())
+@api.get("/openapi.json")
+def description() -> AnyResponse:
+    """The description of all this, in OpenAPI 3.1."""
+    return current_app.send_static_file("openapi.json")
 
 
-def _describe(found: Validation) -> dict[str, Any]:
-    key, wanted = found.id, found.request
-    saved = found.state == "finished" and service().database.document(key, REPORTS["json"])
-    columns = [name for name in schemas.Document.model_fields if hasattr(found, name)]
-    document = schemas.Document.model_validate(
-        {
-            **{name: getattr(found, name) for name in columns},
-            "files": [vars(one) for one in wanted.files],
-            "options": {
-                "for": wanted.receiver,
-                "profile": wanted.profile,
-                "decode": wanted.decode,
-                "fail_on": wanted.fail_on,
-            },
-            "progress": _progress(found),
-            "report": json.loads(saved) if saved else None,
-            "images": [
-                {"href": url_for("api.image", key=key, number=number), **about}
-                for number, about in enumerate(found.images)
-            ],
-            "links": {
-                "self": url_for("api.validation", key=key),
-                "page": url_for("pages.report", key=key),
-                "events": url_for("api.events", key=key),
-                **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
-            },
-        }
-    )
-    return document.model_dump(mode="json", exclude_unset=True)
-
-
-def _progress(found: Validation) -> dict[str, dict[str, int | None]]:
-    records = found.records_done
+def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
+    """A validation as JSON: its state, its progress and, when it has ended, its report."""
+    key, wanted, result = found.id, found.request, found.result
+    settings = service().settings
+    total = sum(one.bytes for one in wanted.files)
+    records = result.records if result else found.done[1]
+    saved = found.folder / REPORTS["json"]
+    links = {
+        "self": url_for("api.validation", key=key),
+        "page": url_for("pages.report", key=key),
+        **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
+    }
+    if wanted.repair_of is not None:
+        links["repaired"] = url_for("api.repaired", key=key)
     return {
-        "bytes": {"done": found.bytes_done, "total": found.bytes_total},
-        "records": {"done": records, "total": records if found.is_over else None},
+        "id": key,
+        **({} if token is None else {"token": token}),
+        "state": found.state,
+        "created": _moment(wanted.created),
+        "started": _moment(result.started) if result else None,
+        "ended": _moment(result.ended) if result else None,
+        "expires": _moment(wanted.created + settings.report_seconds),
+        "files": [vars(one) for one in wanted.files],
+        "options": {"for": wanted.receiver, "profile": wanted.profile},
+        "progress": {
+            "bytes": {"done": total if result else min(found.done[0], total), "total": total},
+            "records": {"done": records, "total": records if result else None},
+        },
+        "valid": result.valid if result else None,
+        "report": json.loads(saved.read_bytes()) if found.state == "finished" else None,
+        "failure": problem_document(**result.failure) if result and result.failure else None,
+        "repair_of": wanted.repair_of,
+        "repair": result.repair if result else None,
+        "links": links,
     }
 
 
-def _state_or_report(found: Validation, query: schemas.AnswerParameters) -> Response:
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _state_or_report(
+    found: Validation, given: Mapping[str, str], token: str | None = None
+) -> AnyResponse:
     """A validation in the format that is asked for; 422 where `fail` says so."""
-    name = query.format or _accepted()
-    if found.failure is not None and (query.fail or name != "json"):
+    name = given.get("format") or _accepted()
+    if found.state == "failed" and ("fail" in given or name != "json"):
         raise _failure_of(found)
-    response = _json(_describe(found)) if name == "json" else _document(found, name)
-    if query.fail and found.is_over:
-        saved = service().database.document(found.id, REPORTS["json"])
-        counts = json.loads(saved)["counts"]["by_severity"] if saved else {}
-        least = Severity(query.fail).rank  # which need not be that of the verdict
+    response = _json(describe(found, token)) if name == "json" else _document(found, name)
+    if "fail" in given and found.is_over:
+        counts = json.loads((found.folder / REPORTS["json"]).read_bytes())["counts"]["by_severity"]
+        least = Severity(given["fail"]).rank
         if any(counts.get(one.value) for one in Severity if one.rank >= least):
             response.status_code = 422
     return response
 
 
-def _document(found: Validation, name: str) -> Response:
-    if found.failure is not None:
+def _document(found: Validation, name: str) -> AnyResponse:
+    if found.state == "failed":
         raise _failure_of(found)
-    content = service().database.document(found.id, REPORTS[name])
-    if content is None:
-        if found.is_over:
-            service().find(found.id)  # 404 when it was deleted meanwhile
+    if not found.is_over:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    response = Response(content, content_type=_TYPES[name])
+    response = send_file(found.folder / REPORTS[name], mimetype=_TYPES[name])
     if name == "html":
-        response.headers["Content-Security-Policy"] = security.DOCUMENT_POLICY
+        response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
     return response
 
 
 def _failure_of(found: Validation) -> ProblemError:
     """Why a check could not be done, as an answer."""
-    failure = found.failure or {}
-    limit = {name: failure[name] for name in ("limit",) if name in failure}
-    return ProblemError(failure["status"], failure["detail"], **limit)
+    assert found.result is not None and found.result.failure is not None
+    return ProblemError(**found.result.failure)
 
 
 def _accepted() -> str:
     """The format that the header Accept prefers."""
-    names = {value.partition(";")[0]: name for name, value in _TYPES.items()}
-    return names[request.accept_mimetypes.best_match(list(names), "application/json")]
+    return _FORMATS[request.accept_mimetypes.best_match(list(_FORMATS), "application/json")]
 
 
-def _events_of(found: Validation) -> Iterator[str]:
-    sent, sent_at = "", time.monotonic()
-    yield "retry: 1000\n\n"
-    for one in service().follow(found):
-        if one is None:
-            yield 'event: end\ndata: {"state": "deleted"}\n\n'
-            return
-        now = json.dumps({"state": one.state, "progress": _progress(one)})
-        if now != sent:
-            sent, sent_at = now, time.monotonic()
-            yield f"event: progress\ndata: {now}\n\n"
-        elif time.monotonic() - sent_at > _HEARTBEAT_SECONDS:
-            sent_at = time.monotonic()
-            yield ": still there\n\n"  # and it shows whether the client is
-        if one.is_over:
-            yield f"event: end\ndata: {json.dumps({'state': one.state})}\n\n"
-
-
-def _json(document: object, status: int = 200) -> Response:
+def _json(document: object, status: int = 200) -> AnyResponse:
     text = json.dumps(document, ensure_ascii=False, indent=2)
     return Response(text + "\n", status, content_type="application/json")

@@ -1,84 +1,101 @@
-"""The Flask application."""
+"""The Flask application: who may ask, what each answer says to browsers, logs and metrics."""
 
 from __future__ import annotations
 
 import logging
 import secrets
 import time
-from typing import Any
 
-import flask_openapi3 as openapi
 from flask import Flask, Response, g, request
-from tfod.version import __version__
 
-from tfod_validator import api, errors, pages, schemas, security
-from tfod_validator.serve import monitoring
-from tfod_validator.service import Service
+from tfod_validator import api, errors, metrics, views
+from tfod_validator.access import REFUSED, is_allowed, is_own
+from tfod_validator.errors import ProblemError
+from tfod_validator.service import Service, UploadRequest, service
 from tfod_validator.settings import Settings
+from tfod_validator.workers import Queue
 
 _access = logging.getLogger("tfod.access")
-_MAX_FORM_BYTES = 64 << 10
-_MAX_FORM_PARTS = 20
-"""Of forms without files; those with files are read by uploads.py."""
+_METHODS = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"))
+_LONGEST_TEXTS = 1 << 20
+_SPARE_PARTS = 20
+_PAGE_POLICY = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Addresses of reports are secrets. "no-referrer" would make forms come from the origin "null".
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Content-Security-Policy": _PAGE_POLICY,
+}
+_REFUSALS = {
+    "max_body_bytes": (413, "An upload may have {:,} bytes; send less, or in parts."),
+    "max_upload_seconds": (408, "An upload may take {:,} seconds; send less, or faster."),
+    "min_free_bytes": (507, "The service's disk has no room for this; try again later."),
+}
+"""What is said of a request that the guard has refused, by the name of the limit."""
 
 
-def create_app(settings: Settings) -> Flask:
+def create_app(settings: Settings, queue: Queue) -> Flask:
     """The application; ``app.extensions["tfod"]`` is the `Service`."""
-    app = openapi.OpenAPI(
-        "tfod_validator",
-        info=openapi.Info(
-            title="tfod validator",
-            version=__version__,
-            description="Checks TF Object Detection API TFRecords and annotation zips before "
-            "they are uploaded or trained on.",
-        ),
-        security_schemes={"token": {"type": "http", "scheme": "bearer"}},
-        validation_error_callback=_refuse,
-        validation_error_status=400,
-        validation_error_model=schemas.Problem,
-        doc_ui=False,
-    )
-    app.extensions["tfod"] = Service(settings)
+    app = Flask("tfod_validator")
+    app.request_class = UploadRequest
     app.config.update(
-        MAX_CONTENT_LENGTH=settings.limits.max_body_bytes,
-        MAX_FORM_MEMORY_SIZE=_MAX_FORM_BYTES,
-        MAX_FORM_PARTS=_MAX_FORM_PARTS,
+        MAX_CONTENT_LENGTH=settings.max_body_bytes,
+        MAX_FORM_MEMORY_SIZE=_LONGEST_TEXTS,
+        MAX_FORM_PARTS=settings.max_files + _SPARE_PARTS,
+        TRUSTED_HOSTS=[one.strip() for one in settings.trusted_hosts.split(",") if one] or None,
     )
+    app.extensions["tfod"] = Service(settings, queue)
     app.before_request(_begin)
-    app.after_request(_note)
-    security.register(app, settings)
+    app.after_request(_end)
     errors.register(app)
-    for blueprint in (api.api, api.checked, api.operation):
-        app.register_api(blueprint)
-    app.register_blueprint(pages.pages)
+    app.register_blueprint(api.api)
+    app.register_blueprint(views.pages)
     return app
 
 
-def _refuse(error: Any) -> None:
-    raise errors.invalid_parameter(error)
-
-
 def _begin() -> None:
-    g.began = time.monotonic()
-    g.number = secrets.token_hex(8)
+    """Refuse what may not be asked, by the head of the request."""
+    g.began, g.number = time.monotonic(), secrets.token_hex(8)
+    settings = service().settings
+    refused = request.environ.get(f"HTTP_{REFUSED}", "")
+    if refused in _REFUSALS:
+        status, text = _REFUSALS[refused]
+        raise ProblemError(status, text.format(getattr(settings, refused)), limit=refused)
+    if refused == "head_seconds":
+        raise ProblemError(408, "The head of the request took too long; send it at once.")
+    if not is_allowed(request.path, request.headers.get("Authorization", ""), settings.token):
+        scheme = "Bearer" if request.path.startswith("/api/") else "Basic"
+        detail = "A token is needed: send the header 'Authorization: Bearer TOKEN'."
+        raise ProblemError(401, detail, headers={"WWW-Authenticate": f'{scheme} realm="tfod"'})
+    site, origin = (request.headers.get(name) for name in ("Sec-Fetch-Site", "Origin"))
+    if not is_own(request.method, site, origin, request.host):
+        raise ProblemError(403, "Another site made the browser send this; nothing was done.")
 
 
-def _note(response: Response) -> Response:
-    """Log a request, and count it. Addresses of reports are secrets: the endpoint is logged."""
-    seconds = time.monotonic() - g.began
-    endpoint = request.endpoint or "none"
-    method = monitoring.method_label(request.method)
-    monitoring.REQUESTS.labels(method, endpoint, response.status_code).inc()
-    monitoring.REQUEST_SECONDS.labels(endpoint).observe(seconds)
+def _end(response: Response) -> Response:
+    """Say to browsers what they may do; log, and count. Addresses of reports are secrets."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    if request.endpoint != "static":
+        response.headers.setdefault("Cache-Control", "no-store")
+    if request.is_secure:
+        response.headers["Strict-Transport-Security"] = "max-age=31536000"
     response.headers["X-Request-Id"] = g.number
-    fields = {
-        "request": g.number,
-        "method": request.method,
-        "endpoint": endpoint,
-        "status": response.status_code,
-        "seconds": round(seconds, 4),
-        "bytes_in": request.content_length or 0,
-        "client": request.remote_addr,
-    }
-    _access.info("request", extra={"fields": fields})
+    seconds = time.monotonic() - g.began
+    endpoint, status = request.endpoint or "none", response.status_code
+    # Clients may invent methods without end, and each label is kept.
+    method = request.method if request.method in _METHODS else "other"
+    metrics.REQUESTS.labels(method, endpoint, status).inc()
+    metrics.REQUEST_SECONDS.labels(endpoint).observe(seconds)
+    _access.info(
+        "%s %s %d, %.4f s, %d bytes from %s, request %s",
+        *(method, endpoint, status, seconds, request.content_length or 0),
+        *(request.remote_addr, g.number),
+    )
     return response

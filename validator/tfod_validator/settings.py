@@ -1,109 +1,94 @@
-"""What a deployment may choose: addresses, processes, tokens and limits.
+"""What a deployment may choose, each by an environment variable: ``TFOD_PORT``, ``TFOD_TOKEN``.
 
-Each is an environment variable: ``TFOD_PORT``, ``TFOD_MAX_BODY_BYTES``. Those that are no limits
-are options of ``tfod serve`` too, which win.
+Flask reads them (``Config.from_prefixed_env``); where the service listens, and its folder, are
+options of ``tfod serve`` too, which win.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import argparse
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-ENVIRONMENT_PREFIX = "TFOD_"
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable with the folder in which processes share what they count."""
+from flask import Config
+from tfod.cli.arguments import whole_number
+from tfod.errors import TfodError
+
+PREFIX = "TFOD"
+LEAST_CHECK_BYTES = 400 << 20
+"""With less memory a check cannot import what it needs."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_DATA = Path("tfod-data")
 
 
-def _option(default: Any, group: str, meaning: str, least: int = 0, most: int | None = None) -> Any:
-    about = {"help": meaning, "group": group, "least": least, "most": most}
-    return field(default=default, metadata=about)
-
-
-def _limit(default: int, meaning: str, most: int | None = None) -> Any:
-    return field(default=default, metadata={"help": meaning, "least": 1, "most": most})
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Where the service stops; an answer that a limit causes has its name."""
-
-    max_body_bytes: int = _limit(4 << 30, "length of an upload")
-    max_upload_seconds: int = _limit(_HOUR, "time that an upload may take")
-    max_files: int = _limit(1000, "files of an upload")
-    max_uploads_per_client: int = _limit(64, "uploads of one client at the same time")
-    max_uploads_per_minute: int = _limit(120, "uploads of one client in a minute")
-    max_sign_ins_per_minute: int = _limit(10, "attempts of one client to sign in, in a minute")
-    max_queued_per_client: int = _limit(100, "validations of one client that wait")
-    max_queued: int = _limit(10_000, "validations that wait in all")
-    max_running_per_client: int = _limit(
-        4, "validations of one client at the same time; one place is always left to others"
-    )
-    max_archive_entries: int = _limit(100_000, "entries of a zip")
-    max_archive_ratio: int = _limit(200, "size of an unpacked entry of a zip, as a multiple")
-    max_archive_bytes: int = _limit(16 << 30, "bytes that a zip unpacks to")
-    max_records: int = _limit(10_000_000, "records of an upload")
-    max_record_bytes: int = _limit(256 << 20, "larger records are not read")
-    max_findings: int = _limit(1000, "findings that a report lists; all are counted")
-    max_images: int = _limit(12, "images with their boxes drawn, in a report")
-    max_report_bytes: int = _limit(16 << 20, "length of a report as JSON")
-    max_check_bytes: int = _limit(2 << 30, "memory that a check may use; it needs 400 MiB")
-    max_check_seconds: int = _limit(15 * _MINUTE, "time that a check may take")
-    max_attempts: int = _limit(3, "attempts of a check whose process or machine dies meanwhile")
-    max_wait_seconds: int = _limit(
-        _MINUTE, "time that a request may wait for its report, at most 60", most=_MINUTE
-    )
-    max_event_streams: int = _limit(32, "streams of progress at the same time")
-    report_seconds: int = _limit(30 * _DAY, "a report is kept so long")
-    min_free_bytes: int = _limit(512 << 20, "space on the disk that uploads leave free")
+def _setting(default: Any, meaning: str, least: int = 1, most: int | None = None) -> Any:
+    return field(default=default, metadata={"help": meaning, "least": least, "most": most})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a deployment has chosen; fields with a help text are options of ``tfod serve``.
+    """What a deployment has chosen; an answer that a limit causes has the limit's name."""
 
-    Attributes:
-        database_url: of PostgreSQL; without it SQLite in ``data``.
-        tokens: bearer tokens that are accepted; without any the service is open.
-        secret_key: signs cookies; without it one is made and kept in ``data``.
-        limits: where the service stops.
-    """
+    data: Path = _setting(Path("tfod-data"), "folder for uploads and reports")  # noqa: RUF009
+    host: str = _setting("127.0.0.1", "address to listen at")
+    port: int = _setting(8080, "port to listen at; 0 for any that is free", 0, 65535)
+    token: str = _setting("", "who has it may use the service; without one everybody")
+    queue: str = _setting("", "URL of a Redis, for workers beside this process (`--worker`)")
+    trusted_proxy: str = _setting("", "address of a proxy, whose X-Forwarded-* count; * for any")
+    trusted_hosts: str = _setting("", "names by which it may be called, with commas; else all")
+    checks: int = _setting(2, "checks at a time")
+    threads: int = _setting(64, "requests at a time; half of them may wait for a report", 2)
+    max_connections: int = _setting(256, "connections of one address at a time; no proxy's", 1, 900)
+    max_body_bytes: int = _setting(4 << 30, "length of an upload")
+    max_upload_seconds: int = _setting(_HOUR, "time that an upload may take")
+    max_files: int = _setting(1000, "files of an upload")
+    max_waiting_per_client: int = _setting(100, "validations of one address that wait")
+    max_waiting: int = _setting(10_000, "validations that wait in all")
+    max_archive_entries: int = _setting(100_000, "entries of a zip")
+    max_archive_ratio: int = _setting(200, "size of an unpacked entry of a zip, as a multiple")
+    max_archive_bytes: int = _setting(16 << 30, "bytes that a zip unpacks to")
+    max_records: int = _setting(10_000_000, "records of an upload")
+    max_record_bytes: int = _setting(256 << 20, "larger records are not read")
+    max_findings: int = _setting(1000, "findings that a report lists; all are counted")
+    max_images: int = _setting(12, "images with their boxes drawn, in a report")
+    max_report_bytes: int = _setting(64 << 20, "length of a report")
+    max_check_bytes: int = _setting(2 << 30, "memory that a check may use", LEAST_CHECK_BYTES)
+    max_check_seconds: int = _setting(15 * _MINUTE, "time that a check may take")
+    max_attempts: int = _setting(3, "attempts of a check whose process or machine dies meanwhile")
+    max_wait_seconds: int = _setting(_MINUTE, "time that a request may wait for its report")
+    upload_seconds: int = _setting(_HOUR, "an upload is kept so long, to be repaired")
+    report_seconds: int = _setting(30 * _DAY, "a report is kept so long")
+    min_free_bytes: int = _setting(512 << 20, "space on the disk that uploads leave free")
 
-    data: Path = _option(_DATA, "where", "folder for uploads and reports")  # noqa: RUF009
-    host: str = _option("127.0.0.1", "where", "address to listen at")
-    port: int = _option(8080, "where", "0 for any that is free", most=65535)
-    hosts: tuple[str, ...] = _option(
-        (), "where", "names by which it may be called; without them all, on loopback loopback's"
-    )
-    trusted_proxies: int = _option(0, "where", "so many proxies before it append to X-Forwarded-*")
-    web: int = _option(1, "how many", "web processes")
-    workers: int = _option(1, "how many", "worker processes")
-    checks: int = _option(3, "how many", "checks that a worker runs at a time", least=1)
-    threads: int = _option(128, "how many", "threads of a web process", least=1)
-    database_url: str = ""
-    tokens: tuple[str, ...] = ()
-    secret_key: str = ""
-    limits: Limits = field(default_factory=Limits)
+    @staticmethod
+    def of(environment: Mapping[str, Any] | None = None, **given: Any) -> Settings:
+        """The settings of the environment; ``given`` are options, which win unless they are None.
 
-    @property
-    def uploads(self) -> Path:
-        """Where complete uploads are, a folder each."""
-        return self.data / "uploads"
+        Args:
+            environment: Flask's configuration; None for that of the process's environment.
+            given: by the names of the fields.
 
-    @property
-    def incoming(self) -> Path:
-        """Where uploads are while they arrive."""
-        return self.data / "incoming"
+        Raises:
+            TfodError: a variable makes no sense.
+        """
+        if environment is None:
+            environment = Config("")
+            environment.from_prefixed_env(PREFIX, loads=str)
+        texts = {one: environment.get(one.name.upper()) for one in fields(Settings)}
+        chosen = {one.name: _read(one, text) for one, text in texts.items() if text}
+        chosen |= {name: value for name, value in given.items() if value is not None}
+        return Settings(**{**chosen, "data": Path(chosen.get("data", Settings.data)).absolute()})
 
-    @property
-    def metrics(self) -> Path:
-        """Where processes share what they count."""
-        return self.data / "metrics"
+    def is_proxy(self, address: str) -> bool:
+        """Whether connections from an address are many clients'."""
+        return self.trusted_proxy in ("*", address)
 
-    def database(self) -> str:
-        """SQLAlchemy's URL of the database."""
-        url = self.database_url or f"sqlite:///{self.data / 'reports.sqlite3'}"
-        scheme, _, rest = url.partition("://")
-        return f"postgresql+psycopg://{rest}" if scheme in ("postgres", "postgresql") else url
+
+def _read(one: Field[Any], text: str) -> Any:
+    if not isinstance(one.default, int):
+        return Path(text) if isinstance(one.default, Path) else text
+    try:
+        return whole_number(one.metadata["least"], one.metadata["most"])(text)
+    except argparse.ArgumentTypeError as error:
+        raise TfodError(f"{PREFIX}_{one.name.upper()}: {error}") from None

@@ -28,7 +28,7 @@ COMMANDS = {
     "show": "draw images with their boxes on a page",
 }
 """Each is a module with ``add_arguments(parser)``, which is loaded when the command is typed."""
-_ELSEWHERE = {"serve": "tfod_validator.serve.command"}
+_ELSEWHERE = {"serve": "tfod_validator.serve"}
 RUNNER = "--runner"
 MOST_SHARDS = 99_999
 """Of one set: as many as five digits can say."""

@@ -1,5 +1,4 @@
-// How far a check is: by server-sent events, or by asking each second where those do not work. At
-// the end the report replaces the bar.
+// How far a check is, by asking each second. At the end the report replaces the bar.
 import { size } from "./size.js";
 
 const panel = document.getElementById("progress");
@@ -64,13 +63,4 @@ async function poll() {
   setTimeout(poll, 1000);
 }
 
-const events = new EventSource(`${job}/events`);
-events.addEventListener("progress", (event) => show(JSON.parse(event.data)));
-events.addEventListener("end", () => {
-  events.close();
-  finish();
-});
-events.addEventListener("error", () => {
-  events.close();
-  poll();
-});
+poll();

@@ -1,4 +1,40 @@
-// On the page of a report: buttons that copy what is in a field, links that open what is folded.
+// On the page of a report: buttons that copy what is in a field, links that open what is folded, and
+// what only who has uploaded it may do. The token for that is kept by this browser, and taken out of
+// the address, which people share.
+const key = `tfod ${location.pathname}`;
+
+function keepToken() {
+  const address = new URL(location.href);
+  const token = address.searchParams.get("token");
+  if (!token) return;
+  try {
+    localStorage.setItem(key, token);
+  } catch {
+    return; // the address keeps it
+  }
+  address.searchParams.delete("token");
+  history.replaceState(null, "", address);
+}
+
+function storedToken() {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function showOwners() {
+  const token = storedToken();
+  if (!token) return;
+  document.querySelectorAll(".owner").forEach((one) => {
+    one.hidden = false;
+  });
+  document.querySelectorAll("input[name=token]").forEach((one) => {
+    one.value = token;
+  });
+}
+
 function showButtons() {
   document.querySelectorAll("[data-copy]").forEach((button) => {
     button.hidden = false;
@@ -32,5 +68,10 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("main a[href^='#']");
   if (link) unfold(link);
 });
-document.addEventListener("replaced", showButtons);
+document.addEventListener("replaced", () => {
+  showButtons();
+  showOwners();
+});
+keepToken();
 showButtons();
+showOwners();

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MOST_DRAWN = 200
 REACH = 0.25
 """How far outside its image a box is drawn, as a part of the image; farther ones end there."""
-SMALL, LARGE = 480, 1280
-"""Pixels of the longer side of an image on a page, and of one that is opened by itself."""
+_LONGEST = 480
+"""Pixels of the longer side of an image on a page."""
 WRONG, OTHER = "#e3001b", "#7fd4ff"
 """Colours of boxes that a finding is about, and of others."""
 _UNIT = 1000.0  # width of an image in the units of its SVG
@@ -39,8 +39,7 @@ def draw(
     *,
     colours: Sequence[str] = (),
     most_named: int = _MOST_NAMED,
-    tallest: float | None = 12.0,
-    longest: int = SMALL,
+    tallest: float = 12.0,
     masks: Callable[[tuple[int, int]], Image.Image | None] | None = None,
     points: Iterable[tuple[float, float, str, bool]] = (),
 ) -> str:
@@ -53,30 +52,29 @@ def draw(
         sample: what to draw.
         colours: of the boxes; by default the wrong ones are red and the others blue.
         most_named: where there are more boxes, only the wrong ones have their class on them.
-        tallest: height on a page at most, rem; None for an image that stands alone.
-        longest: pixels of the longer side of the image at most.
+        tallest: height on a page at most, rem.
         masks: makes an image of a size, width and height, that lies over it; None for none.
         points: keypoints: x and y, normalized, colour, and whether they are filled.
 
     Raises:
         TfodError: Pillow is not installed.
     """
-    small, aspect = shrunk(sample, longest)
+    small, aspect = shrunk(sample, _LONGEST)
     numbers, boxes = _drawn_boxes(sample)
     scale = np.array((_UNIT, _UNIT / aspect) * 2)
     left, top, right, bottom = (_extent(boxes) * scale).tolist()
     wide, high = right - left, bottom - top
-    width = (tallest or _USUAL_WIDTH) * wide / high
+    width = tallest * wide / high
     letter = _LETTER * wide / min(_USUAL_WIDTH, width)
-    size = f' width="{width:.2f}rem" height="{tallest:.2f}rem"' if tallest else ""
+    size = f'width="{width:.2f}rem" height="{tallest:.2f}rem"'
     about = f"{plural(len(numbers), 'box')} on {sample.item or 'the image'}"
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="image" '
-        f'viewBox="{left:.0f} {top:.0f} {wide:.0f} {high:.0f}"{size} role="img" '
+        f'viewBox="{left:.0f} {top:.0f} {wide:.0f} {high:.0f}" {size} role="img" '
         f'aria-label="{escape(visible(about))}" font-family="system-ui, sans-serif">',
         _picture(small, scale, "JPEG") if small else _placeholder(sample, scale, letter),
     ]
-    layer = masks((longest, max(1, round(longest / aspect)))) if masks else None
+    layer = masks((_LONGEST, max(1, round(_LONGEST / aspect)))) if masks else None
     svg += [_picture(layer, scale, "PNG")] if layer else []
     names = []
     for number, corners in zip(numbers, (boxes * scale).tolist(), strict=True):

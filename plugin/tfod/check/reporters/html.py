@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.findings.finding import Finding, plural, size
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 AFTER_HEAD = "<!-- after the head -->"
 """Stands in a body after the verdict; what a page offers to do next may take its place."""
+_BODY = ("<main>\n", "\n</main>")
+"""What is around the body of a report; texts from shards are escaped."""
 _OPEN_CARDS, _OPEN_ROWS, _OPEN_BARS, _OPEN_SOURCES = 4, 5, 25, 10
 _MOST = 500  # rows, bars or files
 ON_THE_PAGE = {
@@ -53,7 +54,6 @@ class Card:
         lines: of each rule its first finding, its title and how many there are, severest first.
         notes: what is odd about how it is drawn.
         classes: name, colour (empty for none) and how many objects there are.
-        link: where a larger image is; empty for none.
     """
 
     svg: str
@@ -62,22 +62,17 @@ class Card:
     lines: Sequence[tuple[Finding, str, int]] = ()
     notes: Sequence[str] = ()
     classes: Sequence[tuple[str, str, int]] = ()
-    link: str = ""
 
 
 def render_html(
     report: Report,
     samples: Sequence[Sample] = (),
     *,
-    links: Sequence[str] = (),
-    is_body: bool = False,
     on_page: bool = False,
 ) -> str:
-    """Write a report as an HTML page, to be saved as UTF-8; or as a part of another page.
+    """Write a report as an HTML page, to be saved as UTF-8.
 
-    As such it brings the ``<h1>``, and that page needs :func:`report_css`, and from its policy only
-    ``img-src data:`` besides. ``links`` are where larger images of the samples are. ``on_page``
-    says that the service made it, whose users have no options of a command line.
+    ``on_page`` says that the service made it, whose users have no options of a command line.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
@@ -86,14 +81,10 @@ def render_html(
     if on_page:
         groups = [_for_the_page(one) for one in groups]
     several = report.counts.shards > 1
-    cards = [
-        _card(sample, groups, link, several=several)
-        for sample, link in zip(samples, links or repeat(""), strict=False)
-    ]
+    cards = [_card(sample, groups, several=several) for sample in samples]
     cards.sort(key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
     sizes = {f"{width} × {high}": n for (high, width), n in report.image_sizes.items()}
     return _render(
-        is_body=is_body,
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
         report=report,
         has_wrong_boxes=any(one.offending for one in samples),
@@ -111,13 +102,22 @@ def render_html(
     )
 
 
+def body_of(page: str) -> str:
+    """What another page shows of a report that :func:`render_html` has made.
+
+    It brings the ``<h1>``, and that page needs :func:`report_css`, and from its policy only
+    ``img-src data:`` besides.
+    """
+    return page.partition(_BODY[0])[2].rpartition(_BODY[1])[0]
+
+
 def render_cards(cards: Sequence[Card], title: str) -> str:
     """Write a page of images alone, to be saved as UTF-8.
 
     Raises:
         TfodError: jinja2 is not installed.
     """
-    return _render(is_body=False, title=title, report=None, cards=cards)
+    return _render(title=title, report=None, cards=cards)
 
 
 @cache
@@ -163,7 +163,7 @@ def _render(**values: Any) -> str:
     return f"{load_template().render(**values).strip()}\n"
 
 
-def _card(sample: Sample, groups: Sequence[Group], link: str, *, several: bool) -> Card:
+def _card(sample: Sample, groups: Sequence[Group], *, several: bool) -> Card:
     """A sample drawn, with all that was found in it."""
     place, lines = (sample.shard, sample.record), []
     for group in groups:
@@ -176,7 +176,6 @@ def _card(sample: Sample, groups: Sequence[Group], link: str, *, several: bool) 
         where=f"{sample.shard}, {where}" if several else where,
         lines=sorted(lines, key=lambda one: -one[0].severity.rank),
         notes=[f"{plural(left, 'box')} not drawn"] if left else [],
-        link=link,
     )
 
 

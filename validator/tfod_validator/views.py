@@ -1,0 +1,163 @@
+"""The pages: drop files, see how far the check is, read and share the report, repair a copy.
+
+They work without scripts; scripts add bars that move. Texts from uploads are escaped by the
+templates, and their control characters are spelled out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields
+from datetime import datetime, timezone
+
+from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
+from flask.blueprints import BlueprintSetupState
+from markupsafe import Markup
+from tfod.check.findings.finding import FAMILIES, plural, size
+from tfod.check.profiles.profile import READY
+from tfod.check.receivers import RECEIVERS
+from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.html import AFTER_HEAD, body_of, report_css
+from tfod.check.reporters.rules_pages import by_family, changes
+from tfod.check.rules.registry import all_rules
+from tfod.version import __version__
+from werkzeug.wrappers import Response as AnyResponse
+
+from tfod_validator.api import parameters
+from tfod_validator.folder import REPORTS, Validation
+from tfod_validator.service import service
+from tfod_validator.settings import PREFIX, Settings
+
+pages = Blueprint("pages", __name__)
+_STANDINGS = {"failed": "failed", "queued": "waiting", "running": "checking"}
+_FIRST_CHOICES = ("cvat", "od-api", "any")
+"""What is asked for on the page at once; the other receivers are among the options."""
+
+
+@pages.record_once
+def _prepare(state: BlueprintSetupState) -> None:
+    """Let templates show texts safely, and know what all pages have in common."""
+    environment = state.app.jinja_env
+    environment.finalize = lambda value: visible(value) if type(value) is str else value
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters.update(
+        size=size, plural=plural, moment=_moment, standing=_standing, span=_span
+    )
+    environment.globals.update(version=__version__)
+
+
+@pages.get("/")
+def index() -> str:
+    """Where files are dropped."""
+    return render_template(
+        "index.html",
+        settings=service().settings,
+        others=[one for name, one in RECEIVERS.items() if name not in _FIRST_CHOICES],
+        profiles=READY.values(),
+    )
+
+
+@pages.post("/validations")
+def accept() -> AnyResponse:
+    """Take files in, from the page's script or from the plain form."""
+    parameters()
+    return _to_report(*service().accept({}))
+
+
+@pages.get("/reports/<key>")
+def report(key: str) -> str:
+    """A validation: how far it is, why it failed, or its report."""
+    found, head, sections = service().find(key), "", ""
+    if found.state == "finished":
+        # It was rendered by the check, with every text in it escaped.
+        page = (found.folder / REPORTS["html"]).read_text("utf-8")
+        head, _, sections = body_of(page).partition(AFTER_HEAD)
+    return render_template(
+        "report.html",
+        one=found,
+        head=Markup(head),
+        sections=Markup(sections),
+        token=request.args.get("token", ""),
+        upload_ends=service().folder.upload_ends(key),
+        expires=found.request.created + service().settings.report_seconds,
+        api=url_for("api.validation", key=key),
+        address=url_for("pages.report", key=key, _external=True),
+    )
+
+
+@pages.post("/reports/<key>/delete")
+def delete(key: str) -> AnyResponse:
+    """Remove an upload and its report."""
+    service().require_token(service().find(key), request.form.get("token", ""))
+    service().folder.delete(key)
+    return redirect(url_for("pages.index"), 303)
+
+
+@pages.post("/reports/<key>/repair")
+def repair(key: str) -> AnyResponse:
+    """Repair a copy of an upload, and check it."""
+    found = service().find(key)
+    service().require_token(found, request.form.get("token", ""))
+    return _to_report(*service().repair(found))
+
+
+def _to_report(found: Validation, token: str) -> AnyResponse:
+    """Lead to a new validation: the address has the token, which a script takes out of it."""
+    page = url_for("pages.report", key=found.id, token=token)
+    if request.accept_mimetypes.best_match(("text/html", "application/json")) == "text/html":
+        return redirect(page, 303)
+    return make_response({"page": page, "id": found.id}, 202, {"Location": page})
+
+
+@pages.get("/rules")
+def rules() -> str:
+    """What is checked."""
+    families = [
+        (name, FAMILIES[name], [(one, list(changes(one))) for one in rules])
+        for name, rules in by_family(all_rules().values()).items()
+    ]
+    return render_template("rules.html", families=families, count=len(all_rules()))
+
+
+@pages.get("/docs")
+def docs() -> str:
+    """How the HTTP API is used, and the limits of this service."""
+    settings = service().settings
+    base = url_for("pages.index", _external=True).rstrip("/")
+    rows = [
+        (f"{PREFIX}_{one.name.upper()}", getattr(settings, one.name), one.metadata["help"])
+        for one in fields(Settings)
+        if one.name.startswith(("max_", "min_", "report_", "upload_"))
+    ]
+    return render_template("docs.html", base=base, limits=rows)
+
+
+@pages.get("/report.css")
+def report_style() -> AnyResponse:
+    """The style sheet that reports and pages share."""
+    style = report_css()
+    answer = Response(style, mimetype="text/css")
+    answer.headers["Cache-Control"] = "no-cache"
+    answer.set_etag(hashlib.sha256(style.encode()).hexdigest()[:32])
+    return answer.make_conditional(request)
+
+
+def _standing(one: Validation) -> str:
+    """A validation's state in a word."""
+    if one.result is not None and one.result.valid is not None:
+        return "valid" if one.result.valid else "invalid"
+    return _STANDINGS[one.state]
+
+
+def _moment(seconds: float) -> str:
+    """A time in UTC."""
+    when = datetime.fromtimestamp(seconds, timezone.utc)
+    return f"{when.day} {when:%B %Y, %H:%M} UTC"
+
+
+def _span(seconds: int) -> str:
+    """A time that something is kept."""
+    for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        if seconds % unit == 0:
+            return plural(seconds // unit, name)
+    raise AssertionError
