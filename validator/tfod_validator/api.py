@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, current_app, request, send_file, url_for
@@ -29,11 +30,11 @@ _V1 = "/api/v1"
 _RETRY_AFTER = {"Retry-After": "1"}
 _TYPES = {
     "json": "application/json",
-    "html": "text/html; charset=utf-8",
+    "html": "text/html",
     "junit": "application/xml",
-    "text": "text/plain; charset=utf-8",
+    "text": "text/plain",
 }
-_FORMATS = {value.partition(";")[0]: name for name, value in _TYPES.items()}
+_FORMATS = {value: name for name, value in _TYPES.items()}
 _DOCUMENT_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
@@ -148,7 +149,7 @@ def repaired(key: str) -> AnyResponse:
     path = folder / FILES / found.request.files[0].name if folder else None
     if path is None or not path.is_file():
         raise ProblemError(410, "The repaired zip is no longer kept; repair the upload again.")
-    return send_file(path, mimetype="application/zip", as_attachment=True)
+    return _file(path, "application/zip", as_attachment=True)
 
 
 @api.get(f"{_V1}/profiles")
@@ -277,9 +278,15 @@ def _document(found: Validation, name: str) -> AnyResponse:
         raise _failure_of(found)
     if not found.is_over:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    response = send_file(found.folder / REPORTS[name], mimetype=_TYPES[name])
+    response = _file(found.folder / REPORTS[name], _TYPES[name])
     if name == "html":
         response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
+    return response
+
+
+def _file(path: Path, kind: str, **more: Any) -> AnyResponse:
+    response = send_file(path, kind, conditional=False, etag=False, **more)
+    response.headers["Cache-Control"] = "no-store"
     return response
 
 

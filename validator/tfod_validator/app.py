@@ -48,7 +48,7 @@ def create_app(settings: Settings, queue: Queue) -> Flask:
         MAX_CONTENT_LENGTH=settings.max_body_bytes,
         MAX_FORM_MEMORY_SIZE=_LONGEST_TEXTS,
         MAX_FORM_PARTS=settings.max_files + _SPARE_PARTS,
-        TRUSTED_HOSTS=[one.strip() for one in settings.trusted_hosts.split(",") if one] or None,
+        TRUSTED_HOSTS=settings.hosts,
     )
     app.extensions["tfod"] = Service(settings, queue)
     app.before_request(_begin)

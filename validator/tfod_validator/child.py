@@ -229,7 +229,8 @@ def _repair(
         try:
             outcome = repair(str(what), str(folder), options)
         except TfodError as error:
-            said = str(error).replace(f"{source / FILES}{os.sep}", "")
+            place = str(source / FILES)
+            said = str(error).removeprefix(f"{place}: ").replace(f"{place}{os.sep}", "")
             raise _FailedError(f"It cannot be repaired: {said}") from None
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
             for one in sorted(folder.rglob("*")):

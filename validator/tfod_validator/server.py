@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import resource
 import signal
 import socket
@@ -62,7 +61,7 @@ def serve(settings: Settings) -> int:
     print(
         f"tfod: serving on http://{shown}:{port} from {settings.data}", file=sys.stderr, flush=True
     )
-    if not settings.token and not _is_loopback(settings.host):
+    if not settings.token and not settings.is_local:
         what = f"everybody who reaches {settings.host} may use the service"
         print(
             f"tfod: warning: {what}; set TFOD_TOKEN to let only those in who have it",
@@ -82,10 +81,3 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as error:
         why = error.strerror or error
         raise TfodError(f"cannot listen at {settings.host} port {settings.port}: {why}") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -7,6 +7,7 @@ options of ``tfod serve`` too, which win.
 from __future__ import annotations
 
 import argparse
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from tfod.errors import TfodError
 PREFIX = "TFOD"
 LEAST_CHECK_BYTES = 400 << 20
 """With less memory a check cannot import what it needs."""
+_LOOPBACK = ("localhost", "127.0.0.1")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -79,6 +81,25 @@ class Settings:
         chosen = {one.name: _read(one, text) for one, text in texts.items() if text}
         chosen |= {name: value for name, value in given.items() if value is not None}
         return Settings(**{**chosen, "data": Path(chosen.get("data", Settings.data)).absolute()})
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return self.host.lower() == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def hosts(self) -> list[str] | None:
+        """Names by which it may be called; None for all. No other than these lead to loopback.
+
+        Werkzeug, which looks, knows no addresses of IPv6.
+        """
+        named = [one.strip() for one in self.trusted_hosts.split(",") if one.strip()]
+        if named or (self.is_local and not self.trusted_proxy and ":" not in self.host):
+            return [*named, *_LOOPBACK, self.host]
+        return None
 
     def is_proxy(self, address: str) -> bool:
         """Whether connections from an address are many clients'."""
