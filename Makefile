@@ -89,7 +89,7 @@ test-part-%: $(VENV)/test.installed
 # What needs more than that environment has, or more time: other servers and trainers, a browser, the pages.
 MORE_beam = tests/beam tests/tfrecord/remote tests/training/torch tests/training/tensorflow/test_verdicts.py
 MORE_cvat = tests/cvat/client tests/cvat/docker tests/test_ci.py tests/test_wheel.py tests/docs
-MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi nginx docker_files scale processes steady)
+MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi nginx docker_files redis queue)
 MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) tests/receivers
 
 test-more-%: $(VENV)/test-all.installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -20,7 +21,9 @@ from tests.validator.heavy import record_of
 from tests.validator.sockets import Answer, answer_on
 
 CONFIGURATION = Path(__file__).parents[2] / "docker" / "nginx.conf"
-_UPLOAD = "POST /api/v1/validations?filename=a HTTP/1.1\r\nHost: localhost\r\n"
+_UPLOAD = "POST /api/v1/validations HTTP/1.1\r\nHost: localhost\r\n"
+_KIND = "Content-Type: multipart/form-data; boundary=b"
+_FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nx\r\n--b--\r\n'
 _TOKEN = "Sesame-1234"
 _TIMEOUT = 60
 
@@ -70,11 +73,11 @@ def _values(text: str, changes: dict[str, str]) -> Iterator[tuple[str, str, str]
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, int]]:
-    """A service with two threads and tokens, and the port of nginx before it."""
+    """A service with two threads and a token, and the port of nginx before it."""
     data = tmp_path_factory.mktemp("behind")
-    options = ("--threads", "2", "--trusted-proxies", "1")
+    chosen = {"TFOD_THREADS": "2", "TFOD_TRUSTED_PROXY": "*", "TFOD_TOKEN": _TOKEN}
     with (
-        running_service(data, *options, environment={"TFOD_TOKENS": _TOKEN}) as service,
+        running_service(data, environment=chosen) as service,
         nginx_before(service, data / "nginx") as port,
     ):
         yield service, port
@@ -97,23 +100,22 @@ def get(port: int, path: str = "/api/v1/rules/BOX003") -> int:
 
 
 def authorized(*fields: str) -> str:
-    return _UPLOAD + "\r\n".join([f"Authorization: Bearer {_TOKEN}", *fields, "", ""])
+    return _UPLOAD + "\r\n".join([f"Authorization: Bearer {_TOKEN}", _KIND, *fields, "", ""])
 
 
-def test_uploads_and_events_pass(behind: tuple[Service, int]) -> None:
-    _, port = behind
-    headers = {"Authorization": f"Bearer {_TOKEN}"}
-    url = f"http://127.0.0.1:{port}"
-    for body in (record_of(), iter([record_of()])):  # the second is in chunks
+def test_uploads_pass(behind: tuple[Service, int]) -> None:
+    service, port = behind
+    headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": _KIND.partition(": ")[2]}
+    for body in (_FORM, iter([_FORM])):  # the second is in chunks
         found = requests.post(
-            f"{url}/api/v1/validations?filename=a", data=body, headers=headers, timeout=60
+            f"http://127.0.0.1:{port}/api/v1/validations", data=body, headers=headers, timeout=60
         )
         assert found.status_code == 202
-        with requests.get(
-            url + found.json()["links"]["events"], headers=headers, stream=True, timeout=60
-        ) as events:
-            lines = list(events.iter_lines())
-        assert b'data: {"state": "finished"}' in lines
+        service.wait_until_over(found.json()["id"], headers)
+    requests_of = [
+        json.loads(one.read_text())["client"] for one in service.data.glob("reports/*/request.json")
+    ]
+    assert requests_of == ["127.0.0.1"] * 2
 
 
 def test_a_token_is_looked_at_before_the_body(behind: tuple[Service, int]) -> None:
@@ -129,7 +131,7 @@ def test_lengths_are_refused_by_the_head(behind: tuple[Service, int]) -> None:
     _, port = behind
     answer = ask(port, authorized(f"Content-Length: {(4 << 30) + 1}"))
     assert (answer.status, answer.problem()["limit"]) == (413, "max_body_bytes")
-    answer = ask(port, "POST /sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+    answer = ask(port, "POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
     assert answer.status == 413 and answer.problem()
 
 
@@ -147,9 +149,9 @@ def test_slow_clients_hold_no_thread(behind: tuple[Service, int], text: str) -> 
         slow = [stack.enter_context(connect(port, text)) for _ in range(50)]
         assert [get(port) for _ in range(10)] == [200] * 10
         if text == _UPLOAD:
-            slow[7].sendall(authorized("Content-Length: 1000")[len(_UPLOAD) :].encode() + b"a")
-        slow[7].sendall(bytes(999))
-        assert answer_on(slow[7]).status == 202
+            rest = authorized(f"Content-Length: {len(_FORM)}")[len(_UPLOAD) :]
+            slow[7].sendall(rest.encode() + _FORM)
+            assert answer_on(slow[7]).status == 202
 
 
 def test_connections_of_one_client(behind: tuple[Service, int]) -> None:
@@ -164,7 +166,7 @@ def test_connections_of_one_client(behind: tuple[Service, int]) -> None:
             return answers[-1].status == 429
 
         wait_until(is_refused)
-        assert answers[-1].problem()["limit"] == "max_uploads_per_client"
+        assert answers[-1].problem()["limit"] == "max_connections"
         assert answers[-1].headers["Retry-After"] == "10"
         del one
     wait_until(lambda: get(port) == 200)
@@ -189,17 +191,16 @@ def is_closed(one: socket.socket) -> bool:
 
 
 def test_a_name_that_the_service_does_not_have(tmp_path: Path) -> None:
-    environment = {"TFOD_HOSTS": "localhost,127.0.0.1"}
+    environment = {"TFOD_TRUSTED_HOSTS": "tfod.example.net", "TFOD_TRUSTED_PROXY": "*"}
     with (
-        running_service(tmp_path, "--trusted-proxies", "1", environment=environment) as service,
+        running_service(tmp_path, environment=environment) as service,
         nginx_before(service, tmp_path / "nginx") as port,
     ):
-        url = f"http://127.0.0.1:{port}/api/v1/validations?filename=a"
-        assert requests.post(url, data=record_of(), timeout=60).status_code == 202
-        headers = {"Host": "tfod.example.org"}
-        answer = requests.post(url, data=record_of(), headers=headers, timeout=60)
-        assert (answer.status_code, answer.json()["status"]) == (400, 400)
-        assert "--hosts" in answer.json()["detail"]
+        url = f"http://127.0.0.1:{port}/api/v1/validations"
+        files = {"file": ("a.tfrecord", record_of())}
+        for name, status in (("tfod.example.net", 202), ("tfod.example.org", 400)):
+            answer = requests.post(url, files=files, headers={"Host": name}, timeout=60)
+            assert (answer.status_code, answer.json().get("status", 202)) == (status, status)
 
 
 def test_the_service_is_away(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tfod_validator.workers import Queue
 
 _access = logging.getLogger("tfod.access")
 _METHODS = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"))
-_LONGEST_TEXTS = 1 << 20
+_LONGEST_TEXT = 160 << 10  # of a field; with less Werkzeug would refuse files, too
 _SPARE_PARTS = 20
 _PAGE_POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -46,7 +46,7 @@ def create_app(settings: Settings, queue: Queue) -> Flask:
     app.request_class = UploadRequest
     app.config.update(
         MAX_CONTENT_LENGTH=settings.max_body_bytes,
-        MAX_FORM_MEMORY_SIZE=_LONGEST_TEXTS,
+        MAX_FORM_MEMORY_SIZE=_LONGEST_TEXT,
         MAX_FORM_PARTS=settings.max_files + _SPARE_PARTS,
         TRUSTED_HOSTS=settings.hosts,
     )

@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.context import BaseContext, ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def run_attempt(
         return _fail(folder, attempt, time.time(), 500, detail)
     source = folder.upload_of(request.repair_of) if request.repair_of else None
     began = time.time()
-    arguments = (settings, attempt, request, source)
+    arguments = (replace(settings, token="", queue=""), attempt, request, source)
     # The class of a context's processes has the name of none of them.
     child: Any = context.Process(target=_run, args=arguments, daemon=True)  # type: ignore[attr-defined]
     child.start()

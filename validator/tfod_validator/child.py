@@ -92,7 +92,8 @@ def run(settings: Settings, attempt: Path, request: Request, source: Path | None
         detail = f"The check needed more than the {most} allowed; check the upload in parts."
         failure = {"status": 422, "detail": detail, "limit": "max_check_bytes"}
     except TfodError as error:
-        failure = {"status": 422, "detail": f"The check could not run: {error}"}
+        said = str(error).replace(f"{os.pardir}{os.sep}", "")
+        failure = {"status": 422, "detail": f"The check could not run: {said}"}
     except Exception as error:
         failure = _failure_of(error)
     ended = Result(valid, began, time.time(), records, changes, failure)

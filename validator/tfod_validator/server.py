@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import socket
@@ -26,6 +27,8 @@ def serve(settings: Settings) -> int:
     listener = _listen(settings)
     _, utmost = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_DESCRIPTORS, utmost), utmost))
+    for secret in ("TFOD_TOKEN", "TFOD_QUEUE"):  # no child needs to know
+        os.environ.pop(secret, None)
     queue = RedisQueue(settings) if settings.queue else Workers(settings)
     # The bodies of requests go to the disk that has room for them.
     tempfile.tempdir = str(settings.data / "incoming")

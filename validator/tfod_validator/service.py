@@ -124,13 +124,13 @@ class Service:
         """
         client = self._require_turn()
         if request.mimetype != "multipart/form-data":
-            raise ProblemError(415, "Send a form: curl -F file=@anno.zip")
+            raise ProblemError(415, "Send a form, as curl -F file=@anno.zip does.")
         try:
             texts = asked | {name: text for name, text in request.form.items() if text}
             uploaded = request.files
         except RequestEntityTooLarge:
-            most = f"{self.settings.max_files:,} files, and 1 MiB of texts"
-            detail = f"A form may have at most {most}; send a zip."
+            most = f"{self.settings.max_files:,} files, and short texts"
+            detail = f"A form may have at most {most}; send a zip, and long texts as files."
             raise ProblemError(413, detail, limit="max_files") from None
         upload = cast("UploadRequest", request)
         folder = upload.folder = upload.folder or self.folder.begin_upload()
@@ -232,8 +232,8 @@ def _require_known(texts: dict[str, str]) -> None:
         known = _TEXTS.get(name)
         if known is None:
             fields = ", ".join(dict.fromkeys((*_ROLES, *_TEXTS)))
-            detail = f"{name[:80]} is not a field of the form; these are: {fields}."
-            raise ProblemError(400, detail, parameter=name[:80])
+            detail = f"{str(name)[:80]} is not a field of the form; these are: {fields}."
+            raise ProblemError(400, detail, parameter=str(name)[:80])
         if text not in known:
             what = "a file, or one of " if name in _ROLES else "one of "
             detail = f"{name}={text[:80]}: expected {what}{', '.join(known)}."
@@ -243,7 +243,8 @@ def _require_known(texts: dict[str, str]) -> None:
 def _require_files(files: list[UploadedFile]) -> None:
     roles = [one.role for one in files]
     if "file" not in roles:
-        raise ProblemError(400, "There is no file in the form; its field is called 'file'.")
+        detail = "There is no file in the form, or it is malformed; its field is called 'file'."
+        raise ProblemError(400, detail)
     for role in _ROLES[1:]:
         if roles.count(role) > 1:
             raise ProblemError(400, f"There are several files for {role}; send one.")
@@ -257,8 +258,8 @@ def _take(folder: Path, role: str, uploaded: FileStorage) -> UploadedFile | None
         arrived.unlink()
         return None
     if role not in _ROLES:
-        detail = f"{role[:80]} is not a field for files; these are: {', '.join(_ROLES)}."
-        raise ProblemError(400, detail, parameter=role[:80])
+        detail = f"{str(role)[:80]} is not a field for files; these are: {', '.join(_ROLES)}."
+        raise ProblemError(400, detail, parameter=str(role)[:80])
     place = _free_place(folder, role, shown_name(uploaded.filename or role))
     arrived.rename(folder / place.path)
     return replace(place, bytes=(folder / place.path).stat().st_size)
