@@ -2,9 +2,9 @@
 
     python benchmarks/service.py [--seconds 10] [--clients 50]
 
-Both run on gunicorn with as many threads, on this machine, in turn; ``wrk`` (Debian's package)
-asks. The service stores each upload and queues it, and its worker checks meanwhile. Ends by
-telling how long the queue took.
+Both run on waitress with as many threads, on this machine, in turn; ``wrk`` (Debian's package)
+asks. The service stores each upload and queues it, and checks meanwhile. Ends by telling how long
+the queue took.
 """
 
 from __future__ import annotations
@@ -60,33 +60,25 @@ def main() -> int:
             echo = _load(url, script, options)
         _tell("plain Flask echo, POST", echo)
         with _service(folder) as url:
-            _measure_service(url, script, options, echo[0])
+            _measure_service(url, folder / "data", script, options, echo[0])
     return 0
 
 
-def _measure_service(url: str, script: Path, options: argparse.Namespace, echo: float) -> None:
+def _measure_service(
+    url: str, data: Path, script: Path, options: argparse.Namespace, echo: float
+) -> None:
     uploads = _load(f"{url}/api/v1/validations", script, options)
     _tell("service, POST of the same", uploads, f"{uploads[0] / echo:.2f} of the echo")
     began = time.monotonic()
-    states = _states(url)
-    while states["queued"] or states["running"]:
+    while waiting := len(list(data.joinpath("waiting").iterdir())):
         time.sleep(0.2)
-        states = _states(url)
-    checked = int(states["finished"])
+    checked = len(list(data.joinpath("reports").iterdir()))
+    assert not waiting
     print(f"  its queue was empty {time.monotonic() - began:.1f} s later: {checked} checked")
     plain = script.with_name("get.lua")
     plain.write_text("done = function" + script.read_text().partition("done = function")[2])
     _tell("service, GET /healthz", _load(f"{url}/healthz", plain, options))
     _tell("service, GET /", _load(f"{url}/", plain, options))
-
-
-def _states(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"{url}/metrics") as answer:
-        text = answer.read().decode()
-    return {
-        state: float(value)
-        for state, value in re.findall(r'tfod_validations\{state="(\w+)"\} (\S+)', text)
-    }
 
 
 def _tell(what: str, found: tuple[float, float, float, int], more: str = "") -> None:
@@ -155,9 +147,8 @@ def echo() -> Any:
 @contextmanager
 def _echo() -> Iterator[str]:
     port = _free_port()
-    options = ["--bind", f"127.0.0.1:{port}", "--threads", str(_THREADS), "--no-control-socket"]
-    command = [sys.executable, "-m", "gunicorn", "--chdir", str(Path(__file__).parent), *options]
-    with _process([*command, "service:echo()"]):
+    options = [f"--listen=127.0.0.1:{port}", f"--threads={_THREADS}", "--call"]
+    with _process([sys.executable, "-m", "waitress", *options, "service:echo"]):
         _wait_for(port)
         yield f"http://127.0.0.1:{port}/"
 
@@ -166,9 +157,9 @@ def _echo() -> Iterator[str]:
 def _service(folder: Path) -> Iterator[str]:
     port = _free_port()
     command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", str(port)]
-    limits = ("QUEUED", "QUEUED_PER_CLIENT", "UPLOADS_PER_MINUTE")
+    limits = ("WAITING", "WAITING_PER_CLIENT")
     os.environ.update({f"TFOD_MAX_{limit}": "1000000" for limit in limits})
-    with _process([*command, "--data", str(folder / "data"), "--threads", str(_THREADS)]):
+    with _process([*command, "--data", str(folder / "data")]):
         _wait_for(port)
         time.sleep(2)
         yield f"http://127.0.0.1:{port}"
@@ -176,7 +167,8 @@ def _service(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[None]:
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    here = Path(__file__).parent
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=here)
     try:
         yield
     finally:
