@@ -79,6 +79,14 @@ def test_workers_that_die_lose_nothing(redis: str, tmp_path: Path) -> None:
         assert sorted(keys) == web.folder("reports")
 
 
+def test_uploads_are_accepted_while_redis_is_away(tmp_path: Path) -> None:
+    gone = {"TFOD_QUEUE": f"redis://127.0.0.1:{free_port()}"}
+    with running_service(tmp_path, environment=gone) as web:
+        key = begin(web, record_of())
+        assert web.get(f"/api/v1/validations/{key}").json()["state"] == "queued"
+        assert web.get("/readyz").json()["checks"]["workers"] == "failing"
+
+
 def test_what_was_accepted_while_redis_was_away_is_queued_later(redis: str, tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data", queue=redis)
     folder = DataFolder(settings)
@@ -115,6 +123,16 @@ def _is_check(pid: int, worker: Service) -> bool:
     return int(above[1]) == worker.process.pid
 
 
-def test_a_worker_without_a_queue_says_what_to_do(tmp_path: Path) -> None:
-    refused = run_python("-m", "tfod.cli.main", "serve", "--worker", folder=tmp_path).refused()
-    assert "set TFOD_QUEUE to the URL of the Redis" in refused
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "set TFOD_QUEUE to the URL of the Redis"),
+        ("sesame@redis", "TFOD_QUEUE: write redis://:PASSWORD@HOST:6379"),
+        ("redis://:sesame@127.0.0.1:1", "Redis does not answer (Error 111 connecting"),
+    ],
+)
+def test_a_worker_without_a_queue_says_what_to_do(tmp_path: Path, url: str, said: str) -> None:
+    refused = run_python(
+        *("-m", "tfod.cli.main", "serve", "--worker"), folder=tmp_path, TFOD_QUEUE=url
+    ).refused()
+    assert said in refused and "sesame" not in refused

@@ -47,7 +47,7 @@ _TEXTS: dict[str, Collection[str]] = {
     "label_map": packaged_label_maps(),
 }
 """Fields that are texts, and what they may be."""
-_LOOK_EVERY = 0.05
+_FIRST_PAUSE, _LOOK_EVERY = 0.02, 0.25
 _log = logging.getLogger("tfod.service")
 
 
@@ -103,12 +103,12 @@ class Service:
         has_left: Callable[[], bool] = request.environ.get(
             "waitress.client_disconnected", lambda: False
         )
-        end = time.monotonic() + min(seconds, self.settings.max_wait_seconds)
+        end, pause = time.monotonic() + seconds, _FIRST_PAUSE
         try:
             while not found.is_over and time.monotonic() < end and not has_left():
-                if self.is_stopping.wait(_LOOK_EVERY):
+                if self.is_stopping.wait(pause):
                     break
-                found = self.find(found.id)
+                found, pause = self.find(found.id), min(_LOOK_EVERY, pause * 1.3)
         finally:
             self._places.release()
         return found

@@ -11,7 +11,11 @@ import multiprocessing
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
+
+from tfod.errors import TfodError
 
 from tfod_validator import metrics
 from tfod_validator.attempt import DiedError, StoppedError, forkserver, run_attempt
@@ -107,7 +111,8 @@ class Workers:
         self._threads = [
             threading.Thread(target=self._work, daemon=True) for _ in range(settings.checks)
         ]
-        threading.Thread(target=self._look_after, daemon=True).start()
+        about = (self._folder, self._stopping, self.add)
+        threading.Thread(target=_look_after, args=about, daemon=True).start()
         for one in self._threads:
             one.start()
 
@@ -129,18 +134,6 @@ class Workers:
         self._given_up.set()
         for one in self._threads:
             one.join()
-
-    def _look_after(self) -> None:
-        """Clean up, and take what waits and nobody has: it was there at the start, or was left."""
-        while True:
-            try:
-                for key, request in self._folder.waiting():
-                    self.add(key, request)
-                self._folder.clean()
-            except Exception:
-                _log.exception("the data folder cannot be looked after")
-            if self._stopping.wait(_CLEAN_EVERY):
-                return
 
     def _work(self) -> None:
         while (turn := self._turns.take()) is not None:
@@ -174,14 +167,17 @@ class RedisQueue:
     """RQ on Redis: its workers check, on any machine that has the data folder."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings, self._folder = settings, DataFolder(settings)
-        self._queue = _queue_of(settings)
+        self._settings, self._queue = settings, _queue_of(settings)
         self._stopping = threading.Event()
-        threading.Thread(target=self._look_after, daemon=True).start()
+        about = (DataFolder(settings), self._stopping, self.add)
+        threading.Thread(target=_look_after, args=about, daemon=True).start()
 
     def add(self, key: str, request: Request) -> None:
         from rq import Retry
+        from rq.job import Job
 
+        if Job.exists(key, self._queue.connection):  # it may have been accepted when Redis was away
+            return
         self._queue.enqueue(
             check_waiting,
             key,
@@ -193,7 +189,11 @@ class RedisQueue:
         )
 
     def count(self, client: str) -> tuple[int, int]:
-        return 0, int(self._queue.count)
+        from redis import RedisError
+
+        with suppress(RedisError):
+            return 0, int(self._queue.count)
+        return 0, 0  # uploads are accepted, and queued when Redis is there again
 
     def is_alive(self) -> bool:
         from rq import Worker
@@ -203,19 +203,18 @@ class RedisQueue:
     def stop(self) -> None:
         self._stopping.set()
 
-    def _look_after(self) -> None:
-        from rq.job import Job
 
-        while True:
-            try:
-                for key, request in self._folder.waiting():  # accepted when Redis was away
-                    if not Job.exists(key, self._queue.connection):
-                        self.add(key, request)
-                self._folder.clean()
-            except Exception:
-                _log.exception("the data folder cannot be looked after")
-            if self._stopping.wait(_CLEAN_EVERY):
-                return
+def _look_after(folder: DataFolder, stopping: threading.Event, add: Callable[..., None]) -> None:
+    """Clean up, and add what waits and nobody has: it was there at the start, or was left."""
+    while True:
+        try:
+            for key, request in folder.waiting():
+                add(key, request)
+            folder.clean()
+        except Exception:
+            _log.exception("the data folder cannot be looked after")
+        if stopping.wait(_CLEAN_EVERY):
+            return
 
 
 def _queue_of(settings: Settings) -> Any:
@@ -223,17 +222,30 @@ def _queue_of(settings: Settings) -> Any:
     from rq import Queue as RemoteQueue
     from rq.serializers import JSONSerializer
 
-    return RemoteQueue(_QUEUE, connection=Redis.from_url(settings.queue), serializer=JSONSerializer)
+    try:
+        connection = Redis.from_url(settings.queue)
+    except ValueError:  # its text may hold the password
+        raise TfodError("TFOD_QUEUE: write redis://:PASSWORD@HOST:6379") from None
+    return RemoteQueue(_QUEUE, connection=connection, serializer=JSONSerializer)
 
 
 def work(settings: Settings) -> None:
-    """Be one of RQ's workers, until SIGTERM comes."""
+    """Be one of RQ's workers, until SIGTERM comes.
+
+    Raises:
+        TfodError: Redis does not answer.
+    """
+    from redis import RedisError
     from rq import Worker
     from rq.serializers import JSONSerializer
 
     import tfod_validator.child  # noqa: F401 - before the fork that each check is
 
     queue = _queue_of(settings)
+    try:
+        queue.connection.ping()
+    except RedisError as error:
+        raise TfodError(f"TFOD_QUEUE: Redis does not answer ({error})") from None
     worker = Worker(
         [queue], connection=queue.connection, serializer=JSONSerializer, maintenance_interval=60
     )
