@@ -65,7 +65,6 @@ def _run(options: argparse.Namespace) -> int:
         from tfod_validator.workers import work
 
         os.environ["TFOD_DATA"] = str(settings.data)
-        print("tfod: working", file=sys.stderr, flush=True)
         work(settings)
         return 0
     from tfod_validator.server import serve

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -246,6 +247,7 @@ def work(settings: Settings) -> None:
         queue.connection.ping()
     except RedisError as error:
         raise TfodError(f"TFOD_QUEUE: Redis does not answer ({error})") from None
+    print("tfod: working", file=sys.stderr, flush=True)
     worker = Worker(
         [queue], connection=queue.connection, serializer=JSONSerializer, maintenance_interval=60
     )
