@@ -327,11 +327,12 @@ def test_by_keyboard_alone(url: str, open_page: OpenPage) -> None:
 def test_names_of_uploads_stay_text(url: str, open_page: OpenPage) -> None:
     page = open_page()
     boxes = [(0.75, 0.25, 0.25, 0.75), (0.1, 0.1, 0.5, 0.9)]
-    hostile = zipped(with_boxes(boxes, [ATTACK, "dog"], [1, 2]), other())
+    hostile = zipped(with_boxes(boxes, [ATTACK, "dog"], [1, 2], source_id="a"), other())
     send(page, url, hostile, f"{ATTACK}\u202egpj.zip", "Just check")
     assert verdict_on(page) == "2 errors in 1 of 2 images"
     shown = page.locator("main").inner_text()
     assert ATTACK in shown and r"\u202e" in shown and "\u202e" not in shown
+    assert page.get_by_role("button", name="Repair a copy").count() == 0  # nothing can be, for any
     assert ATTACK in page.title() and page.locator("[onerror], [src=x]").count() == 0
 
 

@@ -230,6 +230,7 @@ def _repair(
             outcome = repair(str(what), str(folder), options)
         except TfodError as error:
             said = str(error).replace(f"{source / FILES}{os.sep}", "")
+            said = said.replace(str(source / FILES), "the upload")
             raise _FailedError(f"It cannot be repaired: {said}") from None
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
             for one in sorted(folder.rglob("*")):

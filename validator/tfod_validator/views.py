@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from tfod.check.findings.finding import FAMILIES, plural, size
+from tfod.check.findings.finding import FAMILIES, Severity, plural, size
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
@@ -34,6 +34,9 @@ pages = Blueprint("pages", __name__)
 _STANDINGS = {"failed": "failed", "queued": "waiting", "running": "checking"}
 _FIRST_CHOICES = ("cvat", "od-api", "any")
 """What is asked for on the page at once; the other receivers are among the options."""
+_IDS = ("NAM010", "NAM011")
+_NUMBERED = "The source id becomes a new number; the text is kept in tfod/attributes."
+"""What is done about these rules for receivers that they stop, and for no others."""
 
 
 @pages.record_once
@@ -91,9 +94,16 @@ def report(key: str) -> str:
 
 
 def _repairs(found: Validation) -> list[tuple[str, str, str]]:
-    """What of a report can be repaired: code and title of the rule, and what is done about it."""
-    counts = json.loads((found.folder / REPORTS["json"]).read_bytes())["counts"]["by_code"]
-    return [(code, all_rules()[code].title, REPAIRS[code]) for code in counts if code in REPAIRS]
+    """What of a report can be repaired: code and title of the rule, and what is done about it.
+
+    Nothing where no record could be read.
+    """
+    report = json.loads((found.folder / REPORTS["json"]).read_bytes())
+    counts, stops = report["counts"], RECEIVERS[report["receiver"]].severities(None)
+    numbered = {code: _NUMBERED for code in _IDS if stops.get(code) is Severity.ERROR}
+    done = {code: text for code, text in REPAIRS.items() if code not in _IDS} | numbered
+    codes = [code for code in counts["by_code"] if code in done] if counts["records"] else []
+    return [(code, all_rules()[code].title, done[code]) for code in codes]
 
 
 @pages.post("/reports/<key>/delete")
