@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import shlex
+import zipfile
 from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.report import Report
+from tfod.check.receivers import OD_API
+from tfod.check.reporters.text import render_text
 from tfod.check.reporters.wording import group_findings, next_steps
 from tfod.cli.main import main
 
 from tests.check.reports import found, make_report
 from tests.check.test_check import training
 from tests.check.test_column_order import MIXED_UP, divided, some_boxes, write_boxes
+from tests.check.test_examples import EXAMPLES
 from tests.records import write_shard
 
 
@@ -101,8 +105,9 @@ def test_the_most_frequent_rule_comes_first() -> None:
     [
         ("any", "a.record", "It can be read."),
         ("cvat", "a.record", "TFRecord 1.0 and a zip of these shards and their label map."),
-        ("cvat", "a.zip", "TFRecord 1.0 and this file."),
-        ("od-api", "a.record", "Point the OD API's trainer at the shards"),
+        ("cvat", "a.zip", "TFRecord 1.0 and a.zip."),
+        ("model-maker", "a.record", "write size and label_map"),
+        ("datumaro", "a.record", "Import the folder"),
     ],
 )
 def test_what_is_valid_is_used(receiver: str, source: str, said: str) -> None:
@@ -111,3 +116,33 @@ def test_what_is_valid_is_used(receiver: str, source: str, said: str) -> None:
     )
     first, second = steps(report)
     assert said in first[0] and second[0].startswith("Look at the warnings")
+    text = render_text(report, color=False)
+    assert ("Next: " in text) == (receiver != "any") and "Look at" not in text
+
+
+def test_what_to_write_into_the_configuration_is_said_in_a_line() -> None:
+    one = make_report(sources=["it's.record"], receiver="od-api")
+    many = ["data/train.record-00000-of-00002", "data/train.record-00001-of-00002"]
+    assert steps(one)[0][1] == (
+        "label_map_path: 'label_map.pbtxt' tf_record_input_reader { input_path: \"it's.record\" }"
+    )
+    for receiver, option in (
+        ("tf-vision", "--params_override=task.train_data.input_path"),
+        ("efficientdet", "--train_file_pattern"),
+    ):
+        ((_, written),) = steps(make_report(sources=many, receiver=receiver))
+        assert written == f"{option}='data/train.record-*-of-00002'"
+    assert "a.record" in render_text(make_report(receiver="od-api"), color=False)
+
+
+def test_the_line_for_the_configuration_works_where_a_zip_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = EXAMPLES / "shapes_good.zip"
+    ((sentence, line),) = steps(check_sources([str(good)], Options(receiver=OD_API)))
+    assert sentence.startswith("Unpack it first. Put this into train_input_reader")
+    monkeypatch.chdir(tmp_path)
+    zipfile.ZipFile(good).extractall()
+    Path("pipeline.config").write_text(f"train_input_reader {{ {line} }}")
+    assert main(["check", "--pipeline-config", "pipeline.config"]) == 0
+    assert "Checked: 1 shard, 12 records" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from PIL import Image
-from tfod.check.reporters.drawing import LARGE, OTHER, WRONG, draw, shrunk, undrawn
+from tfod.check.reporters.drawing import OTHER, WRONG, draw, shrunk, undrawn
 from tfod.check.reporters.samples import Sample
 
 from tests.check.reports import HOSTILE
@@ -85,9 +86,57 @@ def test_at_most_two_hundred_are_drawn_the_wrong_ones_surely() -> None:
 
 @pytest.mark.parametrize(("boxes", "shown"), [(24, 24), (25, 1)])
 def test_of_many_boxes_only_the_wrong_ones_have_their_class_on_them(boxes: int, shown: int) -> None:
-    many = np.tile([0.1, 0.1, 0.2, 0.2], (boxes, 1))
-    found = names(drawn(boxes=many, offending={3}, classes=("person",) * boxes))
-    assert len(found) == shown and found[-1] == ("tag-text bad", "person")
+    corners = np.mgrid[0.1:0.9:5j, 0.1:0.9:5j].reshape(2, -1).T[:boxes]
+    many = np.hstack((corners, corners + 0.05))
+    found = names(drawn(boxes=many, offending={3}, classes=("a",) * boxes))
+    assert len(found) == shown and found[-1] == ("tag-text bad", "a")
+
+
+some_boxes = st.lists(
+    st.tuples(
+        *[st.floats(-0.25, 1.25, width=32)] * 4, st.sampled_from(("a", "person", "汽车", "x" * 30))
+    ),
+    max_size=20,
+)
+
+
+@given(some_boxes, st.sets(st.integers(0, 19)), st.sampled_from(((320, 640), (640, 320), (9, 300))))
+def test_names_do_not_cover_each_other(
+    objects: list[tuple[Any, ...]], offending: set[int], size: tuple[int, int]
+) -> None:
+    svg = drawn(
+        None,
+        [one[:4] for one in objects],
+        classes=tuple(one[4] for one in objects),
+        offending=offending,
+        height=size[0],
+        width=size[1],
+    )
+    left, top, width, height = map(float, svg.get("viewBox").split())
+    shown = [area_of(one) for one in svg.iter(f"{SVG}text") if one.get("class")]
+    assert bool(shown) == bool(objects)
+    for (x1, y1, x2, y2), *others in (shown[number:] for number in range(len(shown))):
+        assert x1 >= left - 1 and y1 >= top - 1 and y2 <= top + height + 1
+        assert x2 <= left + width + 1 or x1 <= left + 3  # what is too long begins at the edge
+        for other in others:
+            assert x2 <= other[0] or other[2] <= x1 or y2 <= other[1] or other[3] <= y1
+
+
+def area_of(text: etree._Element) -> tuple[float, float, float, float]:
+    """What a name takes, with its rim; letters are mostly 0.65 of their height wide."""
+    x, y, letter = (float(text.get(name)) for name in ("x", "y", "font-size"))
+    wide = sum(2 if ord(one) > 0x2E80 else 1 for one in text.text)
+    rim = 0.22 * letter
+    return x - rim, y - letter, x + 0.65 * wide * letter + rim, y + rim
+
+
+def test_a_name_without_room_is_in_the_tooltip() -> None:
+    """Of many boxes at one place; that of the wrong one is written above it."""
+    svg = drawn(boxes=[[0.4, 0.4, 0.6, 0.6]] * 20, offending={7}, classes=("cat",) * 20)
+    assert 1 < len(names(svg)) <= 8 and names(svg)[-1] == ("tag-text bad", "cat")
+    bad = next(one for one in svg.iter(f"{SVG}text") if one.get("class") == "tag-text bad")
+    assert 180 < float(bad.get("y")) < 200
+    assert len(list(svg.iter(f"{SVG}title"))) == 20
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "автомобиль", "汽车", "x" * 5000, "🚗"])
@@ -125,7 +174,7 @@ def test_sixteen_bits_are_not_all_white() -> None:
 
 @pytest.mark.parametrize(
     ("size", "longest", "shown"),
-    [((20, 10), LARGE, (20, 10)), ((4000, 2000), LARGE, (1280, 640)), ((10, 4000), 480, (1, 480))],
+    [((20, 10), 480, (20, 10)), ((4000, 2000), 480, (480, 240)), ((10, 4000), 480, (1, 480))],
 )
 def test_sizes_are_bounded(size: tuple[int, int], longest: int, shown: tuple[int, int]) -> None:
     image, aspect = shrunk(sample(plain_image(size, 0, "PNG")), longest)

@@ -232,6 +232,7 @@ def _repair(
         except TfodError as error:
             place = str(source / FILES)
             said = str(error).removeprefix(f"{place}: ").replace(f"{place}{os.sep}", "")
+            said = said.replace(place, "the upload")
             raise _FailedError(f"It cannot be repaired: {said}") from None
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
             for one in sorted(folder.rglob("*")):

@@ -7,19 +7,21 @@ templates, and their control characters are spelled out.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import fields
 from datetime import datetime, timezone
 
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from tfod.check.findings.finding import FAMILIES, plural, size
+from tfod.check.findings.finding import FAMILIES, Severity, plural, size
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.html import AFTER_HEAD, body_of, report_css
 from tfod.check.reporters.rules_pages import by_family, changes
 from tfod.check.rules.registry import all_rules
+from tfod.check.rules.repairs import REPAIRS
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -32,6 +34,9 @@ pages = Blueprint("pages", __name__)
 _STANDINGS = {"failed": "failed", "queued": "waiting", "running": "checking"}
 _FIRST_CHOICES = ("cvat", "od-api", "any")
 """What is asked for on the page at once; the other receivers are among the options."""
+_IDS = ("NAM010", "NAM011")
+_NUMBERED = "The source id becomes a new number; the text is kept in tfod/attributes."
+"""What is done about these rules for receivers that they stop, and for no others."""
 
 
 @pages.record_once
@@ -68,7 +73,9 @@ def accept() -> AnyResponse:
 def report(key: str) -> str:
     """A validation: how far it is, why it failed, or its report."""
     found, head, sections = service().find(key), "", ""
+    repairs: list[tuple[str, str, str]] = []
     if found.state == "finished":
+        repairs = _repairs(found)
         # It was rendered by the check, with every text in it escaped.
         page = (found.folder / REPORTS["html"]).read_text("utf-8")
         head, _, sections = body_of(page).partition(AFTER_HEAD)
@@ -77,12 +84,26 @@ def report(key: str) -> str:
         one=found,
         head=Markup(head),
         sections=Markup(sections),
+        repairs=repairs,
         token=request.args.get("token", ""),
         upload_ends=service().folder.upload_ends(key),
         expires=found.request.created + service().settings.report_seconds,
         api=url_for("api.validation", key=key),
         address=url_for("pages.report", key=key, _external=True),
     )
+
+
+def _repairs(found: Validation) -> list[tuple[str, str, str]]:
+    """What of a report can be repaired: code and title of the rule, and what is done about it.
+
+    Nothing where no record could be read.
+    """
+    report = json.loads((found.folder / REPORTS["json"]).read_bytes())
+    counts, stops = report["counts"], RECEIVERS[report["receiver"]].severities(None)
+    numbered = {code: _NUMBERED for code in _IDS if stops.get(code) is Severity.ERROR}
+    done = {code: text for code, text in REPAIRS.items() if code not in _IDS} | numbered
+    codes = [code for code in counts["by_code"] if code in done] if counts["records"] else []
+    return [(code, all_rules()[code].title, done[code]) for code in codes]
 
 
 @pages.post("/reports/<key>/delete")
@@ -125,11 +146,19 @@ def docs() -> str:
     settings = service().settings
     base = url_for("pages.index", _external=True).rstrip("/")
     rows = [
-        (f"{PREFIX}_{one.name.upper()}", getattr(settings, one.name), one.metadata["help"])
+        (f"{PREFIX}_{one.name.upper()}", value, _said(one.name, value), one.metadata["help"])
         for one in fields(Settings)
         if one.name.startswith(("max_", "min_", "report_", "upload_"))
+        for value in (getattr(settings, one.name),)
     ]
     return render_template("docs.html", base=base, limits=rows)
+
+
+def _said(name: str, value: int) -> str:
+    """A limit as people say it."""
+    if name.endswith("_bytes"):
+        return size(value)
+    return _span(value) if name.endswith("_seconds") else ""
 
 
 @pages.get("/report.css")

@@ -10,17 +10,17 @@ let announced = 0;
 
 function show(now) {
   const { bytes, records } = now.progress;
-  bar.max = bytes.total || 1;
-  bar.value = bytes.done;
   const count = records.done.toLocaleString("en");
-  const read = records.done ? `, ${count} ${records.done === 1 ? "record" : "records"}` : "";
-  document.getElementById("done-words").textContent =
-    `${size(bytes.done)} of ${size(bytes.total)}${read}`;
+  const read = records.done ? `${count} ${records.done === 1 ? "record" : "records"}` : "";
+  const sizes = bytes.total ? `${size(bytes.done)} of ${size(bytes.total)}` : "";
+  document.getElementById("done-words").textContent = [sizes, read].filter(Boolean).join(", ");
+  if (bytes.total) bar.value = bytes.done; // how long a copy is that is being made, nobody knows
   if (now.state !== state) {
     state = now.state;
     const runs = state === "running";
     document.querySelector("h1").textContent = runs ? "Checking" : "Waiting";
-    document.getElementById("doing").textContent = runs ? "Checked so far" : "Waiting for its turn";
+    const doing = bytes.total ? "Checked so far" : "Repairing a copy, and checking it";
+    document.getElementById("doing").textContent = runs ? doing : "Waiting for its turn";
     announcements.textContent = runs ? "The check has begun" : "Waiting for its turn";
   }
   // Screen readers hear of each quarter.

@@ -8,7 +8,8 @@ function keepToken() {
   const token = address.searchParams.get("token");
   if (!token) return;
   try {
-    localStorage.setItem(key, token);
+    // The first one is right: a link that somebody has made up must not replace it.
+    if (!localStorage.getItem(key)) localStorage.setItem(key, token);
   } catch {
     return; // the address keeps it
   }

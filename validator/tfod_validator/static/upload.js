@@ -84,6 +84,14 @@ function drop(event) {
   document.getElementById("send").focus();
 }
 
+// What is chosen among the options is one of the first choices when they are folded: it is seen
+// then, and the keyboard gets to it.
+function showChoice() {
+  const options = document.getElementById("options");
+  const choice = options.querySelector("[name=for]:checked");
+  if (choice && !options.open) document.getElementById("first").append(choice.closest("label"));
+}
+
 // Sending
 
 function send(event) {
@@ -162,10 +170,12 @@ document.addEventListener("dragleave", (event) => {
 });
 document.addEventListener("drop", drop);
 form.addEventListener("change", showFiles);
+document.getElementById("options").addEventListener("toggle", showChoice);
 form.addEventListener("submit", send);
 document.getElementById("cancel").addEventListener("click", () => upload?.abort());
 window.addEventListener("pageshow", () => {
   // When one comes back with the browser's button.
   setBusy(false);
   showFiles();
+  showChoice();
 });

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from tfod.check.findings.finding import plural
 from tfod.check.records.image_bytes import PILLOW_FORMATS, strict_pillow
-from tfod.check.reporters.escaping import shortened_name, visible
+from tfod.check.reporters.escaping import columns, shortened_name, visible
 from tfod.check.reporters.samples import Sample
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _AIR = 0.03  # room around boxes that reach outside, so that their lines are see
 _TINY = 0.025  # a wrong box that is smaller, as a part of the image, gets a ring around it
 _USUAL_WIDTH, _LETTER = 20.0, 0.8  # of images in a report, and the height of names, rem
 _MOST_NAMED = 24
+_CELL, _RIM = 0.7, 0.225  # width of a letter and of what is around a name, as parts of its height
 _LINE = 'fill="none" stroke-linejoin="round" vector-effect="non-scaling-stroke"'
 _USUAL_SIZE, _UTMOST_ASPECT = (320, 240), 6.0
 
@@ -47,6 +49,7 @@ def draw(
 
     The pixels are shown as they are stored, as TensorFlow sees them: EXIF orientation is not
     applied. An image that is missing, broken or a bomb is a grey field. The wrong boxes are on top.
+    Names do not cover each other: where there is no room for one, the box's tooltip alone has it.
 
     Args:
         sample: what to draw.
@@ -76,15 +79,17 @@ def draw(
     ]
     layer = masks((_LONGEST, max(1, round(_LONGEST / aspect)))) if masks else None
     svg += [_picture(layer, scale, "PNG")] if layer else []
-    names = []
-    for number, corners in zip(numbers, (boxes * scale).tolist(), strict=True):
+    corners = (boxes * scale).tolist()
+    tags: list[_Tag] = []
+    for place, number in enumerate(numbers):
         is_wrong = number in sample.offending
         colour = colours[number] if colours else WRONG if is_wrong else OTHER
         name = sample.classes[number] if number < len(sample.classes) else ""
         title = f"object {number}: {name}" if name else f"object {number}"
-        svg.append(_box(corners, title, colour, is_wrong=is_wrong))
+        svg.append(_box(corners[place], title, colour, is_wrong=is_wrong))
         if name and (is_wrong or len(numbers) <= most_named):
-            names.append(_tag(corners, name, colour, (left, top, right), letter, is_wrong=is_wrong))
+            tags.append(_Tag(corners[place], shortened_name(name), colour, is_wrong=is_wrong))
+    names = list(_placed(tags, (left, top, right, bottom), letter))
     for x, y, colour, filled in points:
         edge, inside = ("#fff", colour) if filled else (colour, "#fff")
         svg.append(
@@ -139,27 +144,58 @@ def _box(corners: Sequence[float], title: str, colour: str, *, is_wrong: bool) -
     )
 
 
-def _tag(
-    corners: Sequence[float],
-    name: str,
-    colour: str,
-    frame: tuple[float, float, float],
-    letter: float,
-    *,
-    is_wrong: bool,
-) -> str:
-    """The class above the box's corner, or within it where there is no room."""
-    left, top, right = frame
-    x1, y1, x2, _ = corners
-    ends = x1 > left + 0.7 * (right - left)
-    x = min(x2, right - letter / 2) if ends else max(x1, left + letter / 2)
-    y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
-    rim = "#123a5c" if colour == OTHER else colour
+@dataclass(frozen=True)
+class _Tag:
+    """The class of a box, to be written beside it."""
+
+    box: Sequence[float]
+    name: str
+    colour: str
+    is_wrong: bool
+
+
+def _placed(tags: Sequence[_Tag], frame: Sequence[float], letter: float) -> Iterator[str]:
+    """Tags where there is room for them, the last ones first; they are written in their order."""
+    found: list[str] = []
+    taken: list[Sequence[float]] = []
+    for tag in reversed(tags):
+        for area in _areas(tag, frame, letter):
+            if not any(_overlap(area, other) for other in taken):
+                taken.append(area)
+                found.append(_text(tag, area, letter))
+                break
+    yield from reversed(found)
+
+
+def _areas(
+    tag: _Tag, frame: Sequence[float], letter: float
+) -> Iterator[tuple[float, float, float, float]]:
+    """Where a tag may be: above the box, in it, below it; at its left or its right side."""
+    left, top, right, bottom = frame
+    x1, y1, x2, y2 = tag.box
+    width, height = (columns(tag.name) * _CELL + 2 * _RIM) * letter, 1.3 * letter
+    gap = 0.1 * letter
+    for y in (y1 - height, y1 + gap, y2, y2 - height - gap):
+        for x in (x1, x2 - width):
+            within = max(left, min(x, right - width))
+            if top <= y and y + height <= bottom:
+                yield within, y, within + width, y + height
+
+
+def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
+    is_beside = one[2] <= other[0] or other[2] <= one[0]
+    return not (is_beside or one[3] <= other[1] or other[3] <= one[1])
+
+
+def _text(tag: _Tag, area: Sequence[float], letter: float) -> str:
+    rim = "#123a5c" if tag.colour == OTHER else tag.colour
+    x, y = area[0] + _RIM * letter, area[1] + letter
     return (
-        f'<text class="tag-text{" bad" if is_wrong else ""}" x="{x:.1f}" y="{y:.1f}" '
-        f'text-anchor="{"end" if ends else "start"}" font-size="{letter:.1f}" font-weight="600" '
-        f'fill="#fff" stroke="{rim}" stroke-width="{letter * 0.45:.1f}" stroke-linejoin="round" '
-        f'paint-order="stroke" pointer-events="none">{escape(shortened_name(name))}</text>'
+        f'<text class="tag-text{" bad" if tag.is_wrong else ""}" x="{x:.1f}" y="{y:.1f}" '
+        f'font-size="{letter:.1f}" font-weight="600" '
+        f'fill="#fff" stroke="{rim}" stroke-width="{2 * _RIM * letter:.1f}" '
+        f'stroke-linejoin="round" paint-order="stroke" pointer-events="none">'
+        f"{escape(tag.name)}</text>"
     )
 
 

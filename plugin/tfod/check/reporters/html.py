@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 AFTER_HEAD = "<!-- after the head -->"
-"""Stands in a body after the verdict; what a page offers to do next may take its place."""
+"""Stands in a body after the verdict; what a page offers to do at once may take its place."""
 _BODY = ("<main>\n", "\n</main>")
 """What is around the body of a report; texts from shards are escaped."""
 _OPEN_CARDS, _OPEN_ROWS, _OPEN_BARS, _OPEN_SOURCES = 4, 5, 25, 10
@@ -88,7 +88,7 @@ def render_html(
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
         report=report,
         has_wrong_boxes=any(one.offending for one in samples),
-        next_steps=list(next_steps(report, groups)),
+        next_steps=list(next_steps(report, groups, on_page=on_page)),
         sections=[
             (one, _folded(one.examples_first(_OPEN_ROWS), _OPEN_ROWS, one.total)) for one in groups
         ],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tfod.check.findings.finding import Finding, Severity, plural
 from tfod.check.findings.report import Report
+from tfod.check.receivers import ANY
 from tfod.check.reporters.escaping import WIDTH, columns, visible
 from tfod.check.reporters.wording import (
     Group,
@@ -45,17 +46,25 @@ def render_text(
     lines += _receivers(report) if receivers and not quiet else ()
     for group in groups:
         lines += ["", *group_lines(group, color)]
+    if not quiet:
+        lines += _next(report, groups)
     if not quiet and groups:
         hint = f"More about a rule: tfod rules {groups[0].code}"
-        lines += [*_next(report, groups), "", _paint(hint, hint, _DIM) if color else hint]
+        lines += ["", _paint(hint, hint, _DIM) if color else hint]
     # Alone, the findings begin without a line between them and the head.
     return "\n".join(lines[1:] if quiet else lines) + "\n"
 
 
 def _next(report: Report, groups: Sequence[Group]) -> Iterator[str]:
-    """What to do next about what fails; a fix that is the only one is said above."""
-    steps = list(next_steps(report, groups)) if not report.valid else []
-    steps = steps if len(groups) > 1 else steps[1:]  # the first one is that fix
+    """What to do next: with what is valid for a receiver, or about what fails.
+
+    A fix that is the only one is said above, and so are warnings.
+    """
+    steps = list(next_steps(report, groups))
+    if report.valid:
+        steps = steps[:1] if report.receiver != ANY.name else []
+    elif len(groups) == 1:
+        steps = steps[1:]
     yield from [""] if steps else ()
     for number, (sentence, command) in enumerate(steps):
         word = "Then:" if number else "Next:"

@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Final
 
 from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.profiles.profile import READY
-from tfod.check.receivers import ANY, CVAT, RECEIVERS
+from tfod.check.receivers import (
+    ANY,
+    CVAT,
+    DATUMARO,
+    EFFICIENTDET,
+    MODEL_MAKER,
+    OD_API,
+    RECEIVERS,
+    TF_VISION,
+)
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import REPAIRS
 
 _LONGEST_HEADLINE = 80
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
+_NUMBER_OF_SHARD = re.compile(r"[0-9]{5,18}(?=-of-[0-9]{5,18})")
+_USES: Final[Mapping[str, tuple[str, str]]] = {
+    DATUMARO.name: (
+        "Import the folder of the shards and their label map:",
+        'Dataset.import_from("FOLDER", "tf_detection_api")',
+    ),
+    OD_API.name: (
+        "Put this into train_input_reader of the pipeline config, or into eval_input_reader:",
+        "label_map_path: {label_map} tf_record_input_reader {{ input_path: {shards} }}",
+    ),
+    TF_VISION.name: (
+        "Train with this, and with the highest class id plus 1 as task.model.num_classes:",
+        "--params_override=task.train_data.input_path={shards}",
+    ),
+    MODEL_MAKER.name: (
+        "Model Maker takes shards as its cache: call them NAME-00000-of-00001.tfrecord and so on, "
+        "and write size and label_map (0: background) into NAME_metadata.yaml beside them.",
+        "",
+    ),
+    EFFICIENTDET.name: (
+        "Train with this (main.py of google/automl), and with num_classes among its --hparams:",
+        "--train_file_pattern={shards}",
+    ),
+}
+"""By receiver what to do with what is valid, and what to write where; CVAT has a menu for it."""
 
 
 @dataclass(frozen=True)
@@ -206,10 +242,15 @@ def place_of(finding: Finding, shard: str | None = None) -> str:
     return " ".join(place_parts(finding, shard))
 
 
-def next_steps(report: Report, groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
-    """What somebody does next who has read the verdict: a sentence, and a command or none."""
+def next_steps(
+    report: Report, groups: Sequence[Group], *, on_page: bool = False
+) -> Iterator[tuple[str, str]]:
+    """What somebody does next who has read the verdict: a sentence, and a command or none.
+
+    The service's page (``on_page``) has a button in place of the command that repairs.
+    """
     if report.valid:
-        yield _use_it(report), ""
+        yield _use_it(report)
         if report.counts.by_severity.get(Severity.WARNING):
             yield "Look at the warnings: they stop nothing, but may not be what you want.", ""
         return
@@ -218,22 +259,36 @@ def next_steps(report: Report, groups: Sequence[Group]) -> Iterator[tuple[str, s
     which = f"Begin with {first.code}: "
     yield (which if len(failing) > 1 else "") + first.fix, ""
     name = _repairable(report, {one.code for one in failing if one.code in REPAIRS})
-    if name:
+    if name and not on_page:
         what = "See what can be repaired without guessing, before anything is written:"
         yield what, f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"
 
 
-def _use_it(report: Report) -> str:
+def _use_it(report: Report) -> tuple[str, str]:
     if report.receiver == ANY.name:
-        return "It can be read. Who takes it, and who does not, is below."
-    if report.receiver != CVAT.name:
-        title = RECEIVERS[report.receiver].title
-        return f"Point {title} at the shards and at their label map."
-    zipped = "a zip of these shards and their label map" if is_to_be_zipped(report) else "this file"
-    return (
-        "In CVAT open the menu of the task or job, choose Upload annotations, then TFRecord 1.0 "
-        f"and {zipped}."
+        return "It can be read. Who takes it, and who does not, is below.", ""
+    sources = [one.name for one in report.sources]
+    if report.receiver == CVAT.name:
+        zipped = visible(sources[0]) if len(sources) == 1 else "its zip"
+        what = "a zip of these shards and their label map" if is_to_be_zipped(report) else zipped
+        menu = "In CVAT open the menu of the task or job, choose Upload annotations, then"
+        return f"{menu} TFRecord 1.0 and {what}.", ""
+    sentence, use = _USES[report.receiver]
+    is_zipped = any(report.source_of(one.name) != one.name for one in report.shards)
+    shards = dict.fromkeys(_NUMBER_OF_SHARD.sub("*", one.name) for one in report.shards)
+    maps = [name for one in report.datasets for name in one.label_maps]
+    named = use.format(
+        shards=_quoted(report, next(iter(shards), "FOLDER/*.record")),
+        label_map=_quoted(report, next(iter(maps), "label_map.pbtxt")),
     )
+    return ("Unpack it first. " if is_zipped else "") + sentence, named
+
+
+def _quoted(report: Report, name: str) -> str:
+    """A file, or one of a zip that is unpacked, for a shell and for the OD API's config."""
+    source = report.source_of(name)
+    inside = visible(name if source == name else name[len(source) + 1 :])
+    return f'"{inside}"' if "'" in inside else f"'{inside}'"
 
 
 def _repairable(report: Report, codes: Set[str]) -> str:
