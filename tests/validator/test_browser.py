@@ -62,7 +62,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(data: Path) -> Iterator[str]:
     """The address of a service as it comes."""
-    with serving(data) as found:
+    with serving(data, TFOD_TRUSTED_HOSTS="tfod.test") as found:
         yield found
 
 
