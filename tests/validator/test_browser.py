@@ -8,11 +8,8 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,7 @@ from tfod_validator.settings import Settings
 
 from tests.commands import TIMEOUT, require, wait_until
 from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
+from tests.validator.conftest import Service, running_service
 from tests.zip_forge import real_zip
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -36,34 +34,24 @@ MENDED = "Ready for CVAT: 11 images, 29 boxes"
 OpenPage = Callable[..., Any]
 
 
-@contextmanager
-def serving(data: Path, **environment: str) -> Iterator[str]:
-    """The address of a service that runs."""
-    log = data.with_suffix(".log")
-    command = [sys.executable, "-m", "tfod", "serve", "--port", "0", "--data", str(data)]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stderr=file, env=os.environ | environment)
-    line = re.compile(r"^tfod: serving on (http://\S+)", re.MULTILINE)
-    try:
-        found = wait_until(lambda: line.search(log.read_text()) or process.poll() is not None)
-        assert isinstance(found, re.Match), log.read_text()
-        yield found[1]
-    finally:
-        process.terminate()
-        process.wait(TIMEOUT)
-
-
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of a service."""
-    return tmp_path_factory.mktemp("served") / "data"
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that has a name, too."""
+    data = tmp_path_factory.mktemp("served") / "data"
+    with running_service(data, environment={"TFOD_TRUSTED_HOSTS": "tfod.test"}) as running:
+        yield running
 
 
-@pytest.fixture(scope="module")
-def url(data: Path) -> Iterator[str]:
-    """The address of a service as it comes."""
-    with serving(data, TFOD_TRUSTED_HOSTS="tfod.test") as found:
-        yield found
+@pytest.fixture
+def url(served: Service) -> str:
+    """The address of the service."""
+    return served.url
+
+
+@pytest.fixture
+def data(served: Service) -> Path:
+    """The data folder of the service."""
+    return served.data
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +326,8 @@ def test_names_of_uploads_stay_text(url: str, open_page: OpenPage) -> None:
 
 def test_a_token_and_a_limit(open_page: OpenPage, tmp_path: Path) -> None:
     limits = {"TFOD_TOKEN": "sesame", "TFOD_MAX_BODY_BYTES": "1000000"}
-    with serving(tmp_path / "data", **limits) as guarded:
+    with running_service(tmp_path / "data", environment=limits) as running:
+        guarded = running.url
         assert open_page().goto(guarded).status == 401
         page = open_page(http_credentials={"username": "", "password": "sesame"})
         send(page, guarded, zipped(record(), other()), for_="For training")
