@@ -221,11 +221,8 @@ class _Search:
                 file = File(url, url, found.files[url].size)
                 self._add_shard(file, group.subset, by_itself=list(found.files) == [source])
         for url in found.zips:
-            try:
-                with open_stream(url) as stream:
-                    copy = _spool(stream, url, self._scratch)
-            except OSError as error:
-                raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
+            with open_stream(url) as stream:
+                copy = _spool(stream, url, self._scratch)
             self._zips[copy.path] = zip_dataset(copy, self._limits)
 
 

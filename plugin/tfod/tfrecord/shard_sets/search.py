@@ -30,8 +30,7 @@ from tfod.tfrecord.shard_sets.names import (
 )
 from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
-from tfod.tfrecord.storage.remote_errors import RemoteError
-from tfod.tfrecord.storage.remote_files import RemoteFile, list_remote
+from tfod.tfrecord.storage.remote import RemoteFile, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 if TYPE_CHECKING:
@@ -167,13 +166,13 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
 def find_remote_shards(url: str) -> RemoteShards:
     """What a remote file, glob or folder holds, from listings alone; raises as find_shards."""
     if not url.partition("://")[2].strip("/"):
-        raise RemoteError(url, "names no bucket and no host; write for example s3://bucket/folder")
+        raise TfodError(f"{url}: names no bucket and no host; write for example s3://bucket/folder")
     files = {one.url: one for one in list_remote(url)}
     by_folder = False
     paths = list(files)
     if paths == [url]:
         if not name_of(url):
-            raise RemoteError(url, "is a file; leave the slash at its end out")
+            raise TfodError(f"{url}: is a file; leave the slash at its end out")
         root = folder_of(url)
     elif is_pattern(url):
         root = folder_of(url)

@@ -6,7 +6,7 @@ import os
 import re
 from urllib.parse import quote, unquote
 
-from tfod.tfrecord.storage.remote_errors import RemoteError
+from tfod.errors import TfodError
 
 WEB = ("http://", "https://")
 _BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -52,10 +52,10 @@ def require_local(path: str) -> None:
     """See that a location to write to is on this machine.
 
     Raises:
-        RemoteError: it is a URL.
+        TfodError: it is a URL.
     """
     if is_url(path):
-        raise RemoteError(path, "URLs are read only; write to this machine, and copy it there")
+        raise TfodError(f"{path}: URLs are read only; write to this machine, and copy it there")
 
 
 def quoted(url: str) -> str:
