@@ -40,9 +40,9 @@ from tfod.tfrecord.shard_sets.search import (
     is_zip,
     shards_in_zip,
 )
+from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
-from tfod.tfrecord.storage.zip_directory import ZipContent, ZipLimits, read_zip
 
 STANDARD_INPUT = "-"
 _ZIP_ENDING = ".zip"

@@ -43,7 +43,7 @@ from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import ShardSet, find_all_shards, looks_like_shard
 from tfod.tfrecord.sound import missing_shards, sound_batches
-from tfod.tfrecord.storage.zip_files import is_zip
+from tfod.tfrecord.storage.archive import is_zip
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text

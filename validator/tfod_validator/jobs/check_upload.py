@@ -25,7 +25,7 @@ from tfod.check.reporters.samples import choose_samples
 from tfod.check.reporters.text import render_text
 from tfod.detection.labels.label_map import packaged_label_maps
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 
 from tfod_validator.jobs.request import (
     BODY,

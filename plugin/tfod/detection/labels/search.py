@@ -35,7 +35,7 @@ def label_maps_in(folder: str) -> list[str]:
     if os.path.isdir(folder):
         found = filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*")))
         return sorted(path for path in found if not os.path.isdir(path))
-    from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
+    from tfod.tfrecord.storage.archive import files_in  # needed for zips alone
 
     return sorted(filter(may_be_label_map, files_in(folder)))
 

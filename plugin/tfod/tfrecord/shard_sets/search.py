@@ -34,7 +34,7 @@ from tfod.tfrecord.storage.remote import RemoteFile, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.storage.zip_directory import ZipContent
+    from tfod.tfrecord.storage.archive import ZipContent
 
 Sources: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 """A file, a folder, a zip, a glob or a URL with shards, or several of them."""
@@ -225,7 +225,7 @@ def is_roboflow_export(root: str) -> bool:
     note = os.path.join(root, ROBOFLOW_NOTE)
     if not os.path.isfile(root):
         return os.path.isfile(note)
-    from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
+    from tfod.tfrecord.storage.archive import files_in  # needed for zips alone
 
     return note in files_in(root)
 
@@ -278,7 +278,7 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _search_zip(archive: str) -> list[str]:
-    from tfod.tfrecord.storage.zip_files import require_readable, sound_content
+    from tfod.tfrecord.storage.archive import require_readable, sound_content
 
     content = sound_content(archive)
     found = shards_in_zip(content)
@@ -322,7 +322,7 @@ def is_zip(path: str) -> bool:
     """Whether a file is a zip by its first bytes, or by its name when it is damaged."""
     if not path.lower().endswith(".zip") and not _first_bytes_of(path).startswith(b"PK"):
         return False
-    from tfod.tfrecord.storage.zip_files import is_zip  # needed for zips alone
+    from tfod.tfrecord.storage.archive import is_zip  # needed for zips alone
 
     return is_zip(path)
 

@@ -26,7 +26,7 @@ def zip_entry(path: str) -> ZipEntry | None:
     """
     if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
-    from tfod.tfrecord.storage.zip_files import find_entry  # for zips alone
+    from tfod.tfrecord.storage.archive import find_entry  # for zips alone
 
     return find_entry(path)
 
