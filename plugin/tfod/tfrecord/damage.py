@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfod.errors import ShardError
@@ -75,10 +74,6 @@ class Damage:
         return ShardError(
             self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=self.fix
         )
-
-
-DamageHandler = Callable[[Damage], None]
-"""Told of each damage; the walk then goes on behind it."""
 
 
 def empty_file(shard: str) -> Damage:

@@ -24,7 +24,7 @@ from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
-from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, shard_compression
+from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
@@ -84,14 +84,11 @@ def examine(
             compression = shard_compression(source.head) if source.head else Compression.NONE
             if compression is not Compression.NONE:
                 result.compression = compression.value.upper()
-            batches = read_record_batch_stream(
-                source,
-                shard.name,
-                remote.size if remote else shard.size,
-                on_damage=examiner.damaged,
-                max_record_bytes=instructions.max_record_bytes,
-            )
-            for records in batches:
+            size = remote.size if remote else shard.size
+            for records in walk(source, shard.name, size, instructions.max_record_bytes):
+                if isinstance(records, Damage):
+                    examiner.damaged(records)
+                    continue
                 examiner.look_at(records)
                 read = int(records.lengths.sum()) + FRAME_BYTES * len(records)
                 result.read += read
