@@ -37,12 +37,11 @@ from tfod.tfrecord.shard_sets.search import (
     group_shards,
     is_hidden,
     is_roboflow_export,
-    is_zip,
     shards_in_zip,
 )
 from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 from tfod.tfrecord.storage.open import ShardStream, open_stream
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip, name_of
 
 STANDARD_INPUT = "-"
 _ZIP_ENDING = ".zip"

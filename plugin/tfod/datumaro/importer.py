@@ -18,9 +18,8 @@ from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, is_roboflow_export
-from tfod.tfrecord.storage.archive import is_zip
 from tfod.tfrecord.storage.open import shard_size
-from tfod.tfrecord.storage.urls import is_url
+from tfod.tfrecord.storage.urls import is_url, is_zip
 
 
 class ShardImporter(compat.Importer):

@@ -70,9 +70,14 @@ class Damage:
     resumed: bool = False
 
     def to_error(self) -> ShardError:
-        """The same as an exception."""
+        """The same as an exception, which says also what makes a sound copy of the shard."""
+        fix = self.fix
+        # Of the others nothing is sound, or all is.
+        is_partly = self.record is not None or self.kind is DamageKind.COMPRESSION
+        if is_partly and self.kind is not DamageKind.OVERSIZE:
+            fix += "; tfod repair writes what is sound of it to a new shard"
         return ShardError(
-            self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=self.fix
+            self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=fix
         )
 
 

@@ -31,7 +31,7 @@ from tfod.tfrecord.shard_sets.names import (
 from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
 from tfod.tfrecord.storage.remote import RemoteFile, list_remote
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, is_zip, name_of
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.archive import ZipContent
@@ -107,6 +107,18 @@ def find_all_shards(source: Sources) -> list[ShardSet]:
                 raise TfodError(f"{path} is given twice; name each shard once")
             seen.add(real)
     return sets
+
+
+def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
+    """A sentence for each subset whose numbering promises shards that are not there."""
+    found = []
+    for one in sets:
+        count = len(one.missing)
+        if count:
+            some = f"{one.missing[0]} is" if count == 1 else ""
+            some = some or f"{count:,} shards ({one.missing[0]}, …) are"
+            found.append(f"{one.subset}: {some} missing; the new shards are renumbered")
+    return found
 
 
 def require_content(paths: Sequence[str]) -> None:
@@ -316,15 +328,6 @@ def plain_head(head: bytes) -> bytes:
         return zlib.decompressobj(31).decompress(head, HEADER_BYTES + 1)
     except zlib.error:
         return b""
-
-
-def is_zip(path: str) -> bool:
-    """Whether a file is a zip by its first bytes, or by its name when it is damaged."""
-    if not path.lower().endswith(".zip") and not _first_bytes_of(path).startswith(b"PK"):
-        return False
-    from tfod.tfrecord.storage.archive import is_zip  # needed for zips alone
-
-    return is_zip(path)
 
 
 def _is_remote_zip(url: str) -> bool:

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from tfod.errors import ShardError
 from tfod.tfrecord.damage import looks_like
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
+from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import LOCAL_BYTES, SEE, ZipEntry, decode_name, stored_name
 
 _CENTRAL, _LOCAL = b"PK\1\2", b"PK\3\4"
-_MAGIC = (_LOCAL, b"PK\5\6", b"PK\7\x08")
 _SEPARATORS = frozenset((os.sep, os.altsep or os.sep))
 _ENCRYPTED, _PATCH, _STRONGLY = 1 << 0, 1 << 5, 1 << 6
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -297,18 +297,6 @@ def _of_one_file(entries: Sequence[ZipEntry]) -> Iterator[ZipProblem]:
 def _same_file_key(path: str) -> str:
     """What two paths have in common that are one file on some system (Windows, macOS)."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
-
-
-def is_zip(path: str) -> bool:
-    """Whether a file is a zip by its first bytes, or by its name when it is damaged."""
-    if path.lower().endswith(".zip"):
-        return True
-    try:
-        with open(path, "rb") as file:
-            head = file.read(HEADER_BYTES)
-    except OSError:
-        return False
-    return head.startswith(_MAGIC) and not is_record_header(head)  # a record may be so long
 
 
 def _zip_above(path: str) -> str | None:
