@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,3 +220,14 @@ def test_a_check_by_several_ends_while_a_server_is_silent(bucket: Bucket) -> Non
     finally:
         process.kill()
         bucket.proxy.renew()
+
+
+def test_any_kind_of_store_that_fsspec_knows(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    shard = frame(b"1", b"2")
+    (tmp_path / "a.tfrecord").write_bytes(shard)
+    for url in (f"file://{tmp_path}", f"simplecache::file://{tmp_path}"):
+        with RemoteStream(f"{url}/a.tfrecord", hashed=True) as stream:
+            assert stream.digest() == hashlib.sha256(shard).hexdigest()
+        with pytest.raises(RemoteError, match="is a folder"):
+            RemoteStream(url)

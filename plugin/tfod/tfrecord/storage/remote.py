@@ -110,7 +110,8 @@ class _Store:
 
     def info(self) -> dict[str, Any]:
         """What the store says of the path. Its tries have an end, which gcsfs would not find."""
-        found: dict[str, Any] = self.filesystem.info(self.path, timeout=2 * _timeout())
+        limits = {"timeout": 2 * _timeout()} if self.filesystem.async_impl else {}
+        found: dict[str, Any] = self.filesystem.info(self.path, **limits)
         return found
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
@@ -154,7 +155,10 @@ class _Store:
 
     def open(self, read_ahead: bool) -> tuple[Any, int | None]:
         """Open it to be read in order; gives the file and its length, None where nobody says it."""
-        size = self.info().get("size")
+        info = self.info()
+        if info["type"] == "directory":
+            raise IsADirectoryError
+        size = info.get("size")
         if self.is_web:  # one answer, which needs no ranges
             return self.filesystem.open(self.path, "rb", block_size=0, size=size), size
         step = _PIECE if read_ahead else _LOOK
