@@ -44,8 +44,7 @@ from tfod.tfrecord.output_folder import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import require_content
-from tfod.tfrecord.storage.publishing import AtomicFile
-from tfod.tfrecord.storage.read_paths import ReadPaths
+from tfod.tfrecord.storage.publishing import AtomicFile, ReadPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
