@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import io
-import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,6 +92,8 @@ class _Store:
     """The file system of a URL, and the path in it."""
 
     def __init__(self, url: str) -> None:
+        import logging  # it takes its time to load; local files need none
+
         import fsspec
 
         for library in ("asyncio", "gcsfs", "s3fs"):  # what they would say is in our line
