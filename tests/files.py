@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.reader import Record, RecordBatch, read_records, walk
 from tfod.tfrecord.shard_sets.search import find_shards
 
 
 def payloads(*paths: str | os.PathLike[str]) -> list[bytes]:
     """The payloads of shards, in order."""
     return [bytes(record.payload) for path in paths for record in read_records(path)]
+
+
+def readable_records(path: Path | str) -> Iterator[Record]:
+    """The records of a shard that may be damaged."""
+    data = Path(path).read_bytes()
+    for one in walk(io.BytesIO(data), str(path), len(data)):
+        if isinstance(one, RecordBatch):
+            yield from one.records()
 
 
 def subsets_of(source: str | os.PathLike[str]) -> dict[str, Counter[bytes]]:

@@ -23,7 +23,7 @@ from tfod.check.reporters.html import render_html
 from tfod.check.reporters.junit import render_junit
 from tfod.check.reporters.text import render_text
 from tfod.tfrecord.framing import masked_crc32c
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard

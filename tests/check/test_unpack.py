@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tfod.cvat.server.unpack import unpack_shards
 from tfod.tfrecord.shard_sets.search import find_shards
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 from tests.zip_forge import Item, forge, real_zip

@@ -29,7 +29,7 @@ from tfod.check.rules.registry import all_rules, run_rules
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.reader import read_record_stream
 from tfod.tfrecord.shard_sets.search import find_shards
-from tfod.tfrecord.storage.zip_directory import ZipLimits, read_zip
+from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
 
 from tests.conftest import examples

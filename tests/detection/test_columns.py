@@ -23,7 +23,7 @@ from tfod.example.example import (
     int64_feature,
 )
 from tfod.example.wire import Kind
-from tfod.tfrecord.reader import read_record_batch_stream
+from tfod.tfrecord.reader import sound, walk
 
 from tests.conftest import examples
 from tests.records import encode, frame, image, objects
@@ -56,7 +56,7 @@ RECORDS = st.lists(
 def batch_of(*payloads: bytes) -> ExampleBatch:
     """Records of a shard in one batch, none of them the first."""
     data = frame(b"", *payloads)
-    (records,) = read_record_batch_stream(io.BytesIO(data), "s", len(data))
+    (records,) = map(sound, walk(io.BytesIO(data), "s", len(data)))
     return ExampleBatch.of(records)
 
 

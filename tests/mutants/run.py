@@ -15,7 +15,7 @@ from tfod.check.profiles.file import load_profile
 from tfod.check.records.images import read_most_decoded
 from tfod.check.references.cvat_task import load_task
 from tfod.check.references.pipeline import TrainingConfig
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 
 from tests.mutants.registry import Content, Inside, Mutant
 from tests.mutants.sound import LABEL_MAP

@@ -11,9 +11,9 @@ import pytest
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.storage.publishing import (
+    OutputExistsError,
     WriteError,
 )
-from tfod.tfrecord.storage.read_paths import OutputExistsError
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.commands import Run

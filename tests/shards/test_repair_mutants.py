@@ -19,10 +19,9 @@ from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.shards.fixes import FIXES
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 
-from tests.files import files_in
+from tests.files import files_in, readable_records
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import parameters_of
@@ -122,7 +121,7 @@ def shards_of(path: Path) -> list[str]:
 
 def sound_records(shard: str) -> Iterator[tuple[int, bytes]]:
     """The records of a shard that can be read, with their numbers."""
-    for record in read_records(shard, on_damage=lambda _: None):
+    for record in readable_records(shard):
         yield record.number, bytes(record.payload)
 
 

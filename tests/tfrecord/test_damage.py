@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.tfrecord import reader
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import (
     HeaderFinder,
@@ -17,7 +18,7 @@ from tfod.tfrecord.framing import (
     is_record_header,
     masked_crc32c,
 )
-from tfod.tfrecord.reader import read_record_stream
+from tfod.tfrecord.reader import RecordBatch
 
 from tests.conftest import examples
 from tests.records import frame
@@ -36,15 +37,13 @@ def header(length: int) -> bytes:
 def walk(
     data: bytes, *, sized: bool = True, limit: int | None = None
 ) -> tuple[list[tuple[int, int, bytes]], list[Damage]]:
-    damages: list[Damage] = []
-    records = read_record_stream(
-        io.BytesIO(data),
-        "x",
-        len(data) if sized else None,
-        on_damage=damages.append,
-        max_record_bytes=limit,
-    )
-    return [(one.number, one.offset, bytes(one.payload)) for one in records], damages
+    found = list(reader.walk(io.BytesIO(data), "x", len(data) if sized else None, limit))
+    damages = [one for one in found if isinstance(one, Damage)]
+    batches = [one for one in found if isinstance(one, RecordBatch)]
+    records = [
+        (one.number, one.offset, bytes(one.payload)) for batch in batches for one in batch.records()
+    ]
+    return records, damages
 
 
 def reported(damages: list[Damage]) -> list[tuple[DamageKind, int | None, int | None, int]]:
@@ -220,8 +219,8 @@ def test_a_damaged_first_header_is_not_taken_for_zlib() -> None:
 
 def test_a_file_that_became_shorter_is_told() -> None:
     data = frame(*PAYLOADS)
-    damages: list[Damage] = []
     stream = io.BytesIO(data[: STARTS[4]])
-    records = list(read_record_stream(stream, "x", len(data), on_damage=damages.append))
-    assert len(records) == 4
-    assert [(one.kind, one.record) for one in damages] == [(DamageKind.TRUNCATED_HEADER, 4)]
+    batch, damage = reader.walk(stream, "x", len(data))
+    assert isinstance(batch, RecordBatch) and len(batch) == 4
+    assert isinstance(damage, Damage)
+    assert (damage.kind, damage.record) == (DamageKind.TRUNCATED_HEADER, 4)

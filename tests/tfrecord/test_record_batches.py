@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, read_record_batches
+from tfod.tfrecord.reader import RecordBatch, read_record_batches, sound, walk
 from tfod.tfrecord.walk import BUFFER_BYTES
 
 from tests.records import frame
 
 
-def batches_of(data: bytes, **options: object) -> list[RecordBatch]:
-    return list(read_record_batch_stream(io.BytesIO(data), "x", len(data), **options))
+def batches_of(data: bytes) -> list[RecordBatch]:
+    return list(map(sound, walk(io.BytesIO(data), "x", len(data))))
 
 
 def framed(batch: RecordBatch) -> list[bytes]:
@@ -78,12 +78,10 @@ def test_a_damage_is_reported_between_the_records_before_it_and_those_behind() -
     data[begins[3] + 20] ^= 1
     data[begins[6]] ^= 1  # a length
     events: list[tuple[int, int] | DamageKind] = []
-    stream = io.BytesIO(data)
-
-    def report(damage: Damage) -> None:
-        events.append(damage.kind)
-
-    for batch in read_record_batch_stream(stream, "x", len(data), on_damage=report):
+    for batch in walk(io.BytesIO(data), "x", len(data)):
+        if isinstance(batch, Damage):
+            events.append(batch.kind)
+            continue
         events.append((batch.first, len(batch)))
         assert framed(batch) == [frame(payloads[number]) for number in batch.numbers]
         assert batch.offsets.tolist() == [begins[number] for number in batch.numbers]
@@ -96,11 +94,12 @@ def test_a_damage_is_reported_between_the_records_before_it_and_those_behind() -
 @pytest.mark.parametrize("before", [0, 3, 20, 40])
 def test_the_limit_is_the_same_wherever_a_record_lies(before: int) -> None:
     """Also where it is in memory whole, with others."""
-    damages: list[Damage] = []
-    payloads = [b"a" * 6_000] * before + [b"b" * 9_000, b"c" * 70]
-    batches = batches_of(frame(*payloads), on_damage=damages.append, max_record_bytes=8_000)
-    assert [(one.kind, one.record) for one in damages] == [(DamageKind.OVERSIZE, before)]
-    assert [n for one in batches for n in one.numbers] == [*range(before), before + 1]
+    data = frame(*[b"a" * 6_000] * before, b"b" * 9_000, b"c" * 70)
+    found = list(walk(io.BytesIO(data), "x", len(data), 8_000))
+    (damage,) = (one for one in found if isinstance(one, Damage))
+    assert (damage.kind, damage.record) == (DamageKind.OVERSIZE, before)
+    numbers = [n for one in found if isinstance(one, RecordBatch) for n in one.numbers]
+    assert numbers == [*range(before), before + 1]
 
 
 def test_batches_that_are_kept_are_not_written_over(tmp_path: Path) -> None:
@@ -113,5 +112,5 @@ def test_batches_that_are_kept_are_not_written_over(tmp_path: Path) -> None:
 
 def test_who_wants_one_record_of_a_long_shard_reads_little() -> None:
     stream = io.BytesIO(frame(b"x" * 1000) * 10_000)
-    next(read_record_batch_stream(stream, "x"))
+    next(walk(stream, "x"))
     assert stream.tell() <= 1 << 18

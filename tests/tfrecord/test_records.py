@@ -115,7 +115,8 @@ def test_damaged_data_names_record_and_byte() -> None:
     assert (error.record, error.offset) == (1, 21)
     assert str(error) == (
         "x.record, record 1, byte 21: the checksum of the data is wrong, the record was changed "
-        "after it was written; download or export the shard again"
+        "after it was written; download or export the shard again; tfod repair writes what is "
+        "sound of it to a new shard"
     )
 
 

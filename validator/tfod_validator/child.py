@@ -42,7 +42,7 @@ from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import Outcome, repair
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 
 from tfod_validator.folder import FILES, PROGRESS, REPORTS, DataFolder, Request, Result
 from tfod_validator.settings import Settings

@@ -30,7 +30,7 @@ from tfod.check.records.images import MOST_DECODED, why_not_all_decoded
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import run_rules
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.check.findings.baseline import Baseline

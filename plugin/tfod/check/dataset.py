@@ -17,9 +17,9 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import ShardName, stated_name
+from tfod.tfrecord.storage.archive import ZipContent
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.urls import is_url
-from tfod.tfrecord.storage.zip_directory import ZipContent
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.zip_entry import ZipEntry

@@ -37,12 +37,11 @@ from tfod.tfrecord.shard_sets.search import (
     group_shards,
     is_hidden,
     is_roboflow_export,
-    is_zip,
     shards_in_zip,
 )
+from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 from tfod.tfrecord.storage.open import ShardStream, open_stream
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
-from tfod.tfrecord.storage.zip_directory import ZipContent, ZipLimits, read_zip
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip, name_of
 
 STANDARD_INPUT = "-"
 _ZIP_ENDING = ".zip"
@@ -221,11 +220,8 @@ class _Search:
                 file = File(url, url, found.files[url].size)
                 self._add_shard(file, group.subset, by_itself=list(found.files) == [source])
         for url in found.zips:
-            try:
-                with open_stream(url) as stream:
-                    copy = _spool(stream, url, self._scratch)
-            except OSError as error:
-                raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
+            with open_stream(url) as stream:
+                copy = _spool(stream, url, self._scratch)
             self._zips[copy.path] = zip_dataset(copy, self._limits)
 
 

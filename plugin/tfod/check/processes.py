@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -18,12 +19,13 @@ from tfod.check.dataset import Shard
 from tfod.check.records.examine import Instructions, Progress, examine
 from tfod.check.records.result import ShardResult
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.remote_timeout import set_interrupt
 
 _AHEAD = 2
 """Results that may wait for an earlier one, for each process."""
 _MOST_ON_WINDOWS = 61
 """Handles that it waits for at a time."""
+_LONGEST_END = 3.0
+"""Seconds in which a process sees by itself that it shall end."""
 _instructions: Instructions
 _stop: Event
 
@@ -98,12 +100,19 @@ def _start(instructions: Instructions, stop: Event) -> None:
     global _instructions, _stop
     _instructions, _stop = instructions, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that began the check
-    set_interrupt(_heed_stop)  # what waits for a server makes no progress
+    threading.Thread(target=_end_what_is_stuck, daemon=True).start()
 
 
 def _do(shard: Shard) -> ShardResult:
     _heed_stop()
     return examine(shard, _instructions, lambda *_: _heed_stop())
+
+
+def _end_what_is_stuck() -> None:
+    """End this process a while after its results are not wanted: it waits for a silent server."""
+    _stop.wait()
+    time.sleep(_LONGEST_END)
+    os._exit(1)
 
 
 def _heed_stop() -> None:

@@ -37,7 +37,7 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_note
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner

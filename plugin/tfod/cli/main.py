@@ -64,9 +64,7 @@ def _run(given: Sequence[str]) -> int:
 
     options = parse_arguments(given)  # or the version, or a help
     if os.environ.get("TFOD_REMOTE_TIMEOUT"):
-        from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
-
-        set_remote_timeout(limit("TFOD_REMOTE_TIMEOUT", REMOTE_TIMEOUT))
+        limit("TFOD_REMOTE_TIMEOUT", 0)  # who reads remote files looks there
     code: int = options.run(options)
     return code
 

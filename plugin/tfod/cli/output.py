@@ -73,8 +73,7 @@ def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Ou
         return
     # Most reports go to the screen.
     from tfod.tfrecord.shard_sets.search import looks_like_shard
-    from tfod.tfrecord.storage.publishing import AtomicFile
-    from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
+    from tfod.tfrecord.storage.publishing import AtomicFile, OutputExistsError, ReadPaths
 
     ReadPaths(sources).require_other(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a terminal, say

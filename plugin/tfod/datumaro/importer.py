@@ -19,8 +19,7 @@ from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, is_roboflow_export
 from tfod.tfrecord.storage.open import shard_size
-from tfod.tfrecord.storage.urls import is_url
-from tfod.tfrecord.storage.zip_files import is_zip
+from tfod.tfrecord.storage.urls import is_url, is_zip
 
 
 class ShardImporter(compat.Importer):

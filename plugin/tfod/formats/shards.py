@@ -40,10 +40,15 @@ from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.writer import fitting
 from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
-from tfod.tfrecord.shard_sets.search import ShardSet, find_all_shards, looks_like_shard
-from tfod.tfrecord.sound import missing_shards, sound_batches
-from tfod.tfrecord.storage.zip_files import is_zip
+from tfod.tfrecord.shard_sets.search import (
+    ShardSet,
+    find_all_shards,
+    looks_like_shard,
+    missing_shards,
+)
+from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text
@@ -114,7 +119,7 @@ def read(source: str, options: Options) -> Dataset:
 def _examples(one: ShardSet) -> Iterator[tuple[str, ExampleBatch, FieldMapping]]:
     mapping: FieldMapping | None = None
     for path in one.paths:
-        for examples in map(ExampleBatch.of, sound_batches(path)):
+        for examples in map(ExampleBatch.of, read_record_batches(path)):
             mapping = mapping or _field_mapping(examples)
             yield path, examples, mapping
 

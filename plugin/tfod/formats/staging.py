@@ -16,8 +16,12 @@ from tfod.formats.options import Options
 from tfod.formats.writer import Writer
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.output_folder import WorkFolder
-from tfod.tfrecord.storage.publishing import WriteError, publish_together
-from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
+from tfod.tfrecord.storage.publishing import (
+    OutputExistsError,
+    ReadPaths,
+    WriteError,
+    publish_together,
+)
 from tfod.tfrecord.storage.urls import require_local
 
 

@@ -17,7 +17,7 @@ from tfod.formats.options import Options
 from tfod.formats.shards import has_shards
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.other_formats import other_format_in_zip
-from tfod.tfrecord.storage.read_paths import ReadPaths
+from tfod.tfrecord.storage.publishing import ReadPaths
 from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from tfod.errors import LabelMapError, ShardError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.reader import read_record_batches
+from tfod.tfrecord.reader import walk
 from tfod.tfrecord.shard_sets.search import Sources, find_all_shards
-from tfod.tfrecord.storage.open import shard_size
+from tfod.tfrecord.storage.open import open_shard, shard_size
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of a box, either of which may be missing."""
@@ -104,10 +104,6 @@ def describe(source: Sources) -> Description:
     found = Description()
     errors: list[ShardError] = []
 
-    def note(damage: Damage) -> None:
-        found.damaged += damage.kind is not DamageKind.EMPTY
-        errors[1:] = [damage.to_error()]  # the first one stays, and the last
-
     finder = LabelMapFinder()
     for one in find_all_shards(source):
         names = _names_of_classes(finder.find(one.paths[0])[0])
@@ -115,10 +111,15 @@ def describe(source: Sources) -> Description:
         for path in one.paths:
             found.shards += 1
             found.file_bytes += shard_size(path)
-            for records in read_record_batches(path, on_damage=note):
-                examples = ExampleBatch.of(records)
-                errors[1:] = filter(None, map(examples.refusal, [*examples.refused][:1]))
-                _add(found, one.subset, examples, names)
+            with open_shard(path) as (stream, size):
+                for records in walk(stream, path, size):
+                    if isinstance(records, Damage):
+                        found.damaged += records.kind is not DamageKind.EMPTY
+                        errors[1:] = [records.to_error()]  # the first one stays, and the last
+                        continue
+                    examples = ExampleBatch.of(records)
+                    errors[1:] = filter(None, map(examples.refusal, [*examples.refused][:1]))
+                    _add(found, one.subset, examples, names)
     if errors and not found.records:
         raise errors[0]
     return found

@@ -41,11 +41,10 @@ from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.output_folder import OutputFolder, sets_in
-from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, shard_compression
+from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import require_content
-from tfod.tfrecord.storage.publishing import AtomicFile
-from tfod.tfrecord.storage.read_paths import ReadPaths
+from tfod.tfrecord.storage.publishing import AtomicFile, ReadPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
@@ -301,16 +300,16 @@ class _Run:
         """Write the repaired shard to a file; what is no shard is copied as it is."""
         is_shard = True
 
-        def damaged(damage: Damage) -> None:
-            nonlocal is_shard
-            if damage.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
-                is_shard = False
-            else:
-                self._add(dropped_damage(damage), Place(shard.name, damage.record, damage.offset))
-
         with shard.open() as stream:
             writer = RecordWriter(file, shard_compression(PeekedStream(stream, HEADER_BYTES).head))
-        for records in self._read(shard, damaged):
+        for records in self._walk(shard):
+            if isinstance(records, Damage):
+                if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
+                    is_shard = False
+                else:
+                    place = Place(shard.name, records.record, records.offset)
+                    self._add(dropped_damage(records), place)
+                continue
             self._outcome.records += len(records)
             examples = ExampleBatch.of(records)
             for row in range(len(records)):
@@ -380,16 +379,15 @@ class _Run:
         used = (one for each in self._found.shards for one in source_ids_of(self._read(each), key))
         return last_before_free(used, self._source_ids.largest)
 
-    def _read(
-        self, shard: Shard, on_damage: Callable[[Damage], None] = lambda _: None
-    ) -> Iterator[RecordBatch]:
+    def _read(self, shard: Shard) -> Iterator[RecordBatch]:
         """The sound records of a shard before they are repaired."""
+        return (one for one in self._walk(shard) if not isinstance(one, Damage))
+
+    def _walk(self, shard: Shard) -> Iterator[RecordBatch | Damage]:
         limit = self._options.max_record_bytes
         # What is wrong with a zip its own findings say; what was read of an entry is sound.
         with contextlib.suppress(ZipEntryError), shard.open() as stream:
-            yield from read_record_batch_stream(
-                stream, shard.name, shard.size, on_damage=on_damage, max_record_bytes=limit
-            )
+            yield from walk(stream, shard.name, shard.size, limit)
 
 
 def _content(label_map: LabelMapFile) -> bytes:

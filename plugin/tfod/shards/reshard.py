@@ -22,8 +22,14 @@ from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.source_ids import number_source_ids, numbers_for
+from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
-from tfod.tfrecord.reader import RecordBatch, read_records
+from tfod.tfrecord.reader import (
+    RecordBatch,
+    read_record_batches,
+    read_records,
+    shard_compression,
+)
 from tfod.tfrecord.shard_sets.names import (
     parse_shard_name,
     shard_file_names,
@@ -31,15 +37,14 @@ from tfod.tfrecord.shard_sets.names import (
     similar_file_names,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_all_shards
-from tfod.tfrecord.sound import (
-    compression_of,
+from tfod.tfrecord.shard_sets.search import (
+    ShardSet,
+    Sources,
+    find_all_shards,
     missing_shards,
-    naming_repair,
-    sound_batches,
-    unpack,
 )
 from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter
 
@@ -152,7 +157,7 @@ def _copy(
     writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
     if shuffle is None:
         for path in one.paths:
-            for batch in sound_batches(path):
+            for batch in read_record_batches(path):
                 _copy_batch(batch, writer, edits)
     else:
         local = {_local(path, work): path for path in one.paths}
@@ -189,7 +194,8 @@ def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:
     if layout.num_shards is None and layout.shard_size is None:
         layout = replace(layout, num_shards=len(one.paths))
     if layout.compression is None:
-        layout = replace(layout, compression=compression_of(one.paths[0]))
+        with open_shard(one.paths[0]) as (stream, _):
+            layout = replace(layout, compression=shard_compression(stream.read(HEADER_BYTES)))
     return layout
 
 
@@ -210,7 +216,10 @@ def _local(shard: str, work: str) -> str:
     if not is_url(shard):
         return shard
     place = os.path.join(work, f"unpacked-{os.urandom(8).hex()}")
-    unpack(shard, place)
+    with AtomicFile(place) as file:
+        for batch in read_record_batches(shard):
+            first, last = batch.framed_spans[[0, -1]].tolist()
+            file.write(memoryview(batch.buffer)[first[0] : sum(last)])
     return place
 
 
@@ -218,18 +227,17 @@ def _shuffled(paths: Sequence[str], seed: int) -> Iterator[tuple[str, bytes]]:
     """The payloads of all records of some shards in random order, each with its shard."""
     from tfod.tfrecord.record_index import RecordIndex  # who does not shuffle jumps to no record
 
-    with naming_repair():
-        indexes = [RecordIndex(path) for path in paths]
-        for index in indexes:
-            if not len(index):  # nothing of it will be read: see that it is a shard
-                next(read_records(index.path), None)
-        ends = np.cumsum([len(index) for index in indexes])
-        # Not a Generator: its results may change from one NumPy to the next.
-        order = np.random.RandomState(seed).permutation(int(ends[-1]))
-        shards = np.searchsorted(ends, order, side="right")
-        for number, shard in zip(order, shards, strict=True):
-            # From the end of the shard.
-            yield paths[shard], indexes[shard][int(number - ends[shard])]
+    indexes = [RecordIndex(path) for path in paths]
+    for index in indexes:
+        if not len(index):  # nothing of it will be read: see that it is a shard
+            next(read_records(index.path), None)
+    ends = np.cumsum([len(index) for index in indexes])
+    # Not a Generator: its results may change from one NumPy to the next.
+    order = np.random.RandomState(seed).permutation(int(ends[-1]))
+    shards = np.searchsorted(ends, order, side="right")
+    for number, shard in zip(order, shards, strict=True):
+        # From the end of the shard.
+        yield paths[shard], indexes[shard][int(number - ends[shard])]
 
 
 def _copies(sets: Sequence[ShardSet], maps: Mapping[str, str | None]) -> dict[str, bytes] | None:

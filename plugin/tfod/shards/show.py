@@ -38,7 +38,7 @@ from tfod.errors import RecordError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.damage import Damage
-from tfod.tfrecord.reader import read_record_batch_stream
+from tfod.tfrecord.reader import walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
@@ -150,16 +150,13 @@ def _records(found: Found, profile: Profile, shown: Shown) -> Iterator[_Record]:
 
 
 def _rows(shard: Shard, profile: Profile, shown: Shown) -> Iterator[tuple[Detections, int]]:
-    def damaged(damage: Damage) -> None:
-        shown.unreadable += 1
-        shown.damage = shown.damage or damage
-
     with shard.open() as stream:
-        batches = read_record_batch_stream(
-            stream, shard.name, shard.size, on_damage=damaged, max_record_bytes=_LARGEST_RECORD
-        )
         try:
-            for records in batches:
+            for records in walk(stream, shard.name, shard.size, _LARGEST_RECORD):
+                if isinstance(records, Damage):
+                    shown.unreadable += 1
+                    shown.damage = shown.damage or records
+                    continue
                 detections = Detections(ExampleBatch.of(records), profile.field_mapping)
                 refused = detections.examples.refused
                 shown.unreadable += len(refused)

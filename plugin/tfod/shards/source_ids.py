@@ -12,15 +12,14 @@ from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, 
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example, bytes_feature
 from tfod.example.wire import Kind
-from tfod.tfrecord.reader import RecordBatch
-from tfod.tfrecord.sound import sound_batches
+from tfod.tfrecord.reader import RecordBatch, read_record_batches
 
 
 def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:
     """Numbers for the records of shards, which are read for it if any is needed."""
 
     def find_last() -> int:
-        batches = itertools.chain.from_iterable(map(sound_batches, paths))
+        batches = itertools.chain.from_iterable(map(read_record_batches, paths))
         return last_before_free(source_ids_of(batches), largest)
 
     return SourceIdNumbers(largest, find_last)

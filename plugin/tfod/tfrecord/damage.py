@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfod.errors import ShardError
@@ -71,14 +70,15 @@ class Damage:
     resumed: bool = False
 
     def to_error(self) -> ShardError:
-        """The same as an exception."""
+        """The same as an exception, which says also what makes a sound copy of the shard."""
+        fix = self.fix
+        # Of the others nothing is sound, or all is.
+        is_partly = self.record is not None or self.kind is DamageKind.COMPRESSION
+        if is_partly and self.kind is not DamageKind.OVERSIZE:
+            fix += "; tfod repair writes what is sound of it to a new shard"
         return ShardError(
-            self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=self.fix
+            self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=fix
         )
-
-
-DamageHandler = Callable[[Damage], None]
-"""Told of each damage; the walk then goes on behind it."""
 
 
 def empty_file(shard: str) -> Damage:

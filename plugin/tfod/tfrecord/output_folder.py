@@ -18,12 +18,13 @@ from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, looks_like_shard
 from tfod.tfrecord.storage.publishing import (
     AtomicFile,
+    OutputExistsError,
+    ReadPaths,
     absent_folders,
     no_folder,
     publish_together,
     remove_folders,
 )
-from tfod.tfrecord.storage.read_paths import OutputExistsError, ReadPaths
 from tfod.tfrecord.storage.urls import require_local
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 

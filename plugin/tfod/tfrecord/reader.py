@@ -26,11 +26,11 @@ from tfod.tfrecord.compression import (
     ReadableStream,
     detect_compression,
 )
-from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
+from tfod.tfrecord.damage import Damage, damaged_compression, empty_file
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, is_record_header
 from tfod.tfrecord.shard_sets.names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
-from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery, Source, raise_damage
+from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery
 
 
 class Record(NamedTuple):
@@ -141,20 +141,8 @@ def shard_compression(head: bytes) -> Compression:
     return Compression.NONE if is_length else found
 
 
-def read_records(
-    path: str | os.PathLike[str],
-    *,
-    on_damage: DamageHandler | None = None,
-    max_record_bytes: int | None = None,
-) -> Iterator[Record]:
+def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     """Walk through the records of one shard, plain, GZIP or ZLIB.
-
-    Args:
-        path: the file.
-        on_damage: called with each defect of the framing; reading then goes on: at the next
-            record after wrong data, at the next plausible one after a wrong length. Without it
-            the first defect is raised.
-        max_record_bytes: larger records are reported as damage, skipped and never held in memory.
 
     Raises:
         ShardError: at the first defect of the framing, with record, byte and fix. Unlike
@@ -162,88 +150,77 @@ def read_records(
             zero bytes that is not one of a numbered set (of such a set it has no records).
         OSError: the file, or the URL, cannot be opened or read.
     """
-    batches = read_record_batches(path, on_damage=on_damage, max_record_bytes=max_record_bytes)
-    for batch in batches:
+    for batch in read_record_batches(path):
         yield from batch.records()
-
-
-def read_record_batches(
-    path: str | os.PathLike[str],
-    *,
-    on_damage: DamageHandler | None = None,
-    max_record_bytes: int | None = None,
-) -> Iterator[RecordBatch]:
-    """Walk through the records of one shard, a buffer of them at a time.
-
-    Arguments and errors are those of :func:`read_records`. A damage is reported between the batch
-    of the records before it and that of those behind it.
-    """
-    name = os.fspath(path)
-    with open_shard(name) as (stream, size):
-        yield from read_record_batch_stream(
-            stream, name, size, on_damage=on_damage, max_record_bytes=max_record_bytes
-        )
 
 
 def read_record_stream(
+    stream: ReadableStream, name: str, size: int | None = None
+) -> Iterator[Record]:
+    """As :func:`read_records`, of an open stream; its arguments are those of :func:`walk`."""
+    for batch in walk(stream, name, size, goes_on=False):
+        yield from sound(batch).records()
+
+
+def read_record_batches(
+    path: str | os.PathLike[str], *, max_record_bytes: int | None = None
+) -> Iterator[RecordBatch]:
+    """As :func:`read_records`, a buffer of records at a time; larger records are defects, too."""
+    name = os.fspath(path)
+    with open_shard(name) as (stream, size):
+        yield from map(sound, walk(stream, name, size, max_record_bytes, goes_on=False))
+
+
+def sound(found: RecordBatch | Damage) -> RecordBatch:
+    """What :func:`walk` has found, where it is no damage; raises ShardError where it is one."""
+    if isinstance(found, Damage):
+        raise found.to_error() from None
+    return found
+
+
+def walk(
     stream: ReadableStream,
     name: str,
     size: int | None = None,
-    *,
-    on_damage: DamageHandler | None = None,
     max_record_bytes: int | None = None,
-) -> Iterator[Record]:
-    """Walk through the records of an open binary stream that is at the start of a shard.
+    *,
+    goes_on: bool = True,
+) -> Iterator[RecordBatch | Damage]:
+    """Walk through a shard: its records, a buffer of them at a time, and what is wrong in between.
+
+    Behind wrong data it goes on at the next record, behind a wrong length at the next plausible
+    one.
 
     Args:
-        stream: anything with ``read``, better with ``readinto`` too; need not seek.
+        stream: anything with ``read``, better with ``readinto`` too; need not seek. It is open, and
+            at the start of a shard.
         name: what to call the shard in errors.
         size: its length in bytes if known; a record that claims more is then refused at once.
-        on_damage: as in :func:`read_records`.
-        max_record_bytes: likewise.
+        max_record_bytes: larger records are damages, skipped and never held in memory.
+        goes_on: whether what lies behind a damage is wanted.
     """
-    batches = read_record_batch_stream(
-        stream, name, size, on_damage=on_damage, max_record_bytes=max_record_bytes
-    )
-    for batch in batches:
-        yield from batch.records()
-
-
-def read_record_batch_stream(
-    stream: ReadableStream,
-    name: str,
-    size: int | None = None,
-    *,
-    on_damage: DamageHandler | None = None,
-    max_record_bytes: int | None = None,
-) -> Iterator[RecordBatch]:
-    """As :func:`read_record_batches`, of a stream as :func:`read_record_stream` takes it."""
-    report = on_damage or raise_damage
     rejoined = PeekedStream(stream, HEADER_BYTES)
     if not rejoined.head:
-        if on_damage or not is_one_of_several(name):
-            report(empty_file(name))
+        if goes_on or not is_one_of_several(name):
+            yield empty_file(name)
         return
     compression = shard_compression(rejoined.head)
-    if compression is Compression.NONE:
-        stop = ENDLESS if size is None else size
-        yield from _walk(rejoined, name, stop, on_damage, max_record_bytes)
-        return
+    is_plain = compression is Compression.NONE
+    plain = rejoined if is_plain else InflatingStream(rejoined)
+    stop = size if is_plain and size is not None else ENDLESS
+    buffer = ReadBuffer(plain, 0, stop)
+    recovery = Recovery(buffer, name, stop, goes_on, max_record_bytes)
     try:
-        yield from _walk(InflatingStream(rejoined), name, ENDLESS, on_damage, max_record_bytes)
+        yield from _walk(buffer, recovery, name, max_record_bytes)
     except (zlib.error, EOFError) as error:
-        report(damaged_compression(name, compression.value, str(error)))
+        if is_plain:
+            raise
+        yield damaged_compression(name, compression.value, str(error))
 
 
 def _walk(
-    stream: Source,
-    name: str,
-    stop: int,
-    on_damage: DamageHandler | None,
-    limit: int | None,
-) -> Iterator[RecordBatch]:
-    buffer = ReadBuffer(stream, 0, stop)
-    recovery = Recovery(buffer, name, stop, on_damage, limit)
+    buffer: ReadBuffer, recovery: Recovery, name: str, limit: int | None
+) -> Iterator[RecordBatch | Damage]:
     longest = LONGEST_RECORD if limit is None else max(limit - FRAME_BYTES, 0)
     position = index = 0
     while True:
@@ -258,7 +235,9 @@ def _walk(
             position += found.position
             index += len(found.starts)
             end = found.end
-        place = recovery.go_on(end, position, index)
+        place, damage = recovery.go_on(end, position, index)
+        if damage is not None:
+            yield damage
         if place is None:
             return
         position, passed = place

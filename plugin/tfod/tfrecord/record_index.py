@@ -209,8 +209,8 @@ class _OpenFile:
 
     Attributes:
         compression: of the shard itself.
-        is_spooled: whether its plain bytes lie in an unnamed temporary file, since deflate cannot
-            seek; then it needs the shard's own file no more.
+        is_spooled: whether its plain bytes lie in an unnamed temporary file, since nothing seeks
+            in what is packed or zipped; then it needs the shard's own file no more.
     """
 
     def __init__(self, path: str) -> None:
@@ -219,7 +219,6 @@ class _OpenFile:
             raise ShardError(cause, shard=path, fix="copy it here first")
         self._path = path
         self._entry = zip_entry(path)
-        self._start = self._entry.start if self._entry else 0
         self._file: BinaryIO = open(self._entry.archive if self._entry else path, "rb", buffering=0)
         self.is_spooled = False
         try:
@@ -237,12 +236,10 @@ class _OpenFile:
 
     def read(self, offset: int, length: int) -> bytes:
         """Some of the plain bytes; fewer at the end."""
-        is_plain = self.compression is Compression.NONE and self._start is not None
+        is_plain = self.compression is Compression.NONE and self._entry is None
         if not is_plain and not self.is_spooled:
             self._spool()
-        if self._entry and not self.is_spooled:  # what follows in the archive is not the shard's
-            length = max(0, min(length, self._entry.size - offset))
-        return read_at(self._file.fileno(), length, (self._start or 0) + offset)
+        return read_at(self._file.fileno(), length, offset)
 
     def close(self) -> None:
         self._file.close()
@@ -261,7 +258,7 @@ class _OpenFile:
             fix = "make room there, set TMPDIR, or decompress the shard yourself"
             raise ShardError(cause, shard=self._path, fix=fix) from None
         self._file.close()
-        self._file, self._start, self.is_spooled = plain, 0, True
+        self._file, self.is_spooled = plain, True
 
 
 class _FromStart(io.RawIOBase):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from tfod.kernel import WHY_NOT_COMPILED
 from tfod.kernel.result import WalkEnd
 from tfod.tfrecord.damage import (
     Damage,
-    DamageHandler,
     bad_data,
     bad_length,
     foreign_file,
@@ -133,42 +132,32 @@ class ReadBuffer:
         return count
 
 
-def raise_damage(damage: Damage) -> None:
-    """What is done about a damage where nobody handles it.
-
-    Raises:
-        ShardError: always.
-    """
-    raise damage.to_error() from None
+Place: TypeAlias = "tuple[int, int] | None"
+"""Where a walk goes on in its buffer, and how many records were passed over; None at the end."""
 
 
 class Recovery:
     """What a walk does where a record is not whole or not sound.
 
     ``size`` is the byte at which the stream ends, or ENDLESS; records of more than ``limit`` bytes,
-    with header and footer, are not read.
+    with header and footer, are not read. What is behind a damage is only looked for where
+    ``goes_on``.
     """
 
     def __init__(
-        self,
-        buffer: ReadBuffer,
-        name: str,
-        size: int,
-        on_damage: DamageHandler | None,
-        limit: int | None,
+        self, buffer: ReadBuffer, name: str, size: int, goes_on: bool, limit: int | None
     ) -> None:
         self._buffer = buffer
         self._name = name
         self._size = size
-        self._on_damage = on_damage
+        self._goes_on = goes_on
         self._limit = limit
         self._headers = HeaderFinder()
 
-    def go_on(self, end: WalkEnd, position: int, index: int) -> tuple[int, int] | None:
+    def go_on(self, end: WalkEnd, position: int, index: int) -> tuple[Place, Damage | None]:
         """Get behind the position in the buffer at which the walk has ended.
 
-        Returns:
-            The position of the next record and how many were passed over; None at the end.
+        Returns where the next record is, and what is wrong with what lies in between.
         """
         if end is WalkEnd.LENGTH_CHECKSUM:
             return self._pass_bad_length(position, index)
@@ -179,31 +168,25 @@ class Recovery:
         wanted = HEADER_BYTES + length + FOOTER_BYTES
         if end is not WalkEnd.DATA_CHECKSUM:
             return self._read_whole(position, index, wanted)
-        self._report(bad_data(self._name, index, buffer.base + position))
-        return position + wanted, 1
+        return (position + wanted, 1), bad_data(self._name, index, buffer.base + position)
 
-    def _read_on(self, position: int, index: int) -> tuple[int, int] | None:
+    def _read_on(self, position: int, index: int) -> tuple[Place, Damage | None]:
         """Read more behind the last whole record."""
         buffer = self._buffer
         if buffer.refill(position):
-            return 0, 0
-        if buffer.have:
-            rest = bytes(buffer.content[: buffer.have])
-            self._report(
-                foreign_file(self._name, rest)
-                if index == 0 and looks_like(rest)
-                else truncated(self._name, index, buffer.base, HEADER_BYTES, buffer.have)
-                # A length may begin with zeros, but no header is zeros up to its checksum.
-                if any(rest) or buffer.have <= 8
-                else trailing_zeros(self._name, index, buffer.base, buffer.have)
-            )
-        elif self._size not in (ENDLESS, buffer.base):
-            # The file has become shorter since its size was asked for.
-            missing = self._size - buffer.base
-            self._report(truncated(self._name, index, buffer.base, missing, 0))
-        return None
+            return (0, 0), None
+        rest = bytes(buffer.content[: buffer.have])
+        if index == 0 and looks_like(rest):
+            return None, foreign_file(self._name, rest)
+        # A length may begin with zeros, but no header is zeros up to its checksum.
+        if len(rest) > 8 and not any(rest):
+            return None, trailing_zeros(self._name, index, buffer.base, buffer.have)
+        # Without a rest the file may have become shorter since its size was asked for.
+        if rest or self._size not in (ENDLESS, buffer.base):
+            return None, truncated(self._name, index, buffer.base, HEADER_BYTES, len(rest))
+        return None, None
 
-    def _read_whole(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:
+    def _read_whole(self, position: int, index: int, wanted: int) -> tuple[Place, Damage | None]:
         """Read until the whole record is there; pass over one that cannot be had."""
         buffer = self._buffer
         offset = buffer.base + position
@@ -212,67 +195,51 @@ class Recovery:
         if self._limit is not None and wanted > self._limit:
             return self._pass_oversize(position, index, wanted)
         if buffer.refill(position, wanted):
-            return 0, 0
+            return (0, 0), None
         # The end is known from now on: what claims more is not read up to here once more.
         self._size = buffer.base + buffer.have
         return self._pass_long_claim(0, index, wanted, buffer.have)
 
-    def _pass_oversize(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:
+    def _pass_oversize(self, position: int, index: int, wanted: int) -> tuple[Place, Damage | None]:
         buffer, limit = self._buffer, self._limit or 0
         offset = buffer.base + position
         behind = position + wanted
         if behind > buffer.have:
             got = buffer.skip(position, wanted)
             if got < wanted:
-                self._report(truncated(self._name, index, offset, wanted, got))
-                return None
+                return None, truncated(self._name, index, offset, wanted, got)
             behind = 0
-        self._report(oversize(self._name, index, offset, wanted, limit))
-        return behind, 1
+        return (behind, 1), oversize(self._name, index, offset, wanted, limit)
 
     def _pass_long_claim(
         self, position: int, index: int, wanted: int, got: int
-    ) -> tuple[int, int] | None:
+    ) -> tuple[Place, Damage | None]:
         """A record claims more than there is: the end was cut off, or the length is forged."""
         offset = self._buffer.base + position
-        damage = truncated(self._name, index, offset, wanted, got)
-        if self._on_damage is None:
-            self._report(damage)
-        found, _ = self._search(position + 1)
+        found = self._search(position + 1)[0] if self._goes_on else None
         if found is None:
-            self._report(damage)
-            return None
+            return None, truncated(self._name, index, offset, wanted, got)
         skipped = self._buffer.base + found - offset
-        self._report(forged_length(self._name, index, offset, wanted, skipped))
-        return found, 1
+        return (found, 1), forged_length(self._name, index, offset, wanted, skipped)
 
-    def _pass_bad_length(self, position: int, index: int) -> tuple[int, int] | None:
+    def _pass_bad_length(self, position: int, index: int) -> tuple[Place, Damage | None]:
         buffer, name = self._buffer, self._name
         offset = buffer.base + position
         head = bytes(buffer.content[position : min(buffer.have, position + _HEAD_BYTES)])
         if len(head) < _HEAD_BYTES and not any(head):  # whether only zeros follow is not seen yet
             buffer.refill(position)
             position, head = 0, bytes(buffer.content[: min(buffer.have, _HEAD_BYTES)])
-        if self._on_damage is None:
-            if index == 0:
-                self._report(foreign_file(name, head))
-            self._report(bad_length(name, index, offset) if any(head) else
-                         trailing_zeros(name, index, offset))  # fmt: skip
-        if index == 0 and looks_like(head):
-            self._report(foreign_file(name, head))
-            return None
-        found, only_zeros = self._search(position + 1)
-        skipped = buffer.base + (buffer.have if found is None else found) - offset
+        found, only_zeros, skipped = None, True, 0
+        if self._goes_on and not (index == 0 and looks_like(head)):
+            found, only_zeros = self._search(position + 1)
+            skipped = buffer.base + (buffer.have if found is None else found) - offset
         if found is not None:
-            self._report(bad_length(name, index, offset, skipped, resumed=True))
-            return found, 1
-        if only_zeros and not any(head):
-            self._report(trailing_zeros(name, index, offset, skipped))
-        elif index == 0:
-            self._report(foreign_file(name, head))
-        else:
-            self._report(bad_length(name, index, offset, skipped))
-        return None
+            return (found, 1), bad_length(name, index, offset, skipped, resumed=True)
+        if only_zeros and not any(head) and (index or self._goes_on):
+            return None, trailing_zeros(name, index, offset, skipped)
+        if index == 0:
+            return None, foreign_file(name, head)
+        return None, bad_length(name, index, offset, skipped)
 
     def _search(self, position: int) -> tuple[int | None, bool]:
         """The position in the buffer of the next plausible header; None at the end of the stream.
@@ -297,6 +264,3 @@ class Recovery:
         if self._size != ENDLESS:
             return offset + whole <= self._size
         return self._limit is None or whole <= self._limit
-
-    def _report(self, damage: Damage) -> None:
-        (self._on_damage or raise_damage)(damage)

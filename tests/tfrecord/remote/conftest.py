@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 
-from tests.commands import TIMEOUT, require
+from tests.commands import require
 from tests.tfrecord.remote.servers import Line, Proxy, S3Server, Web, s3_server, web_server
 
 _KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -120,25 +118,7 @@ def web() -> Iterator[tuple[Web, str]]:
         yield behaviour, url
 
 
-@pytest.fixture(autouse=True)
-def _timeout_of_its_own() -> Iterator[None]:
-    yield
-    set_remote_timeout(REMOTE_TIMEOUT)
-
-
 @pytest.fixture
-def threads_end() -> Iterator[Callable[[], None]]:
-    """Sees that every thread that reads remotely and began in this test ends."""
-    before = set(threading.enumerate())
-
-    def wait() -> None:
-        end = time.monotonic() + TIMEOUT
-        while left := [
-            one
-            for one in threading.enumerate()
-            if one.name.startswith("tfod-remote") and one not in before
-        ]:
-            assert time.monotonic() < end, left
-            time.sleep(0.02)
-
-    yield wait
+def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers may be silent for so long."""
+    monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "1")

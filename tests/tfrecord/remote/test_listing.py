@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from tfod.detection.labels.label_map import load_label_map
 from tfod.detection.labels.search import find_label_map, find_labels
-from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
+from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
-from tfod.tfrecord.storage.remote_errors import RemoteError
-from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list_remote
+from tfod.tfrecord.storage.remote import RemoteFile, files_in_folder, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 from tests.commands import require, run_python
@@ -170,7 +169,7 @@ def test_zips_are_told_apart(bucket: Bucket) -> None:
 def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) -> None:
     bucket.put("a.tfrecord", b"")
     url = path.format(bucket=bucket.url())
-    with pytest.raises(RemoteError, match=f"^.*{words}") as caught:
+    with pytest.raises(TfodError, match=f"^.*{words}") as caught:
         find_remote_shards(url)
     assert str(caught.value).startswith(f"{url}: ") and "\n" not in str(caught.value)
 

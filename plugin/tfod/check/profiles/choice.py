@@ -16,7 +16,8 @@ from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
-from tfod.tfrecord.reader import read_record_batch_stream
+from tfod.tfrecord.damage import Damage
+from tfod.tfrecord.reader import walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 SEGMENTATION = frozenset({keys.IMAGE_MASKS["semantic"]})
@@ -193,9 +194,9 @@ def _peek(shards: Sequence[Shard], limit: int) -> KeyCounts:
 def _peek_into(shard: Shard, found: KeyCounts, limit: int) -> None:
     tried, enough = 0, found.records + _ENOUGH_OF_A_SHARD
     with shard.open(read_ahead=False) as stream:
-        for records in read_record_batch_stream(
-            stream, shard.name, on_damage=lambda _: None, max_record_bytes=limit
-        ):
+        for records in walk(stream, shard.name, max_record_bytes=limit):
+            if isinstance(records, Damage):
+                continue
             found.add(ExampleBatch.of(records), enough - found.records)
             tried += len(records)
             if found.records == enough or tried >= _MOST_TRIED:

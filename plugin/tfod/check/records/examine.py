@@ -24,13 +24,12 @@ from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
-from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, shard_compression
-from tfod.tfrecord.storage.remote_timeout import remote_timeout, set_remote_timeout
+from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
     from tfod.check.dataset import Shard
-    from tfod.tfrecord.storage.remote_stream import RemoteStream
+    from tfod.tfrecord.storage.remote import RemoteStream
 
 Progress: TypeAlias = "Callable[[int, int], object]"
 """Is given the bytes and records that were read since the last time."""
@@ -57,8 +56,6 @@ class Instructions:
         keeps_rows: whether the records are wanted, to be compared with a CVAT task.
         counts_objects: whether figures of the objects are, for a trainer's configuration.
         exa003_says_names: see :class:`Batch`.
-        remote_timeout: seconds without a byte after which a server is given up; other processes
-            have to be told.
     """
 
     profile: Profile
@@ -72,14 +69,12 @@ class Instructions:
     keeps_rows: bool = False
     counts_objects: bool = False
     exa003_says_names: bool = True
-    remote_timeout: float = field(default_factory=remote_timeout)
 
 
 def examine(
     shard: Shard, instructions: Instructions, progress: Progress = lambda *_: None
 ) -> ShardResult:
     """Read a shard to its end, and let the batch rules look at its records."""
-    set_remote_timeout(instructions.remote_timeout)
     examiner = _Examiner(shard, instructions)
     result = examiner.result
     try:
@@ -89,14 +84,11 @@ def examine(
             compression = shard_compression(source.head) if source.head else Compression.NONE
             if compression is not Compression.NONE:
                 result.compression = compression.value.upper()
-            batches = read_record_batch_stream(
-                source,
-                shard.name,
-                remote.size if remote else shard.size,
-                on_damage=examiner.damaged,
-                max_record_bytes=instructions.max_record_bytes,
-            )
-            for records in batches:
+            size = remote.size if remote else shard.size
+            for records in walk(source, shard.name, size, instructions.max_record_bytes):
+                if isinstance(records, Damage):
+                    examiner.damaged(records)
+                    continue
                 examiner.look_at(records)
                 read = int(records.lengths.sum()) + FRAME_BYTES * len(records)
                 result.read += read

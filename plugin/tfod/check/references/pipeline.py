@@ -19,8 +19,7 @@ from google.protobuf import descriptor_pb2, text_format
 from tfod.detection.labels.label_map import read_text_file
 from tfod.detection.labels.message import message_class
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.remote_errors import RemoteError
-from tfod.tfrecord.storage.remote_files import list_remote
+from tfod.tfrecord.storage.remote import RemoteError, list_remote
 from tfod.tfrecord.storage.urls import is_url
 
 _FIELDS = """

@@ -120,7 +120,7 @@ def _read(
     shard: Shard, offsets: Iterable[int | None], field_mapping: FieldMapping
 ) -> Iterator[tuple[int, Sample]]:
     """What is at some places of a shard, as :func:`_records` has them, as far as it is there."""
-    with suppress(OSError, TfodError, EOFError, zlib.error), shard.open() as stream:
+    with suppress(OSError, TfodError, EOFError, zlib.error), shard.open(read_ahead=False) as stream:
         for record in _records(stream, offsets):
             with suppress(TfodError):
                 yield record.offset, read_sample(Example.of(record, shard.name), field_mapping)

@@ -22,7 +22,7 @@ from tfod.check.reporters.wording import place_of
 from tfod.check.rules.registry import all_rules
 from tfod.cvat.server.instance import Instance
 from tfod.errors import TfodError
-from tfod.tfrecord.shard_sets.search import is_zip
+from tfod.tfrecord.storage.urls import is_zip
 
 _UPLOAD = "upload.zip"
 _FINDINGS_KEPT = 300

@@ -9,7 +9,7 @@ from tfod.check.dataset import File
 from tfod.check.find import zip_dataset
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.tfrecord.shard_sets.names import shard_file_names
-from tfod.tfrecord.storage.zip_directory import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits
 
 _COPY_STEP = 1 << 20
 

@@ -12,8 +12,7 @@ from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.storage.open import zip_entry
-from tfod.tfrecord.storage.remote_errors import RemoteError
-from tfod.tfrecord.storage.remote_files import files_in_folder
+from tfod.tfrecord.storage.remote import RemoteError, files_in_folder
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 LABEL_MAP_FILE = "label_map.pbtxt"
@@ -36,7 +35,7 @@ def label_maps_in(folder: str) -> list[str]:
     if os.path.isdir(folder):
         found = filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*")))
         return sorted(path for path in found if not os.path.isdir(path))
-    from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
+    from tfod.tfrecord.storage.archive import files_in  # needed for zips alone
 
     return sorted(filter(may_be_label_map, files_in(folder)))
 

@@ -59,7 +59,7 @@ def other_format_in_zip(archive: str) -> str | None:
         ShardError: it is damaged.
         OSError: it cannot be opened.
     """
-    from tfod.tfrecord.storage.zip_files import sound_content  # needed for zips alone
+    from tfod.tfrecord.storage.archive import sound_content  # needed for zips alone
 
     what = other_format([one.inside for one in sound_content(archive).entries.values()])
     if what is None:

@@ -30,12 +30,11 @@ from tfod.tfrecord.shard_sets.names import (
 )
 from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
-from tfod.tfrecord.storage.remote_errors import RemoteError
-from tfod.tfrecord.storage.remote_files import RemoteFile, list_remote
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
+from tfod.tfrecord.storage.remote import RemoteFile, list_remote
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, is_zip, name_of
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.storage.zip_directory import ZipContent
+    from tfod.tfrecord.storage.archive import ZipContent
 
 Sources: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 """A file, a folder, a zip, a glob or a URL with shards, or several of them."""
@@ -110,6 +109,18 @@ def find_all_shards(source: Sources) -> list[ShardSet]:
     return sets
 
 
+def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
+    """A sentence for each subset whose numbering promises shards that are not there."""
+    found = []
+    for one in sets:
+        count = len(one.missing)
+        if count:
+            some = f"{one.missing[0]} is" if count == 1 else ""
+            some = some or f"{count:,} shards ({one.missing[0]}, …) are"
+            found.append(f"{one.subset}: {some} missing; the new shards are renumbered")
+    return found
+
+
 def require_content(paths: Sequence[str]) -> None:
     """Raise ShardError where all shards of a set are files of 0 bytes, which one of them may be."""
     # The reader of a file that stands alone says so itself.
@@ -167,13 +178,13 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
 def find_remote_shards(url: str) -> RemoteShards:
     """What a remote file, glob or folder holds, from listings alone; raises as find_shards."""
     if not url.partition("://")[2].strip("/"):
-        raise RemoteError(url, "names no bucket and no host; write for example s3://bucket/folder")
+        raise TfodError(f"{url}: names no bucket and no host; write for example s3://bucket/folder")
     files = {one.url: one for one in list_remote(url)}
     by_folder = False
     paths = list(files)
     if paths == [url]:
         if not name_of(url):
-            raise RemoteError(url, "is a file; leave the slash at its end out")
+            raise TfodError(f"{url}: is a file; leave the slash at its end out")
         root = folder_of(url)
     elif is_pattern(url):
         root = folder_of(url)
@@ -226,7 +237,7 @@ def is_roboflow_export(root: str) -> bool:
     note = os.path.join(root, ROBOFLOW_NOTE)
     if not os.path.isfile(root):
         return os.path.isfile(note)
-    from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
+    from tfod.tfrecord.storage.archive import files_in  # needed for zips alone
 
     return note in files_in(root)
 
@@ -279,7 +290,7 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _search_zip(archive: str) -> list[str]:
-    from tfod.tfrecord.storage.zip_files import require_readable, sound_content
+    from tfod.tfrecord.storage.archive import require_readable, sound_content
 
     content = sound_content(archive)
     found = shards_in_zip(content)
@@ -317,15 +328,6 @@ def plain_head(head: bytes) -> bytes:
         return zlib.decompressobj(31).decompress(head, HEADER_BYTES + 1)
     except zlib.error:
         return b""
-
-
-def is_zip(path: str) -> bool:
-    """Whether a file is a zip by its first bytes, or by its name when it is damaged."""
-    if not path.lower().endswith(".zip") and not _first_bytes_of(path).startswith(b"PK"):
-        return False
-    from tfod.tfrecord.storage.zip_files import is_zip  # needed for zips alone
-
-    return is_zip(path)
 
 
 def _is_remote_zip(url: str) -> bool:

@@ -12,7 +12,7 @@ from tfod.errors import ShardError
 from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.storage.remote_stream import RemoteStream
+    from tfod.tfrecord.storage.remote import RemoteStream
     from tfod.tfrecord.storage.zip_entry import ZipEntry
 
 ShardStream: TypeAlias = "FileIO | RemoteStream"
@@ -26,7 +26,7 @@ def zip_entry(path: str) -> ZipEntry | None:
     """
     if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
-    from tfod.tfrecord.storage.zip_files import find_entry  # for zips alone
+    from tfod.tfrecord.storage.archive import find_entry  # for zips alone
 
     return find_entry(path)
 
@@ -37,7 +37,7 @@ def open_stream(path: str, *, hashed: bool = False, read_ahead: bool = True) -> 
     Raises OSError where it cannot.
     """
     if is_url(path):
-        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
+        from tfod.tfrecord.storage.remote import RemoteStream  # needed for URLs alone
 
         return RemoteStream(path, hashed=hashed, read_ahead=read_ahead)
     return open(path, "rb", buffering=0)

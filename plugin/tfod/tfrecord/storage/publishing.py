@@ -3,7 +3,8 @@
 Every file is complete, under a hidden name beside its own, before anything that is there is
 touched. Then what goes is moved aside, the new files get their names, and what was moved aside is
 removed. An error puts everything back; SIGINT and SIGTERM wait until it is over. A process that is
-killed in between leaves what was there under hidden names beside it.
+killed in between leaves what was there under hidden names beside it. What is read is never written
+over.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _BUFFER_BYTES = 1 << 17
 _LARGEST_WRITE = 1 << 18
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 _UNCHANGED = "what was there before is unchanged"
+
+
+class OutputExistsError(TfodError):
+    """There is something already where an output should go."""
 
 
 class WriteError(TfodError):
@@ -242,3 +247,41 @@ class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
 
     def _failure(self, error: OSError) -> WriteError:
         return _failure(self.path, error, ())
+
+
+class ReadPaths:
+    """Files and folders that a command reads, of a folder all that is in it.
+
+    Args:
+        paths: of this machine; others (URLs, names of entries in a zip) protect nothing, nor does
+            None, an option that was not given.
+    """
+
+    def __init__(self, paths: Iterable[str | None]) -> None:
+        self._read = {_identity(path) for path in paths if path}
+
+    def require_other(self, output: str) -> None:
+        """See that a file or a folder that is to be written is none of them, and lies in none.
+
+        Links are followed. Raises OutputExistsError.
+        """
+        for path in _and_above(os.path.realpath(output)):
+            if _identity(path) in self._read:
+                is_other = path != os.path.realpath(output)
+                where = f"lies in {path}, which is read" if is_other else "is read"
+                raise OutputExistsError(f"{output}: {where} and not written to; name another place")
+
+
+def _and_above(path: str) -> Iterator[str]:
+    yield path
+    while path != (path := os.path.dirname(path)):
+        yield path
+
+
+def _identity(path: str) -> tuple[int, int] | str:
+    """Which file a path means, by whatever name; of one that is not there its name."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return os.path.abspath(path)
+    return status.st_dev, status.st_ino

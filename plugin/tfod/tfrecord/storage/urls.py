@@ -1,4 +1,4 @@
-"""URLs that fsspec knows, and paths of this machine: which is which, and what their parts are."""
+"""URLs that fsspec knows, paths of this machine, zips: which is which, and what their parts are."""
 
 from __future__ import annotations
 
@@ -6,15 +6,29 @@ import os
 import re
 from urllib.parse import quote, unquote
 
-from tfod.tfrecord.storage.remote_errors import RemoteError
+from tfod.errors import TfodError
+from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 
 WEB = ("http://", "https://")
+_ZIP_MAGIC = (b"PK\3\4", b"PK\5\6", b"PK\7\x08")
 _BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def is_url(path: str) -> bool:
     """Whether a path is a URL, as opposed to a path of this machine (``C:\\…`` is one)."""
     return "://" in path
+
+
+def is_zip(path: str) -> bool:
+    """Whether a file is a zip by its first bytes, or by its name when it is damaged."""
+    if path.lower().endswith(".zip"):
+        return True
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEADER_BYTES)
+    except OSError:
+        return False
+    return head.startswith(_ZIP_MAGIC) and not is_record_header(head)  # a record may be so long
 
 
 def name_of(path: str) -> str:
@@ -52,10 +66,10 @@ def require_local(path: str) -> None:
     """See that a location to write to is on this machine.
 
     Raises:
-        RemoteError: it is a URL.
+        TfodError: it is a URL.
     """
     if is_url(path):
-        raise RemoteError(path, "URLs are read only; write to this machine, and copy it there")
+        raise TfodError(f"{path}: URLs are read only; write to this machine, and copy it there")
 
 
 def quoted(url: str) -> str:

@@ -77,18 +77,6 @@ class ZipEntry:
         """How many bytes it has when it is unpacked; never more are read."""
         return self.info.file_size
 
-    @property
-    def start(self) -> int | None:
-        """Byte of the archive at which its plain bytes lie; None where they are deflated.
-
-        Raises:
-            ZipEntryError: it does not begin where the directory says.
-        """
-        if self.info.compress_type != zipfile.ZIP_STORED:
-            return None
-        with open(self.archive, "rb", buffering=0) as file:
-            return _data_start(self, file)
-
     def stream(self, file: BinaryIO | io.FileIO) -> io.FileIO:
         """Its plain bytes, out of the open archive; the archive's position is used.
 

@@ -1,8 +1,9 @@
-"""What is in a zip, and what should not be read of it: both from its directory alone.
+"""Zips, read where they lie: what is in them, and what should not be read.
 
 An archive may be hostile. ``zipfile`` reads its directory, once that is known not to be too long.
-Of an entry no more is unpacked than it declares (:mod:`tfod.tfrecord.storage.zip_entry`), so that
-its declared size says how much that will be.
+Of an entry no more is unpacked than it declares (:mod:`tfod.tfrecord.storage.zip_entry`). An entry
+has the path ``export.zip/train/Objects.tfrecord``, as if the archive were a folder, and nothing is
+ever unpacked under a name that the archive chose.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfod.errors import ShardError
 from tfod.tfrecord.damage import looks_like
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
-from tfod.tfrecord.storage.zip_entry import LOCAL_BYTES, ZipEntry, decode_name, stored_name
+from tfod.tfrecord.storage.urls import is_zip
+from tfod.tfrecord.storage.zip_entry import LOCAL_BYTES, SEE, ZipEntry, decode_name, stored_name
 
-STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
-"""The methods that are read; the others unpack without a bound on memory."""
 _CENTRAL, _LOCAL = b"PK\1\2", b"PK\3\4"
+_SEPARATORS = frozenset((os.sep, os.altsep or os.sep))
 _ENCRYPTED, _PATCH, _STRONGLY = 1 << 0, 1 << 5, 1 << 6
 _DRIVE = re.compile(r"[A-Za-z]:")
 # But for the one in the name of a folder's icon on macOS.
@@ -188,7 +190,7 @@ def _what_it_is(archive: str, error: Exception) -> str:
         return "it is empty (0 bytes)"
     if is_record_header(head[:HEADER_BYTES]):
         return "it is not a zip but a TFRecord shard"
-    if has_end(archive):
+    if _has_end(archive):
         return f"its directory is damaged ({error})"
     if head.startswith(_LOCAL):
         return f"it begins as a zip and was cut off: after {size} bytes it has no directory"
@@ -196,7 +198,7 @@ def _what_it_is(archive: str, error: Exception) -> str:
     return f"it is not a zip but {other[0]}" if other else "it has no directory of a zip"
 
 
-def has_end(archive: str) -> bool:
+def _has_end(archive: str) -> bool:
     """Whether there is a record at the end that leads to a directory."""
     try:
         return zipfile.is_zipfile(archive)
@@ -243,13 +245,14 @@ def _packing_fault(entry: ZipEntry, limits: ZipLimits) -> tuple[ZipFault, str] |
         return ZipFault.LOCKED, "it is encrypted"
     if info.flag_bits & _PATCH:
         return ZipFault.LOCKED, "it holds patches of a file and not the file"
-    if info.compress_type not in (STORED, DEFLATED):
+    # The others unpack without a bound on memory.
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         name = _METHODS.get(info.compress_type, "unknown")
         return ZipFault.LOCKED, f"it is compressed by method {info.compress_type} ({name})"
     if size > max(limits.ratio_from, limits.ratio * packed):
         cause = f"its {packed} bytes unpack to {size}, {size / max(1, packed):.0f} times as many"
         return ZipFault.TOO_LARGE, f"{cause}; {limits.ratio:g} times are allowed"
-    if info.compress_type == STORED and size != packed:
+    if info.compress_type == zipfile.ZIP_STORED and size != packed:
         return ZipFault.DAMAGED, f"it is stored, and has {packed} of the {size} bytes it declares"
     return None
 
@@ -275,10 +278,10 @@ def _of_one_file(entries: Sequence[ZipEntry]) -> Iterator[ZipProblem]:
     """Entries that are one file when they are unpacked, on some system."""
     known: dict[int, tuple[int, ZipEntry]] = {}  # by hash: a hostile archive's names are long
     for number, entry in enumerate(entries):
-        key = same_file_key(entry.inside)
+        key = _same_file_key(entry.inside)
         before, earlier = known.get(hash(key), (0, entry))
         known[hash(key)] = number, entry
-        if earlier is entry or same_file_key(earlier.inside) != key:
+        if earlier is entry or _same_file_key(earlier.inside) != key:
             continue
         if entry.is_folder and earlier.is_folder:
             continue
@@ -291,6 +294,73 @@ def _of_one_file(entries: Sequence[ZipEntry]) -> Iterator[ZipProblem]:
         yield ZipProblem(ZipFault.TWICE, cause, entry)
 
 
-def same_file_key(path: str) -> str:
+def _same_file_key(path: str) -> str:
     """What two paths have in common that are one file on some system (Windows, macOS)."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _zip_above(path: str) -> str | None:
+    """The zip that a path leads into.
+
+    From the top down: a path in a zip may have thousands of folders, above it there are few.
+    """
+    for place, letter in enumerate(path):
+        if place and letter in _SEPARATORS and not os.path.isdir(path[:place]):
+            archive = path[:place]
+            # By its end, too: one that unpacks itself has a program in front.
+            is_one = os.path.isfile(archive) and (is_zip(archive) or _has_end(archive))
+            return archive if is_one else None
+    return None
+
+
+def sound_content(archive: str) -> ZipContent:
+    """What is in a zip.
+
+    Raises:
+        ShardError: it cannot be read.
+        OSError: it cannot be opened.
+    """
+    content = read_zip(archive)
+    if content.damage is not None:
+        cause, fix = content.damage.cause, "download or export it again"
+        raise ShardError(f"is not a readable zip: {cause}", shard=archive, fix=fix)
+    return content
+
+
+def find_entry(path: str) -> ZipEntry | None:
+    """The entry that a path such as ``export.zip/train/Objects.tfrecord`` means; None for others.
+
+    Raises:
+        ShardError: the archive is damaged, or the entry is one that should not be read.
+    """
+    archive = _zip_above(path)
+    if archive is None:
+        return None
+    inside = path[len(archive) + 1 :].replace(os.sep, "/")
+    content = sound_content(archive)
+    entry = content.entries.get(os.path.join(archive, *inside.split("/")))
+    if entry is not None:
+        require_readable(entry, content)
+    return entry
+
+
+def require_readable(entry: ZipEntry, content: ZipContent) -> None:
+    """Refuse an entry that is damaged, hostile or packed in a way that is not read.
+
+    Raises:
+        ShardError: it is; the message says why.
+    """
+    refused = content.refused.get(entry.path)
+    if refused is not None:
+        cause = f"entry {entry.shown} is not read: {refused.cause}"
+        raise ShardError(cause, shard=entry.archive, fix=SEE)
+
+
+def files_in(folder: str) -> Sequence[str]:
+    """Paths of the files right in a folder of a zip; nothing where the folder is in none.
+
+    Raises:
+        ShardError: the archive is damaged.
+    """
+    archive = _zip_above(os.path.join(folder, ""))
+    return sound_content(archive).folders.get(folder, ()) if archive is not None else ()
