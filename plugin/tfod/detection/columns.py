@@ -207,6 +207,11 @@ class DetectionColumns:
             found[row] = (header.height, header.width) if header else (0, 0)
         return found
 
+    @property
+    def has_one_class(self) -> bool:
+        """Whether each image has one class and no objects, as in shards for classification."""
+        return not self.mapping.box
+
     # Objects
 
     @cached_property
