@@ -28,10 +28,10 @@ from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, 
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch, bytes_of
 from tfod.example.example import Example, bytes_feature, float_feature, int64_feature, text_feature
-from tfod.example.rewrite import rewrite_example
 from tfod.example.spelling import Form
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
+from tfod.shards.rewrite import rewrite_example
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch
 
