@@ -23,12 +23,17 @@ from tfod.detection.images.image import (
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
     UPRIGHT,
-    boxes_turned_back,
     image_size,
     sniff_format,
 )
 from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.images.upright import opposite, orientation_of, turned_back, upright_image
+from tfod.detection.images.upright import (
+    boxes_turned_back,
+    opposite,
+    orientation_of,
+    turned_back,
+    upright_image,
+)
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
