@@ -339,7 +339,8 @@ def _nearest(
     """The object whose box overlaps the corners most, and its intersection over union with them."""
     if not objects:
         return None, 0.0
-    found = iou(np.array([one.corners for one in objects]), np.array(corners))
+    own = np.array([one.corners for one in objects], np.float64)
+    found = iou(own, np.array(corners, np.float64))
     best = int(found.argmax())
     return objects[best], float(found[best])
 
