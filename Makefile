@@ -29,8 +29,8 @@ test-%: export TF_NUM_INTEROP_THREADS = 1
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
-# The other Pythons from 3.10 to 3.13; the oldest is that of test-lowest.
-PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13)
+# The other Pythons from 3.10 to 3.14; the oldest is that of test-lowest.
+PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13 3.14)
 PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 # One that cannot run, as rustup's without a toolchain, is none.
 CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
@@ -180,8 +180,8 @@ benchmarks: $(VENV)/test-all.installed
 	$(BIN)/python benchmarks/run.py
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' || \
-		{ echo "tfod needs Python 3.10 to 3.13; choose one with: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 15))' || \
+		{ echo "tfod needs Python 3.10 to 3.14; choose one with: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
 

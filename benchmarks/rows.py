@@ -166,18 +166,16 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
 def training_rows(data: Data) -> Iterator[Section | Row]:
     """Time until a training loop has a record: image decoded, boxes, classes."""
     yield Section("Train, a record", "tf.data by hand")
-    for what, folder, batch_size, decode, size in (
-        ("images resized to 320 x 320, batches of 16", "training", 16, 1, 320),
-        ("images, one by one", "training", 0, 1, 0),
-        ("encoded images, batches of 64", "training", 64, 0, 0),
-        ("no images, batches of 64", "bare", 64, 0, 0),
+    folder = str(data.folder("training"))
+    for what, batch_size, size in (
+        ("images resized to 320 x 320, batches of 16", 16, 320),
+        ("images, one by one", 0, 0),
     ):
-        arguments = str(data.folder(folder)), batch_size, decode, size
+        arguments = folder, batch_size, size
         ours = Job("train_with_tfod", arguments)
         theirs = Job("train_with_tensorflow", arguments, peer=True)
         yield _row(data, what, ours, theirs, 1, key=_wall)
     yield Section("Train with PyTorch, a record", "tfrecord package")
-    folder = str(data.folder("training"))
     ours = Job("train_with_tfod_torch", (folder,))
     theirs = Job("train_with_tfrecord", (folder,), peer=True)
     # Both wait for Pillow.

@@ -19,18 +19,24 @@ _SIDES = ("ymin", "xmin", "ymax", "xmax")
 _FLAGS = ("is_crowd", "group_of")
 
 
-def train_with_tfod(folder: str, batch_size: int, decode: int, size: int) -> Sample:
+def train_with_tfod(folder: str, batch_size: int, size: int) -> Sample:
     """Walk over ``tfod.tensorflow.dataset``; a batch size of 0 is one record after the other."""
+    import tensorflow as tf
     from tfod.tensorflow import dataset
 
-    image_size = (size, size) if size else None
-    elements = dataset(
-        folder, batch_size=batch_size or None, decode=bool(decode), image_size=image_size
-    )
+    def resize(element: dict[str, Any]) -> dict[str, Any]:
+        image = tf.cast(tf.round(tf.image.resize(element["image"], (size, size))), tf.uint8)
+        return {**element, "image": image}
+
+    elements = dataset(folder)
+    if size:
+        elements = elements.map(resize, tf.data.AUTOTUNE)
+    if batch_size:
+        elements = elements.ragged_batch(batch_size).prefetch(tf.data.AUTOTUNE)
     return median_pass(_walk(elements, batch_size))
 
 
-def train_with_tensorflow(folder: str, batch_size: int, decode: int, size: int) -> Sample:
+def train_with_tensorflow(folder: str, batch_size: int, size: int) -> Sample:
     """Walk over a pipeline of tf.data that is written by hand."""
     import tensorflow as tf
 
@@ -49,21 +55,15 @@ def train_with_tensorflow(folder: str, batch_size: int, decode: int, size: int) 
             for key, one in parsed.items()
         }
         objects = {key.rpartition("/")[2]: one for key, one in parsed.items() if "object" in key}
-        image = parsed["image/encoded"]
-        shape = tf.cast(tf.stack([parsed["image/height"], parsed["image/width"]]), tf.int32)
-        if decode:
-            image = tf.io.decode_image(image, channels=3, expand_animations=False)
-            image.set_shape((None, None, 3))
-            shape = tf.shape(image)[:2]
+        image = tf.io.decode_image(parsed["image/encoded"], channels=3, expand_animations=False)
+        image.set_shape((None, None, 3))
         if size:
             image = tf.cast(tf.round(tf.image.resize(image, (size, size))), tf.uint8)
         texts, labels, weights = objects["text"], objects["label"], objects["weight"]
         count = tf.shape(objects["ymin"])[0]
         return {
             "image": image,
-            "original_image_spatial_shape": shape,
             "source_id": parsed["image/source_id"],
-            "key": parsed["image/key/sha256"],
             "filename": parsed["image/filename"],
             "groundtruth_boxes": tf.stack([objects[side] for side in _SIDES], axis=1),
             "groundtruth_classes": tf.cond(
@@ -91,7 +91,8 @@ def train_with_tfod_torch(folder: str) -> Sample:
     """Walk over ``tfod.torch.Detections`` in this process."""
     from tfod.torch import Detections
 
-    return median_pass(_walk_targets(Detections(folder)))
+    dataset = Detections(folder)
+    return median_pass(_walk_targets(_Again(lambda: map(dataset.__getitem__, range(len(dataset))))))
 
 
 def train_with_tfrecord(folder: str) -> Sample:
@@ -140,12 +141,11 @@ def _features() -> dict[str, Any]:
     """The keys that the OD API's decoder reads for training, in its kinds."""
     import tensorflow as tf
 
-    texts = ("encoded", "filename", "source_id", "key/sha256")
+    texts = ("encoded", "filename", "source_id")
     floats = (*(f"bbox/{side}" for side in _SIDES), "area", "weight")
     integers = ("class/label", "difficult", *_FLAGS)
     return {
         **{f"image/{key}": tf.io.FixedLenFeature([], tf.string, "") for key in texts},
-        **{f"image/{key}": tf.io.FixedLenFeature([], tf.int64, 1) for key in ("height", "width")},
         **{f"image/object/{key}": tf.io.VarLenFeature(tf.float32) for key in floats},
         **{f"image/object/{key}": tf.io.VarLenFeature(tf.int64) for key in integers},
         "image/object/class/text": tf.io.VarLenFeature(tf.string),

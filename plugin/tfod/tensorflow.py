@@ -1,13 +1,5 @@
-"""Into TensorFlow: ``tf.io`` feature descriptions and ``tf.data`` datasets.
+"""Into TensorFlow: see :mod:`tfod.training.tensorflow`."""
 
-See :mod:`tfod.training.tensorflow`.
-"""
+from tfod.training.tensorflow import dataset, feature_description, records
 
-from tfod.training.tensorflow import (
-    compression_type,
-    dataset,
-    feature_description,
-    locating_damage,
-)
-
-__all__ = ["compression_type", "dataset", "feature_description", "locating_damage"]
+__all__ = ["dataset", "feature_description", "records"]

@@ -1,5 +1,5 @@
-"""Into PyTorch: shards as datasets of images and targets; see :mod:`tfod.training.torch`."""
+"""Into PyTorch: shards as a dataset of images and targets; see :mod:`tfod.training.torch`."""
 
-from tfod.training.torch import Detections, DetectionsByIndex, collate
+from tfod.training.torch import Detections, collate
 
-__all__ = ["Detections", "DetectionsByIndex", "collate"]
+__all__ = ["Detections", "collate"]

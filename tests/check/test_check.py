@@ -628,6 +628,14 @@ def test_what_fits_no_profile_is_said_once_with_its_keys(check: Run, tmp_path: P
     (finding,) = json.loads(out)["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
     assert finding["message"].endswith(f"their features are {', '.join(features)}")
+    assert finding["fix"].startswith("Pass --profile image_label if each is an image and its class")
+
+
+def test_one_hot_labels_are_not_one_class(check: Run, tmp_path: Path) -> None:
+    """As the trainer's feature description has it; the import reads what they mark."""
+    features = {"image": plain_image((8, 8)), "height": 8, "width": 8, "channels": 3}
+    shard = write_shard(tmp_path, "x", encode({**features, "label": [0, 1, 0]}))
+    assert "label holds 3 values, expected exactly one" in check(shard).out
 
 
 @pytest.mark.parametrize("options", [(), ("--for", "cvat")])

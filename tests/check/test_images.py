@@ -13,8 +13,7 @@ from tfod.check.check import check_sources
 from tfod.check.findings.finding import Severity
 from tfod.check.records.image_bytes import looks_like, strict_pillow, why_not_decoded
 from tfod.check.records.images import ImageFacts
-from tfod.detection.images.image import read_image_header
-from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.errors import TfodError
 
 from tests.image_kinds import exif_block, image_of, png, saved, with_segment

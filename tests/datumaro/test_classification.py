@@ -61,6 +61,20 @@ class TestReading:
         found = load(tmp_path, label_map=str(tmp_path / "mine.txt"))
         assert labels_in(found) == {"record_000000": ["a"], "record_000001": ["c"]}
 
+    def test_one_hot(self, make_shard, tmp_path) -> None:
+        make_shard("train", {"image": PNG, "label": [0, 1, 0]}, {"image": PNG, "label": [1, 0, 0]})
+        (tmp_path / "labels.txt").write_text("a\nb\nc\n")
+        assert labels_in(load(tmp_path)) == {"record_000000": ["b"], "record_000001": ["a"]}
+
+    @pytest.mark.parametrize("label", [[3, 5], [1, 0, 1], [0, 0], [0, 2]])
+    def test_several_classes_are_refused(self, make_shard, tmp_path, label) -> None:
+        make_shard("train", {"image": PNG, "label": 1}, {"image": PNG, "label": label})
+        output = str(refusal(load, tmp_path))
+        assert (
+            f"record 1, byte {16 + len(encode({'image': PNG, 'label': 1}))}: label holds" in output
+        )
+        assert "values, expected one, or a single 1 among zeros" in output
+
     def test_other_keys_beside_the_usual_ones(self, make_shard, tmp_path) -> None:
         """Those of the OD API are another format's, unless the user names this one."""
         make_shard("train", {"image": PNG, "label": 0, "image/source_id": "1"})

@@ -134,12 +134,6 @@ def test_value_counts() -> None:
     assert [example.value_count(key) for key in ("a", "b", "c", "d")] == [2, 1, 3, 0]
 
 
-def test_views_do_not_copy() -> None:
-    example = Example.from_bytes(encode({"image/encoded": b"IMAGE"}))
-    ((start, end),) = example.byte_spans("image/encoded")
-    assert bytes(example.buffer[start:end]) == b"IMAGE"
-
-
 @examples(500)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_example_or_refused(data: bytes) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 from tfod.detection.detection import Detection
-from tfod.detection.images.image import mask_turned_back, turned_back
 from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.upright import mask_turned_back, points_turned_back
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32
@@ -58,7 +58,7 @@ def test_pillow_turns_the_same_way(orientation: int) -> None:
     image.getexif()[0x0112] = orientation
     assert (np.asarray(ImageOps.exif_transpose(image)) == shown).all()
     corners = np.array(box, float).reshape(2, 2) / shown_size
-    (x0, y0), (x1, y1) = np.sort(turned_back(corners, orientation), axis=0) * STORED
+    (x0, y0), (x1, y1) = np.sort(points_turned_back(corners, orientation), axis=0) * STORED
     rows, columns = np.nonzero(stored)
     filled = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
     assert [x0, y0, x1, y1] == pytest.approx(filled)
@@ -126,7 +126,7 @@ def test_sizes_that_do_not_tell(
     assert written(tmp_path, shown).boxes.tolist() == [expected.tolist()]
     says = convert(*dataset, "--exif=keep", "--overwrite").succeeded()
     assert TAKEN in says and PUT_BACK in says
-    corners = np.sort(turned_back(expected.reshape(2, 2), orientation), axis=0).reshape(1, 4)
+    corners = np.sort(points_turned_back(expected.reshape(2, 2), orientation), axis=0).reshape(1, 4)
     assert written(tmp_path, size).boxes == pytest.approx(corners)
 
 

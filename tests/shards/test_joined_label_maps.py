@@ -22,8 +22,8 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example, int64_feature
-from tfod.example.rewrite import rewrite_example
 from tfod.shards.reshard import Resharded, reshard
+from tfod.shards.rewrite import rewrite_example
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.commands import Run

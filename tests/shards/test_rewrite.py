@@ -14,8 +14,8 @@ from tfod.example.example import (
     float_feature,
     int64_feature,
 )
-from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import encode_varint
+from tfod.shards.rewrite import rewrite_example
 from tfod.tfrecord.reader import Record
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -15,7 +15,7 @@ from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.images import BoxedMask
 from tfod.detection.attributes import is_attribute_value
-from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, overlap
+from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, iou
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.images.masks import (
     box_outline,
@@ -167,8 +167,8 @@ class ObjectBuilder:
         label, number = parts[0].label, parts[0].id
         free = [o for o in objects if o.shape is not None and not o.outlines and o.label == label]
         same = [o for o in free if number and o.shape.id == number]
-        best = max(same or free, key=lambda o: overlap(o.corners, corners), default=None)
-        if best is not None and (same or overlap(best.corners, corners) >= _MIN_OVERLAP):
+        best, overlap = _nearest(same or free, corners)
+        if best is not None and (same or overlap >= _MIN_OVERLAP):
             best.outlines.extend(parts)
             if not self._save_masks:
                 self._losses[OUTLINES][parts[0].type.name] += len(parts)
@@ -186,7 +186,7 @@ class ObjectBuilder:
         free = [o for o in objects if o.points is None and o.label == one.label]
         same = [o for o in free if one.id and o.shape is not None and o.shape.id == one.id]
         corners = _as_corners(one.get_bbox())
-        best = max(same or free, key=lambda o: overlap(o.corners, corners), default=None)
+        best, _ = _nearest(same or free, corners)
         if best is not None:
             best.points = one
             best.attributes = {**one.attributes, **best.attributes}
@@ -331,6 +331,18 @@ def _turned(kind: str, upright: PixelBox, degrees: float) -> list[float]:
     left, top, right, bottom = upright
     center = (left + right) / 2, (top + bottom) / 2
     return ellipse_outline(*center, (right - left) / 2, (bottom - top) / 2, degrees)
+
+
+def _nearest(
+    objects: Sequence[ExportedObject], corners: PixelBox
+) -> tuple[ExportedObject | None, float]:
+    """The object whose box overlaps the corners most, and its intersection over union with them."""
+    if not objects:
+        return None, 0.0
+    own = np.array([one.corners for one in objects], np.float64)
+    found = iou(own, np.array(corners, np.float64))
+    best = int(found.argmax())
+    return objects[best], float(found[best])
 
 
 def _outline_corners(part: Any) -> PixelBox:

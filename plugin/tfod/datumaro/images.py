@@ -23,12 +23,17 @@ from tfod.detection.images.image import (
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
     UPRIGHT,
-    boxes_turned_back,
     image_size,
     sniff_format,
 )
-from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.images.upright import opposite, orientation_of, turned_back, upright_image
+from tfod.detection.images.masks import decode_mask_png, png_size
+from tfod.detection.images.upright import (
+    boxes_turned_back,
+    opposite,
+    orientation_of,
+    turned_back,
+    upright_image,
+)
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
@@ -347,11 +352,3 @@ class LazyNumericalMask:
         masks = decode_detection(example).numerical_masks
         assert masks is not None  # it was there when the mask was made
         return np.asarray(masks[self.index] > 0)
-
-
-def png_size(data: memoryview | bytes) -> tuple[int, int] | None:
-    """Height and width of a PNG from its header; None for other bytes."""
-    head = bytes(data[:24])
-    if len(head) < 24 or head[12:16] != b"IHDR":
-        return None
-    return int.from_bytes(head[20:24], "big"), int.from_bytes(head[16:20], "big")

@@ -16,12 +16,12 @@ import numpy as np
 
 from tfod.check.findings.finding import first_of, plural
 from tfod.datumaro.compat import annotation, make_boxes, round_points
-from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
+from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask
 from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts, corners_in_pixels
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections
-from tfod.detection.images.masks import is_box_png
+from tfod.detection.images.masks import is_box_png, png_size
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.labels.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError

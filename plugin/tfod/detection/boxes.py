@@ -157,17 +157,6 @@ def enclosing_pixels(mask: np.ndarray) -> PixelBox | None:
     return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
 
 
-def overlap(a: PixelBox, b: PixelBox) -> float:
-    """Intersection over union of two boxes."""
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
-    if width <= 0 or height <= 0:
-        return 0.0
-    both = width * height
-    areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
-    return both / (areas - both)
-
-
 def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Intersection over union of boxes, of shape (..., 4) each, which are broadcast."""
     least, most = np.maximum(first, second), np.minimum(first, second)

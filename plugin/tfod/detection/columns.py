@@ -12,8 +12,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.images.image import read_image_header
-from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
@@ -206,6 +205,11 @@ class DetectionColumns:
             header = self._header(row)
             found[row] = (header.height, header.width) if header else (0, 0)
         return found
+
+    @property
+    def has_one_class(self) -> bool:
+        """Whether each image has one class and no objects, as in shards for classification."""
+        return not self.mapping.box
 
     # Objects
 

@@ -193,6 +193,8 @@ def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
 def _image_labels(found: Detections, row: int) -> list[ImageLabel]:
     texts = found.texts_in(found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES), row)
     labels = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)[row].tolist()
+    if found.has_one_class and len(labels) > 1:
+        labels = [labels.index(1)]  # a vector of zeros with a one in the place of the class
     confidences = found.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT)[row].tolist()
     nothing = [None] * (len(texts) or len(labels))
     columns = (texts or nothing, labels or nothing, confidences or nothing)

@@ -223,10 +223,25 @@ def _keypoints(found: DetectionColumns) -> Iterator[DetectionProblem]:
         )
 
 
+def _one_class(found: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Several numbers where an image has one class, and none of them marks it."""
+    if not found.has_one_class:
+        return
+    column = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)
+    for row in np.flatnonzero(column.counts > 1).tolist():
+        numbers = column[row]
+        if np.count_nonzero(numbers) != 1 or numbers.max() != 1:
+            cause = f"holds {len(numbers)} values, expected one, or a single 1 among zeros"
+            fix = "write one class for each image"
+            yield DetectionProblem(row, Wrong.SEVERAL_VALUES, column.key, cause, fix)
+
+
 def _image_classes(found: DetectionColumns) -> Iterator[DetectionProblem]:
     """Lists about the classes of the whole image that differ in length."""
     text = found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES).counts
     label = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64).counts
+    if found.has_one_class:  # which several numbers mark
+        label = np.minimum(label, 1)
     confidence = found.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT).counts
     counts = np.where(text > 0, text, label)
     uneven = sum((one != 0) & (one != counts) for one in (label, confidence))
@@ -252,5 +267,5 @@ def _extra_attributes(found: DetectionColumns) -> Iterator[DetectionProblem]:
 
 _LOOKS = (
     *(_refused, _kinds, _several_values, _boxes, _pixels_without_size, _object_lengths),
-    *(_mask_sizes, _keypoints, _image_classes, _extra_attributes),
+    *(_mask_sizes, _keypoints, _one_class, _image_classes, _extra_attributes),
 )

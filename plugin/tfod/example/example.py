@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.columns import Column, ExampleBatch
+from tfod.example.columns import Column, ExampleBatch, bytes_of
 from tfod.example.wire import Kind, encode_varint
 from tfod.tfrecord.reader import Record, RecordBatch
 
@@ -109,19 +109,13 @@ class Example:
         found: list[int] = self._values(key, Kind.INT64).tolist()
         return found
 
-    def byte_spans(self, key: str) -> list[tuple[int, int]]:
-        """Where the values of a bytes_list lie in ``buffer``, half-open; empty when absent.
+    def byte_strings(self, key: str) -> list[bytes]:
+        """The values of a bytes_list, copied; empty when the key is absent.
 
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        spans = self._values(key, Kind.BYTES).tolist()
-        return [(start, start + length) for start, length in spans]
-
-    def byte_strings(self, key: str) -> list[bytes]:
-        """The values of a bytes_list, copied; empty when the key is absent."""
-        buffer = self.buffer
-        return [bytes(buffer[start:end]) for start, end in self.byte_spans(key)]
+        return bytes_of(self.buffer, self._values(key, Kind.BYTES))
 
     def value_count(self, key: str) -> int:
         """How many values a feature's list holds."""

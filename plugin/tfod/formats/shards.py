@@ -24,7 +24,7 @@ from tfod.detection.images.masks import (
     encode_mask_png,
     fill_box,
     is_box_png,
-    png_sizes,
+    png_size,
 )
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
 from tfod.detection.images.upright import opposite, orientation_of, turned_back, upright
@@ -331,8 +331,7 @@ class _Writing:
         found = list(one.masks or ())
         for row, mask in enumerate(found):
             data = bytes(mask.data) if mask else b""
-            own = tuple(png_sizes(data, np.array([[0, len(data)]]))[0].tolist())
-            if own in ((0, 0), size):
+            if png_size(data) in (None, size):
                 continue
             drawn = None
             if not is_box_png(data):

@@ -22,16 +22,15 @@ from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import lenient_text
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.images.image import QUARTER, read_image_header
-from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.images.image import QUARTER, ImageHeader, read_image_header
 from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, number_of
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch, bytes_of
 from tfod.example.example import Example, bytes_feature, float_feature, int64_feature, text_feature
-from tfod.example.rewrite import rewrite_example
 from tfod.example.spelling import Form
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
+from tfod.shards.rewrite import rewrite_example
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch
 

@@ -53,14 +53,13 @@ class JoinedClasses:
     def __init__(self, label_maps: Mapping[str, str | None]) -> None:
         self.notes: list[str] = []
         self._files = label_maps
-        self._contradictions: Counter[ClassName] = Counter()
-        table = ClassTable()
+        self._table = ClassTable()
         self._scopes: dict[str | None, LabelScope] = {}
         for file in dict.fromkeys(label_maps.values()):
             label_map, liberties = read_classes(file) if file else (None, [])
             self.notes += liberties
-            self._scopes[file] = table.add_label_map(label_map)
-        found, _, places = table.finish()
+            self._scopes[file] = self._table.add_label_map(label_map)
+        found, _, places = self._table.finish()
         self._ids = [found.items[place].id for place in places]
         self.label_map = self._with_all_fields(found)
         for file, scope in self._scopes.items():
@@ -104,9 +103,9 @@ class JoinedClasses:
     def contradictions(self) -> list[str]:
         """Sentences about texts that had the id of another class, in what was looked at."""
         return [
-            f"{plural(count, 'object')} of the class {text!r} had the id {label} of another; the "
-            "text was followed"
-            for (text, label), count in self._contradictions.items()
+            f"{plural(count, 'object')} of the class {one.text!r} had the id {one.label} of "
+            "another; the text was followed"
+            for one, count in self._table.contradictions.items()
         ]
 
     def _new_ids(
@@ -127,25 +126,18 @@ class JoinedClasses:
     def _new_id(self, scope: LabelScope, name: ClassName, count: int, shard: str) -> int | None:
         """The id of a class that records name so many times; None where nothing explains it."""
         text, label = name
-        if text:
-            number = scope.by_text.get(text)
-            item = self.label_map.find(text)
-            if number is None:
-                return item.id if item else None
-            new = self._ids[number]
-            if item is None or item.id != new:
-                raise LabelMapError(
-                    f"{shard}: the class {text!r} is that of id {item.id if item else 'none'} in "
-                    f"the joined label map, and not that of id {new}; give the classes names of "
-                    "their own"
-                )
-            if scope.by_id.get(label, number) != number:
-                self._contradictions[name] += count
-            return new
-        if label in scope.by_id:
-            return self._ids[scope.by_id[label]]
-        # Datumaro writes 0 and an empty text for an object without a class, we -1 where 0 is one.
-        return label if label < 0 or (label == 0 and text is not None) else None
+        number = self._table.resolve(scope, text, label, count)
+        if number is None:
+            return label  # it is none
+        if number >= len(self._ids):
+            return None
+        new, item = self._ids[number], self.label_map.find(text or "")
+        if text and (item is None or item.id != new):
+            raise LabelMapError(
+                f"{shard}: the class {text!r} is that of id {item.id if item else 'none'} in the "
+                f"joined label map, and not that of id {new}; give the classes names of their own"
+            )
+        return new
 
     def _require_kept_masks(self, batch: ExampleBatch, scope: LabelScope) -> None:
         """See that pixels of masks, which are ids, name the classes that they did."""

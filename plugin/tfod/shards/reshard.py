@@ -19,8 +19,8 @@ from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.example.rewrite import rewrite_example
 from tfod.shards.label_maps import JoinedClasses
+from tfod.shards.rewrite import rewrite_example
 from tfod.shards.source_ids import number_source_ids, numbers_for
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder

@@ -31,8 +31,8 @@ from tfod.check.reporters.samples import Sample, read_ints, read_sample
 from tfod.check.reporters.wording import record_name
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.detections import Detections
-from tfod.detection.images.image import image_size, sniff_format
-from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.image import sniff_format
+from tfod.detection.images.masks import decode_mask_png, png_size
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError, TfodError
 from tfod.example.columns import ExampleBatch
@@ -51,7 +51,6 @@ _CHANNELS = ("channels", "depth", "image/channels")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _MASK_OPACITY = 110
 _FARTHEST = 1000  # keypoint from its image, in widths or heights
-_PNG_HEAD = 64  # bytes, in which its size is
 _GOLDEN, _FIRST_HUE, _SATURATIONS = 0.6180339887498949, 0.36, (0.78, 0.6, 0.95)
 _GAMMA, _LUMINANCES = 2.2, (0.2126, 0.7152, 0.0722)  # of sRGB; of red, green and blue
 _LUMINANCE = 0.17
@@ -325,7 +324,7 @@ def _mask_layer(record: _Record, size: tuple[int, int]) -> Image.Image | None:
 
 def _decoded(mask: PngMask) -> np.ndarray | None:
     """Where a mask is; None of one that is broken or a bomb."""
-    size = image_size(bytes(mask.data[:_PNG_HEAD]))
+    size = png_size(mask.data)
     if size is not None and fits_into_memory(size):
         with contextlib.suppress(ValueError):
             return decode_mask_png(mask.data)

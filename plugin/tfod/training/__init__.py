@@ -1,4 +1,4 @@
-"""Input of training: shards in; datasets of ``tf.data`` and of PyTorch out.
+"""Input of training: shards in; a dataset of ``tf.data`` or of PyTorch out.
 
 They are imported as ``tfod.tensorflow`` and ``tfod.torch``.
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import gzip
 import random
-import shutil
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from tfod.check.profiles.file import load_profile
-from tfod.detection.features.schema import IMAGE_LABEL, FeatureSpec
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.detection.labels.search import find_label_map
-from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError, how_to_install
-from tfod.example.wire import Kind
-from tfod.tensorflow import dataset, feature_description, locating_damage
+from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError, how_to_install
+from tfod.tensorflow import dataset, feature_description, records
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.writer import write_records
@@ -29,7 +25,6 @@ from tests.commands import run_python
 from tests.image_kinds import image_of_pixels
 from tests.records import encode, objects
 
-SHAPE, MASKS = "original_image_spatial_shape", "groundtruth_instance_masks"
 FLAGS = ("is_crowd", "group_of", "difficult")
 MAP = LabelMap(
     (
@@ -89,7 +84,7 @@ def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
         for kind, names in kinds.items()
         for key in names
     }
-    for key in ("encoded", "filename", "source_id", "key/sha256"):
+    for key in ("encoded", "filename", "source_id"):
         features[f"image/{key}"] = tf.io.FixedLenFeature((), tf.string, "")
     parsed = tf.io.parse_single_example(payload, features)
     many = {key: parsed[f"image/object/{key}"].values.numpy() for names in kinds.values()
@@ -106,9 +101,7 @@ def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
     weights = many["weight"] if len(many["weight"]) else np.ones(len(sides[0]), np.float32)
     return {
         "image": image,
-        SHAPE: np.array(image.shape[:2], np.int32),
         "source_id": parsed["image/source_id"].numpy(),
-        "key": parsed["image/key/sha256"].numpy(),
         "filename": parsed["image/filename"].numpy(),
         "groundtruth_boxes": np.stack(sides, axis=1),
         "groundtruth_classes": np.array(classes, np.int64),
@@ -120,24 +113,10 @@ def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
     }
 
 
-def rows(batches: Any) -> Iterator[dict[str, Any]]:
-    """The records of a dataset of batches."""
-    for batch in batches:
-        for number in range(batch["groundtruth_boxes"].shape[0]):
-            yield {key: value[number] for key, value in batch.items()}
-
-
-def as_array(value: Any) -> np.ndarray:
-    """An array; an image of a ragged batch has rows of one length."""
-    if isinstance(value, tf.RaggedTensor):
-        value = value.to_tensor()
-    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-
-
 def assert_equal(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     assert found.keys() == wanted.keys()
     for key, value in wanted.items():
-        got, want = as_array(found[key]), np.asarray(value)
+        got, want = np.asarray(found[key].numpy()), np.asarray(value)
         if want.dtype.kind not in "SO":  # texts are arrays of objects here and there
             assert got.dtype == want.dtype, key
         if got.size or want.size:
@@ -151,23 +130,21 @@ def one(source: Any, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("folder", ["anki-overdrive-cars", "blood-cells"])
 def test_real_shards(corpus: Path, folder: str) -> None:
-    wanted, map_path = {}, ""
+    wanted = {}
     for shard_set in find_shards(corpus / folder):
         for path in shard_set.paths:
-            map_path = find_label_map(path)[0] or ""
+            label_map = read_label_map(find_label_map(path)[0] or "")[0]
             for number, one in enumerate(read_records(path)):
                 if number < 20:
-                    decoded = oracle(bytes(one.payload), read_label_map(map_path)[0])
+                    decoded = oracle(bytes(one.payload), label_map)
                     wanted[decoded["filename"], decoded["groundtruth_boxes"].tobytes()] = decoded
     count = 0
-    for batched in (False, True):
-        found = dataset(corpus / folder, batch_size=5 if batched else None)
-        for row in rows(found) if batched else found:
-            key = row["filename"].numpy(), as_array(row["groundtruth_boxes"]).tobytes()
-            if key in wanted:
-                assert_equal(row, wanted[key])
-                count += 1
-    assert count >= 2 * len(wanted) > 0
+    for element in dataset([one for found in find_shards(corpus / folder) for one in found.paths]):
+        key = element["filename"].numpy(), element["groundtruth_boxes"].numpy().tobytes()
+        if key in wanted:
+            assert_equal(element, wanted[key])
+            count += 1
+    assert count >= len(wanted) > 0
 
 
 def made_records(count: int) -> list[bytes]:
@@ -187,8 +164,6 @@ def made_records(count: int) -> list[bytes]:
         for key in ("area", "weight"):
             if size and chance.random() < 0.5:
                 features[f"image/object/{key}"] = [chance.random() for _ in range(size)]
-        if chance.random() < 0.5:
-            features["image/key/sha256"] = f"{number:064x}"
         image = draw(chance.randint(1, 9), chance.randint(1, 9), number)
         made.append(record(f"{number}.png", **features, image__encoded=image))
     return made
@@ -202,17 +177,15 @@ def with_unknown(decoded: dict[str, Any]) -> dict[str, Any]:
     return decoded
 
 
-@pytest.mark.parametrize("batch_size", [None, 7])
-def test_made_shards_of_all_compressions(tmp_path: Path, batch_size: int | None) -> None:
-    records = made_records(60)
+def test_made_shards_of_all_compressions(tmp_path: Path) -> None:
+    made = made_records(60)
     for place, compression in enumerate(("none", "gzip", "zlib")):
-        write_records(tmp_path, f"part{place}", records[place::3], compression=compression)
-    wanted = {one["filename"]: one for one in (oracle(payload, MAP) for payload in records)}
-    found = dataset(tmp_path, batch_size=batch_size, label_map=MAP)
+        write_records(tmp_path, f"part{place}", made[place::3], compression=compression)
+    wanted = {one["filename"]: one for one in (oracle(payload, MAP) for payload in made)}
     names = []
-    for row in found if batch_size is None else rows(found):
-        names.append(row["filename"].numpy())
-        assert_equal(row, with_unknown(wanted[names[-1]]))
+    for element in dataset(f"{tmp_path}/part*", label_map=MAP):
+        names.append(element["filename"].numpy())
+        assert_equal(element, with_unknown(wanted[names[-1]]))
     assert sorted(names) == sorted(wanted)
 
 
@@ -251,23 +224,19 @@ class TestClasses:
         assert one(folder, label_map=MAP)["groundtruth_classes"].numpy().tolist() == [2]
         assert one(folder, label_map="coco")["groundtruth_classes"].numpy().tolist() == [17]
 
-    def test_of_image_level_labels(self, tmp_path: Path) -> None:
-        payload = record(**boxes(1, ["dog"]), image__class__text=["cat", "dog", "cow"])
-        found = one(write_train(tmp_path, payload), profile="open_images", batch_size=1)
-        assert found["groundtruth_image_classes"].to_list() == [[2, 7, -1]]
-
     def test_label_maps_that_differ(self, tmp_path: Path) -> None:
         write_train(tmp_path / "train", record(**boxes(1, ["cat"])))
         write_train(tmp_path / "valid", record(**boxes(1, ["cat"])))
-        assert len(list(dataset(tmp_path))) == 2
+        both = f"{tmp_path}/*/*.tfrecord"
+        assert len(list(dataset(both))) == 2
         other = LabelMap.from_names(["cat"])
         (tmp_path / "valid" / "label_map.pbtxt").write_text(other.to_text())
-        with pytest.raises(LabelMapError, match=r"differ.*tfod reshard"):
-            dataset(tmp_path)
-        assert len(list(dataset(tmp_path, label_map=other))) == 2
+        with pytest.raises(LabelMapError, match=r"not the same label map .*tfod reshard"):
+            dataset(both)
+        assert len(list(dataset(both, label_map=other))) == 2
         (tmp_path / "valid" / "label_map.pbtxt").unlink()
-        with pytest.raises(LabelMapError, match="no label map lies beside"):
-            dataset(tmp_path)
+        with pytest.raises(LabelMapError, match="not the same label map"):
+            dataset(both)
 
     def test_two_label_maps_beside(self, tmp_path: Path) -> None:
         write_train(tmp_path, record())
@@ -290,170 +259,46 @@ class TestOrder:
     def test_of_shards_in_turn(self, tmp_path: Path) -> None:
         """Records that were dealt to shards in turn, as the OD API does, come as they were."""
         write_train(tmp_path, *(record(str(n)) for n in range(20)), num_shards=5)
-        assert self.names(dataset(tmp_path, decode=False)) == list(range(20))
+        assert self.names(dataset(tmp_path)) == list(range(20))
 
     def test_shuffled(self, shards: Path) -> None:
-        elements = dataset(shards, shuffle=4, seed=1, decode=False)
+        elements = dataset(shards, shuffle=4, seed=1)
         first, second = self.names(elements), self.names(elements)
         assert sorted(first) == sorted(second) == list(range(40))
         assert first != second
-        again = dataset(shards, shuffle=4, seed=1, decode=False)
+        again = dataset(shards, shuffle=4, seed=1)
         assert [self.names(again), self.names(again)] == [first, second]
-        assert self.names(dataset(shards, shuffle=4, seed=2, decode=False)) != first
+        assert self.names(dataset(shards, shuffle=4, seed=2)) != first
         # Of 20 shards 16 are read at first: without other shards first, the last 4 came late.
-        in_order = self.names(dataset(shards, decode=False))
-        assert set(in_order[:32]) != set(first[:32])
-
-    def test_shuffled_by_default_over_many_records(self, shards: Path) -> None:
-        found = self.names(dataset(shards, shuffle=True, seed=3, decode=False, deterministic=False))
-        assert sorted(found) == list(range(40))
-        assert found != sorted(found)
+        assert set(self.names(dataset(shards))[:32]) != set(first[:32])
 
     def test_batches(self, shards: Path) -> None:
-        sizes = [len(batch["filename"]) for batch in dataset(shards, batch_size=16, decode=False)]
-        assert sizes == [16, 16, 8]
-
-    @pytest.mark.parametrize("image", [b"small", bytes(20_000)], ids=["at once", "one by one"])
-    def test_records_that_say_different_things_in_one_batch(
-        self, tmp_path: Path, image: bytes
-    ) -> None:
-        several = [
-            {**boxes(2, ["cat", ""], [9, 2]), "image/object/weight": [0.5, 0.25]},
-            boxes(3, None, [1, 0, 2]),
-            boxes(1, ["cat"]),
-            {},
-        ]
-        folder = write_train(tmp_path, *(record(image__encoded=image, **row) for row in several))
-        singles = list(dataset(folder, decode=False))
-        assert [len(one["groundtruth_weights"]) for one in singles] == [2, 3, 1, 0]
-        assert [one["groundtruth_classes"].numpy().tolist() for one in singles] == [
-            *([2, 2], [1, 0, 2], [2], [])
-        ]
-        (batch,) = dataset(folder, batch_size=4, decode=False)
-        for name in ("groundtruth_classes", "groundtruth_weights", "groundtruth_boxes"):
-            for row, single in zip(batch[name], singles, strict=True):
-                np.testing.assert_array_equal(row, single[name])
+        batches = dataset(shards).ragged_batch(16)
+        assert [len(batch["filename"]) for batch in batches] == [16, 16, 8]
 
 
-class TestImages:
-    def test_resized(self, tmp_path: Path) -> None:
-        jpeg = draw(20, 30, 1, "JPEG")
-        folder = write_train(tmp_path, record(image__encoded=jpeg), record(**boxes(1, ["cat"])))
-        image = tf.io.decode_image(jpeg)
-        wanted = np.rint(tf.image.resize(image, (10, 12)).numpy()).astype(np.uint8)
-        (batch,) = dataset(folder, batch_size=2, image_size=(10, 12))
-        single, _ = dataset(folder, image_size=(10, 12))
-        assert batch["image"].shape == (2, 10, 12, 3)
-        np.testing.assert_array_equal(batch["image"][0], wanted)
-        np.testing.assert_array_equal(single["image"], wanted)
-        assert batch[SHAPE].numpy().tolist() == [[20, 30], [6, 8]]
-
-    def test_resized_ones_fit_into_padded_batches(self, tmp_path: Path) -> None:
-        folder = write_train(tmp_path, *(record(**boxes(n, ["cat"] * n)) for n in (1, 3)))
-        wanted = ("image", "groundtruth_boxes", "groundtruth_classes")
-        elements = dataset(folder, image_size=(4, 4)).map(lambda row: {k: row[k] for k in wanted})
-        (batch,) = elements.padded_batch(2)
-        assert batch["groundtruth_boxes"].shape == (2, 3, 4)
-        assert batch["groundtruth_classes"].numpy().tolist() == [[2, 0, 0], [2, 2, 2]]
-
-    def test_kept_as_files(self, tmp_path: Path) -> None:
-        found = one(write_train(tmp_path, record(image__encoded=b"any")), decode=False)
-        assert found["image"].numpy() == b"any"
-        assert found[SHAPE].numpy().tolist() == [6, 8]
-
-    def test_that_is_none(self, tmp_path: Path) -> None:
-        elements = dataset(write_train(tmp_path, record(image__encoded=b"nothing")))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="decode"):
-            list(elements)
-
-    @pytest.mark.parametrize(
-        ("kind", "size", "batch_size"),
-        [
-            ("png", None, None),
-            ("png", None, 2),
-            ("png", (3, 4), 2),
-            ("numerical", None, 2),
-            ("numerical", (3, 4), None),
-        ],
-    )
-    def test_masks(self, tmp_path: Path, kind: str, size: Any, batch_size: int | None) -> None:
-        masks = np.zeros((2, 6, 8), np.float32)
-        masks[1, 2:4, 1:7] = 1
-        values = (
-            [b"", image_of_pixels(masks[1] * 255)] if kind == "png" else masks.reshape(-1).tolist()
-        )
-        folder = write_train(
-            tmp_path,
-            record(**boxes(2, ["cat", "dog"]), image__object__mask=values),
-            record(**boxes(1, ["cat"])),
-        )
-        found = dataset(folder, masks=kind, image_size=size, batch_size=batch_size)
-        if size:
-            masks = masks[:, 1::2, 1::2]  # the nearest pixel, of centres
-        first, second = (row[MASKS] for row in (rows(found) if batch_size else found))
-        np.testing.assert_array_equal(as_array(first), masks)
-        assert as_array(first).dtype == np.float32
-        assert second.shape[0] == 0
-
-    def test_masks_beside_undecoded_images(self, tmp_path: Path) -> None:
-        mask = np.eye(6, 8)
-        payload = record(**boxes(1, ["cat"]), image__object__mask=[image_of_pixels(mask)])
-        found = one(write_train(tmp_path, payload), masks="png", decode=False)
-        np.testing.assert_array_equal(found[MASKS][0], mask)
-
-    def test_masks_of_an_unknown_kind(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="png, numerical"):
-            dataset(write_train(tmp_path, record()), masks="polygons")
-
-
-@pytest.mark.parametrize("batch_size", [None, 3])
-def test_keypoints(tmp_path: Path, batch_size: int | None) -> None:
-    nan = float("nan")
-    points = {
-        "image/object/keypoint/x": [0.1, 0.2, nan, 0.4],
-        "image/object/keypoint/y": [0.5, 0.6, nan, 0.8],
-    }
-    given = {"image/object/keypoint/visibility": [0, 1, 2, 2]}
-    folder = write_train(
-        tmp_path,
-        record("given", **boxes(2, ["cat", "dog"]), **points, **given),
-        record("derived", **boxes(2, ["cat", "dog"]), **points),
-        record("none", **boxes(1, ["cat"])),
-    )
-    found = dataset(folder, keypoints=2, batch_size=batch_size)
-    first, second, third = rows(found) if batch_size else found
-    visible = "groundtruth_keypoint_visibilities"
-    assert as_array(first[visible]).tolist() == [[False, True], [True, True]]
-    assert as_array(second[visible]).tolist() == [[True, True], [False, True]]
-    wanted = np.array([[[nan, nan], [0.6, 0.2]], [[nan, nan], [0.8, 0.4]]], np.float32)
-    np.testing.assert_array_equal(as_array(first["groundtruth_keypoints"]), wanted)
-    wanted[0, 0] = [0.5, 0.1]
-    np.testing.assert_array_equal(as_array(second["groundtruth_keypoints"])[0], wanted[0])
-    assert third["groundtruth_keypoints"].shape[0] == third[visible].shape[0] == 0
+def test_an_image_that_is_none(tmp_path: Path) -> None:
+    elements = dataset(write_train(tmp_path, record(image__encoded=b"nothing")))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="decode"):
+        list(elements)
 
 
 class TestUnsoundRecords:
     @pytest.mark.parametrize(
-        ("key", "values", "batch_size"),
+        ("key", "values"),
         [
-            ("bbox/xmax", [0.5], None),
-            ("bbox/xmax", [0.5], 2),
-            ("class/text", ["cat"], 2),
-            ("class/label", [1, 2, 3], 2),
-            ("area", [1.0], 2),
-            ("weight", [1.0, 1.0, 1.0], 2),
+            ("bbox/xmax", [0.5]),
+            ("class/text", ["cat"]),
+            ("class/label", [1, 2, 3]),
+            ("area", [1.0]),
+            ("weight", [1.0, 1.0, 1.0]),
         ],
     )
-    def test_lists_of_different_lengths(
-        self, tmp_path: Path, key: str, values: Any, batch_size: int | None
-    ) -> None:
-        """Of one batch, the records' lists could make up for each other."""
+    def test_lists_of_different_lengths(self, tmp_path: Path, key: str, values: Any) -> None:
         features = {**boxes(2, ["cat", "dog"]), f"image/object/{key}": values}
-        other = 4 - len(values)
-        fill = {**boxes(2, ["cat", "dog"]), f"image/object/{key}": (values * 3)[:other]}
-        folder = write_train(tmp_path, record("bad.png", **features), record("two.png", **fill))
+        folder = write_train(tmp_path, record("bad.png", **features))
         with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s){key}.*tfod check.*bad"):
-            list(dataset(folder, batch_size=batch_size))
+            list(dataset(folder))
 
     def test_without_a_required_feature(self, tmp_path: Path) -> None:
         elements = dataset(write_train(tmp_path, encode({"image/filename": "a"})))
@@ -461,104 +306,24 @@ class TestUnsoundRecords:
             list(elements)
 
 
-class TestOtherProfiles:
-    def test_of_detection_yield_what_they_have(self, tmp_path: Path) -> None:
-        folder = write_train(tmp_path, record(**boxes(1, ["cat"], [2])))
-        basic = {"filename", "groundtruth_boxes", "groundtruth_classes", SHAPE}
-        assert one(folder, profile="roboflow").keys() == {*basic, "image"}
-        assert one(folder, profile="cvat").keys() == {*basic, "source_id"}
-        assert one(folder, profile="cvat")[SHAPE].numpy().tolist() == [6, 8]
-        extra = {"image", "source_id", "groundtruth_group_of", "groundtruth_image_classes"}
-        assert one(folder, profile="open_images").keys() == {*basic, *extra}
-
-    @pytest.mark.filterwarnings("ignore::UserWarning:keras")
-    def test_of_classification_fit_a_model(self, tmp_path: Path) -> None:
-        import keras
-
-        sides = {"height": 6, "width": 8}
-        records = [
-            encode({"image_raw": draw(6, 8, n), "label": n % 2, "depth": 3, **sides})
-            for n in range(6)
-        ]
-        folder = write_train(tmp_path, *records, label_map=None)
-        pairs = dataset(folder, "image_classification", batch_size=3, image_size=(4, 4))
-        assert [tf.as_dtype(part.dtype) for part in pairs.element_spec] == [tf.uint8, tf.int64]
-        assert [label.numpy().tolist() for _, label in pairs] == [[0, 1, 0], [1, 0, 1]]
-        layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(2)]
-        model = keras.Sequential([keras.Input((4, 4, 3)), *layers])
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        assert np.isfinite(model.fit(pairs, verbose=0).history["loss"][0])
-
-    def test_image_label_is_a_file_or_raw(self, tmp_path: Path) -> None:
-        grey, colour = np.arange(48, dtype=np.uint8), np.arange(144, dtype=np.uint8)
-        file = draw(6, 8)
-        records = [
-            encode({"image": data, "label": 1, "height": 6, "width": 8, "channels": 3})
-            for data in (file, colour.tobytes(), grey.tobytes())
-        ]
-        folder = write_train(tmp_path, *records, label_map=None)
-        found = [image.numpy() for image, _ in dataset(folder, "image_label")]
-        np.testing.assert_array_equal(found[0], tf.io.decode_image(file))
-        np.testing.assert_array_equal(found[1], colour.reshape(6, 8, 3))
-        np.testing.assert_array_equal(found[2], np.stack([grey.reshape(6, 8)] * 3, axis=2))
-        files = [image.numpy() for image, _ in dataset(folder, "image_label", decode=False)]
-        assert files[0] == file
-        (batch,) = dataset(folder, "image_label", batch_size=3)
-        np.testing.assert_array_equal(batch[0][1].to_tensor(), found[1])
-
-    def test_keras_coco(self, tmp_path: Path) -> None:
-        numbers = {"area": 20.0, "bbox": [1.0, 2.0, 4.0, 5.0], "category_id": 3}
-        payload = encode({"image": draw(6, 8), "path": "a", "id": 9, "image_id": 4, **numbers})
-        (found,) = dataset(
-            write_train(tmp_path, payload, label_map=None), "keras_coco", batch_size=1
-        )
-        assert found["bbox"].numpy().tolist() == [[1, 2, 4, 5]]
-        assert found["image"].shape.as_list() == [1, None, None, 3]
-        assert found["category_id"].numpy().tolist() == [3]
-        assert found.keys() == {"image", "path", "id", "image_id", *numbers}
-
-    def test_of_ones_own(self, tmp_path: Path) -> None:
-        folder = write_train(tmp_path, encode({"x": [1.0, 2.0], "n": 3}), label_map=None)
-        description = {"x": FeatureSpec(Kind.FLOAT), "n": FeatureSpec(Kind.INT64, ())}
-        found = one(folder, profile=description)
-        assert (found["x"].numpy().tolist(), found["n"].numpy()) == ([1, 2], 3)
-        (tmp_path / "p.json").write_text(
-            '{"features": {"n": {"kind": "FixedLenFeature", "dtype": "int64"}}}'
-        )
-        profile = load_profile(str(tmp_path / "p.json"))
-        assert one(folder, profile=profile).keys() == {"n"} == feature_description(profile).keys()
-
-    def test_none_yields_serialized_examples(self, tmp_path: Path) -> None:
-        payload = record()
-        folder = write_train(tmp_path, payload)
-        assert [found.numpy() for found in dataset(folder, None)] == [payload]
-        assert [found.numpy().tolist() for found in dataset(folder, None, 1)] == [[payload]]
-
-    def test_of_no_such_name(self, tmp_path: Path) -> None:
-        folder = write_train(tmp_path, record())
-        with pytest.raises(TfodError, match="coco2: no such profile; there are cvat, tf_d"):
-            dataset(folder, "coco2")
+def test_serialized_examples(tmp_path: Path) -> None:
+    payload = record()
+    folder = write_train(tmp_path, payload)
+    assert [found.numpy() for found in records(folder)] == [payload]
+    with pytest.raises(TfodError, match="coco2: no such profile; there are cvat, tf_d"):
+        feature_description("coco2")
 
 
 class TestShards:
-    def test_damage_is_located(self, tmp_path: Path) -> None:
-        records = [record(str(n)) for n in range(6)]
-        good, bad = write_records(tmp_path, "s", records, num_shards=2)
-        data = bytearray(Path(bad).read_bytes())
-        second = 16 + len(records[1])
-        data[second + 40] ^= 1
-        Path(bad).write_bytes(data)
-        (tmp_path / "a.record").touch()  # not what TensorFlow stumbles over
-        with pytest.warns(UserWarning, match="a.record is empty"):
-            elements = dataset(tmp_path, batch_size=2)
-        with pytest.raises(ShardError) as caught, locating_damage(tmp_path):
-            list(elements)
-        assert (caught.value.shard, caught.value.record) == (bad, 1)
-        assert caught.value.offset == second
-        assert isinstance(caught.value.__cause__, tf.errors.DataLossError)
-        shutil.copy(good, bad)
-        with pytest.raises(TfodError, match="not there any more"), locating_damage(tmp_path):
-            raise caught.value.__cause__
+    def test_subsets_are_not_mixed_unasked(self, tmp_path: Path) -> None:
+        for subset in ("train", "val"):
+            write_records(tmp_path, subset, [record(f"{subset}.png")])
+        with pytest.raises(TfodError, match=r"several subsets \(train, val\); name the shards of"):
+            dataset(tmp_path)
+        assert one(tmp_path / "train.tfrecord")["filename"].numpy() == b"train.png"
+        paths = [tmp_path / "train.tfrecord", tmp_path / "val.tfrecord"]
+        for mixed in (f"{tmp_path}/*.tfrecord", paths):
+            assert len(list(dataset(mixed))) == 2
 
     def test_missing_ones_are_named(self, tmp_path: Path) -> None:
         paths = write_records(tmp_path, "s", [record(str(n)) for n in range(3)], num_shards=3)
@@ -575,7 +340,7 @@ class TestShards:
     def test_a_compressed_one_without_records(self, tmp_path: Path) -> None:
         write_records(tmp_path, "s", [record(str(n)) for n in range(2)])
         (tmp_path / "a.tfrecord").write_bytes(gzip.compress(b""))
-        assert len(list(dataset(tmp_path, batch_size=2, decode=False))) == 1
+        assert len(list(dataset(f"{tmp_path}/*"))) == 2
 
     def test_in_a_zip(self, tmp_path: Path) -> None:
         (path,) = write_records(tmp_path, "s", [record()])
@@ -593,11 +358,3 @@ def test_without_tensorflow() -> None:
     code = "import sys; sys.modules['tensorflow'] = None; import tfod.tensorflow"
     last = run_python("-c", code).err.splitlines()[-1]
     assert last.endswith(f"tfod.tensorflow needs TensorFlow; {how_to_install('tensorflow')}")
-
-
-def test_image_label_may_lack_the_size(tmp_path: Path) -> None:
-    """As Kaggle's petals: ``class`` and ``image`` alone."""
-    description = {"image": IMAGE_LABEL["image"], "class": IMAGE_LABEL["label"]}
-    folder = write_train(tmp_path, encode({"image": draw(6, 8), "class": 4}), label_map=None)
-    ((image, label),) = dataset(folder, description)
-    assert (image.shape, label.numpy()) == ((6, 8, 3), 4)

@@ -19,13 +19,11 @@ from tfod.check.findings.finding import Finding
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API
 from tfod.check.records.images import read_most_decoded
-from tfod.detection.features.schema import TF_DETECTION_API
 from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import RecordError
 from tfod.example.example import Example
-from tfod.torch import DetectionsByIndex
-from tfod.training.tensorflow.detections import DetectionDecoder
-from tfod.training.training_input import ClassIds
+from tfod.torch import Detections
+from tfod.training.tensorflow import detection_decoder
 
 from tests.changed_records import SOUND, changed_records, is_of_attributes, sound_record
 from tests.conftest import examples
@@ -56,9 +54,8 @@ def decode(tmp_path_factory: pytest.TempPathFactory) -> tf.types.experimental.Po
     """What ``tfod.tensorflow.dataset`` maps over records of the OD API."""
     path = tmp_path_factory.mktemp("labels") / "label_map.pbtxt"
     path.write_bytes(LABEL_MAP)
-    classes = ClassIds.of(read_label_map(str(path))[0])
-    decoder = DetectionDecoder(TF_DETECTION_API, classes)
-    return tf.function(decoder.decode_one, input_signature=[tf.TensorSpec((), tf.string)])
+    decoder = detection_decoder(read_label_map(str(path))[0])
+    return tf.function(decoder, autograph=False, input_signature=[tf.TensorSpec((), tf.string)])
 
 
 def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) -> None:
@@ -77,7 +74,7 @@ def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) 
         ),
     )
     errors = [one for one in report.findings if one.severity.value == "error"]
-    torch_input = DetectionsByIndex(path)
+    torch_input = Detections(path)
     for number, payload in enumerate(payloads):
         output = _refusals(torch_input, number, payload, decode)
         found = [one for one in errors if one.record == number]
@@ -92,7 +89,7 @@ def _is_taken(finding: Finding, payload: bytes) -> bool:
     return finding.code in TAKEN or (finding.code == "BOX001" and is_of_attributes(finding))
 
 
-def _refusals(torch_input: DetectionsByIndex, number: int, payload: bytes, decode: object) -> str:
+def _refusals(torch_input: Detections, number: int, payload: bytes, decode: object) -> str:
     output = ""
     try:
         torch_input[number]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,10 @@ from tfod.errors import (
     RecordError,
     ShardError,
     ShardsNotFoundError,
+    TfodError,
     how_to_install,
 )
-from tfod.torch import Detections, DetectionsByIndex, collate
+from tfod.torch import Detections, collate
 from torch.utils.data import DataLoader
 
 from tests.commands import run_python
@@ -49,7 +48,9 @@ def write_shards(folder: Path, *records: bytes, **options: Any) -> Path:
 
 
 def one(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
-    ((image, target),) = Detections(folder, **options)
+    found = Detections(folder, **options)
+    assert len(found) == 1
+    image, target = found[0]
     return image, target
 
 
@@ -67,7 +68,6 @@ class TestElements:
         assert (target["iscrowd"].dtype, target["iscrowd"].tolist()) == (torch.int64, [0, 1])
         assert (target["area"].dtype, target["area"].tolist()) == (torch.float32, [3.5, 9.0])
         assert (target["source_id"], target["filename"], target["image_id"]) == ("5", "5.png", 0)
-        assert "masks" not in target
 
     def test_defaults(self, tmp_path: Path) -> None:
         payload = encode({"image/encoded": IMAGE, **objects([(0, 0, 0.5, 1)], None, [3])})
@@ -78,7 +78,7 @@ class TestElements:
         assert (target["source_id"], target["filename"]) == ("", "")
 
     def test_a_image_without_objects(self, tmp_path: Path) -> None:
-        _, target = one(write_shards(tmp_path, record()), masks=True)
+        _, target = one(write_shards(tmp_path, record()))
         shapes = {key: tuple(value.shape) for key, value in target.items() if key in SHAPES}
         assert shapes == SHAPES
 
@@ -105,26 +105,11 @@ class TestElements:
             one(tmp_path)
         assert one(tmp_path, label_map=MAP)[1]["labels"].tolist() == [2]
 
-    @pytest.mark.parametrize("numerical", [False, True])
-    def test_masks(self, tmp_path: Path, numerical: bool) -> None:
-        masks = np.zeros((2, 4, 10), np.uint8)
-        masks[1, 1:3, 2:9] = 1
-        values = (
-            masks.astype(float).reshape(-1).tolist()
-            if numerical
-            else [b"", image_of_pixels(masks[1])]
-        )
-        size = {"image/height": 4, "image/width": 10, "image/object/mask": values}
-        folder = write_shards(tmp_path, record(**objects([(0, 0, 1, 1)] * 2), **size))
-        found = one(folder, masks=True)[1]["masks"]
-        assert found.dtype == torch.uint8
-        np.testing.assert_array_equal(found, masks)
-
-    def test_a_mask_of_another_size(self, tmp_path: Path) -> None:
-        mask = {"image/object/mask": [image_of_pixels(np.ones((3, 10)))]}
-        folder = write_shards(tmp_path, record(**objects([(0, 0, 1, 1)]), **mask))
-        with pytest.raises(RecordError, match=r"mask is 10 x 3, but the image 10 x 4"):
-            one(folder, masks=True)
+    def test_what_else_the_record_holds(self, tmp_path: Path) -> None:
+        mask = image_of_pixels(np.eye(4, 10))
+        features = objects([(0, 0, 1, 1)], ["cat"]) | {"image/object/mask": [mask]}
+        (found,) = Detections(write_shards(tmp_path, record(**features))).detection(0).masks or ()
+        assert found is not None and bytes(found.data) == mask
 
     @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "1"])
     def test_images_of_other_modes(self, tmp_path: Path, mode: str) -> None:
@@ -151,14 +136,13 @@ class TestElements:
     def test_transform(self, tmp_path: Path) -> None:
         folder = write_shards(tmp_path, record(3))
         source_id = lambda image, target: target["source_id"]  # noqa: E731
-        assert list(Detections(folder, transform=source_id)) == ["3"]
-        assert DetectionsByIndex(folder, transform=source_id)[0] == "3"
+        assert Detections(folder, transform=source_id)[0] == "3"
 
     def test_collate(self) -> None:
         assert collate([(1, "a"), (2, "b")]) == ((1, 2), ("a", "b"))
 
 
-SHAPES = {"boxes": (0, 4), "labels": (0,), "area": (0,), "iscrowd": (0,), "masks": (0, 4, 10)}
+SHAPES = {"boxes": (0, 4), "labels": (0,), "area": (0,), "iscrowd": (0,)}
 
 
 class TestErrors:
@@ -172,13 +156,11 @@ class TestErrors:
     )
     def test_of_images_name_the_record(self, tmp_path: Path, image: bytes, what: str) -> None:
         folder = write_shards(tmp_path, record(), record(image__encoded=image))
-        for elements in (iter(Detections(folder)), iter(DetectionsByIndex(folder))):
-            next(elements)
-            with pytest.raises(RecordError, match="image/encoded") as caught:
-                next(elements)
-            assert what in str(caught.value)
-            assert (caught.value.record, caught.value.offset) == (1, 16 + len(record()))
-            assert caught.value.shard == str(tmp_path / "train.tfrecord")
+        with pytest.raises(RecordError, match="image/encoded") as caught:
+            Detections(folder)[1]
+        assert what in str(caught.value)
+        assert (caught.value.record, caught.value.offset) == (1, 16 + len(record()))
+        assert caught.value.shard == str(tmp_path / "train.tfrecord")
 
     def test_cross_from_a_worker(self, tmp_path: Path) -> None:
         folder = write_shards(tmp_path, record(image__encoded=b"no image"))
@@ -193,25 +175,24 @@ class TestErrors:
         shard = folder / "train.tfrecord"
         shard.write_bytes(shard.read_bytes()[:-1])
         with pytest.raises(ShardError, match=r"train\.tfrecord, record 0"):
-            list(Detections(folder))
-        with pytest.raises(ShardError, match=r"train\.tfrecord, record 0"):
-            DetectionsByIndex(folder)
+            Detections(folder)
         (folder / "label_map.pbtxt").write_text("<html>")
         with pytest.raises(LabelMapError):
             Detections(folder)
 
-    def test_of_ranks(self, tmp_path: Path) -> None:
-        folder = write_shards(tmp_path, record())
-        with pytest.raises(ValueError, match="go together"):
-            Detections(folder, rank=1)
-        with pytest.raises(ValueError, match="rank is 2, which is not one of 2"):
-            Detections(folder, rank=2, world_size=2)
+    def test_subsets_are_not_mixed_unasked(self, tmp_path: Path) -> None:
+        for subset in ("train", "val"):
+            tfod.write_records(tmp_path, subset, [record()])
+        with pytest.raises(TfodError, match=r"several subsets \(train, val\)"):
+            Detections(tmp_path)
+        assert len(Detections(tmp_path / "val.tfrecord")) == 1
+        assert len(Detections(f"{tmp_path}/*.tfrecord")) == 2
 
     @pytest.mark.parametrize(
         ("absent", "code", "what"),
         [
             ("torch", "import tfod.torch", "tfod.torch needs PyTorch"),
-            ("PIL", "from tfod.torch import Detections; list(Detections(sys.argv[1]))",
+            ("PIL", "from tfod.torch import Detections; Detections(sys.argv[1])[0]",
              "decoding images needs Pillow"),
         ],
     )  # fmt: skip
@@ -223,130 +204,35 @@ class TestErrors:
         assert done.err.splitlines()[-1].endswith(f"{what}; {how_to_install('torch')}")
 
 
-def ids(elements: Any) -> list[int]:
-    return [int(target["source_id"]) for _, target in elements]
-
-
 @pytest.fixture
-def shards(tmp_path: Path) -> Callable[..., Path]:
-    """Shards of 23 records in all; several are of all compressions."""
+def shards(tmp_path: Path) -> str:
+    """Five shards of 23 records in all, of all compressions."""
 
-    def make(count: int, compression: str = "none") -> Path:
-        records = [record(number) for number in range(23)]
-        if count == 1:
-            return write_shards(tmp_path, *records, compression=compression)
-        for number in range(count):
-            kind = ("none", "gzip", "zlib")[number % 3]
-            part = [one for place, one in enumerate(records) if place % count == number]
-            tfod.write_records(tmp_path, f"part{number}", part, compression=kind)
-        return tmp_path
-
-    return make
+    for number in range(5):
+        kind = ("none", "gzip", "zlib")[number % 3]
+        part = [record(one) for one in range(number, 23, 5)]
+        tfod.write_records(tmp_path, f"part{number}", part, compression=kind)
+    return f"{tmp_path}/part*"
 
 
-class TestSharing:
-    @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more than processors
-    @pytest.mark.parametrize("shuffle", [False, 4])
-    @pytest.mark.parametrize("workers", [0, 1, 2, 3])
-    @pytest.mark.parametrize(("count", "kind"), [(1, "none"), (1, "gzip"), (5, "")])
-    def test_forked_workers(
-        self, shards: Callable[..., Path], count: int, kind: str, workers: int, shuffle: Any
-    ) -> None:
-        context = multiprocessing.get_context("fork") if workers else None
-        loader = DataLoader(
-            Detections(shards(count, kind), shuffle=shuffle),
-            batch_size=4,
-            num_workers=workers,
-            collate_fn=collate,
-            multiprocessing_context=context,
-        )
-        found = [target for _, targets in loader for target in targets]
-        assert sorted(int(target["source_id"]) for target in found) == list(range(23))
-        assert len({target["image_id"] for target in found}) == 23
-
-    @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-    def test_spawned_workers(self, shards: Callable[..., Path]) -> None:
-        detections = Detections(shards(5), shuffle=4)
-        loader = DataLoader(
-            detections,
-            batch_size=None,
-            num_workers=2,
-            multiprocessing_context="spawn",
-            persistent_workers=True,
-        )
-        first = ids(loader)
-        detections.set_epoch(1)  # those workers were started before
-        second = ids(loader)
-        assert sorted(first) == sorted(second) == list(range(23))
-        assert first != second
-
-    @pytest.mark.parametrize("count", [1, 5])
-    @pytest.mark.parametrize("shuffle", [False, True])
-    def test_ranks(self, shards: Callable[..., Path], count: int, shuffle: bool) -> None:
-        folder = shards(count)
-        found: list[int] = []
-        for rank in range(3):
-            part = Detections(folder, shuffle=shuffle, rank=rank, world_size=3)
-            found += ids(DataLoader(part, batch_size=None, num_workers=2))
-        assert sorted(found) == list(range(23))
-
-    def test_ranks_of_torch_distributed(self, shards: Callable[..., Path], tmp_path: Path) -> None:
-        folder = shards(5)
-        store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
-        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-        try:
-            assert sorted(ids(Detections(folder))) == list(range(23))
-            part = Detections(folder, rank=1, world_size=2)  # what is said is stronger
-        finally:
-            torch.distributed.destroy_process_group()
-        assert 0 < len(ids(part)) < 23
-
-
-class TestShuffle:
-    def test_by_seed_and_epoch(self, shards: Callable[..., Path]) -> None:
-        folder = shards(5)
-        detections = Detections(folder, shuffle=6, seed=4)
-        first = ids(detections)
-        assert ids(detections) == first
-        detections.set_epoch(1)
-        second = ids(detections)
-        assert sorted(second) == list(range(23))
-        assert second != first
-        other = Detections(folder, shuffle=6, seed=4)
-        other.set_epoch(1)
-        assert ids(other) == second
-        assert ids(Detections(folder, shuffle=6, seed=5)) not in (first, second)
-
-    def test_draws_from_a_buffer(self, shards: Callable[..., Path]) -> None:
-        found = ids(Detections(shards(1), shuffle=5))
-        assert found != list(range(23))
-        # A record comes at most 5 places early: no more are known.
-        assert all(number <= place + 5 for place, number in enumerate(found))
-        for in_order in (False, 1):
-            assert ids(Detections(shards(1), shuffle=in_order)) == list(range(23))
-
-
-class TestByIndex:
-    def test_is_the_same(self, shards: Callable[..., Path]) -> None:
-        folder = shards(5)
-        by_index, read = DetectionsByIndex(folder), list(Detections(folder))
-        assert len(by_index) == len(read) == 23
-        for number, (image, target) in enumerate(read):
-            other_image, other = by_index[number]
-            assert torch.equal(image, other_image)
-            assert other["source_id"] == target["source_id"]
-            assert other["image_id"] == target["image_id"]
-        assert by_index[-1][1]["source_id"] == read[-1][1]["source_id"]
+class TestByNumber:
+    def test_each_comes_once(self, shards: str) -> None:
+        found = Detections(shards)
+        assert len(found) == 23
+        targets = [found[number][1] for number in range(23)]
+        assert sorted(int(one["source_id"]) for one in targets) == list(range(23))
+        assert [one["image_id"] for one in targets] == list(range(23))
+        assert found[-1][1]["source_id"] == targets[-1]["source_id"]
         for number in (23, -24):
             with pytest.raises(IndexError):
-                by_index[number]
+                found[number]
 
-    def test_in_workers(self, shards: Callable[..., Path]) -> None:
-        by_index = pickle.loads(pickle.dumps(DetectionsByIndex(shards(5))))  # as spawning does
-        loader = DataLoader(by_index, shuffle=True, batch_size=4, num_workers=2, collate_fn=collate)
+    def test_in_workers(self, shards: str) -> None:
+        found = pickle.loads(pickle.dumps(Detections(shards)))  # as spawning does
+        loader = DataLoader(found, shuffle=True, batch_size=4, num_workers=2, collate_fn=collate)
         assert len(loader) == 6
-        found = [int(target["source_id"]) for _, targets in loader for target in targets]
-        assert sorted(found) == list(range(23))
+        ids = [int(target["source_id"]) for _, targets in loader for target in targets]
+        assert sorted(ids) == list(range(23))
 
 
 def test_shards_in_a_zip(tmp_path: Path) -> None:
@@ -354,6 +240,6 @@ def test_shards_in_a_zip(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for name in ("train.tfrecord", "label_map.pbtxt"):
             archive.write(folder / name, name)
-    elements = list(Detections(tmp_path / "a.zip"))
-    assert ids(elements) == [1, 2]
-    assert elements[0][1]["labels"].tolist() == [7]
+    found = Detections(tmp_path / "a.zip")
+    assert [found[number][1]["source_id"] for number in (0, 1)] == ["1", "2"]
+    assert found[0][1]["labels"].tolist() == [7]

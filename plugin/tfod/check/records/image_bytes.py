@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfod.check.records.tensorflow_images import FORMAT_TITLES
-from tfod.detection.images.image import sniff_format
-from tfod.detection.images.image_header import Bytes
+from tfod.detection.images.image import Bytes, sniff_format
 from tfod.errors import TfodError, how_to_install
 
 # What bytes without an image's header are

@@ -19,8 +19,7 @@ from tfod.check.records.image_bytes import (
 )
 from tfod.detection import keys
 from tfod.detection.detections import Detections
-from tfod.detection.images.image import FORMAT_OF_EXTENSION
-from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.images.image import FORMAT_OF_EXTENSION, ImageHeader
 from tfod.kernel import hash_spans
 
 MOST_DECODED = 200

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.images.image import ImageHeader
 
 FORMAT_TITLES = {
     "jpeg": "JPEG",

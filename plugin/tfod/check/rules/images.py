@@ -16,6 +16,7 @@ from tfod.check.records.result import DatasetResult
 from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import dataset_rule, each_image, rule
 from tfod.detection import keys
+from tfod.detection.images.image import QUARTER
 
 
 @rule(
@@ -133,13 +134,12 @@ def check_size(facts: ImageFacts) -> Iterator[Finding]:
     if (height, width) == (header.width, header.height):
         message += ": height and width are exchanged"
         fix = "Exchange image/height and image/width, and check how the boxes were normalized."
-        if header.orientation >= _QUARTER:
+        if header.orientation >= QUARTER:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _TURN
     yield Finding(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
 
 
-_QUARTER = 5  # from this orientation on height and width are exchanged
 _TURN = (
     "Turn the pixels as the orientation says (PIL.ImageOps.exif_transpose) and encode them again."
 )
@@ -167,7 +167,7 @@ def check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     header = facts.header
     if header is None or header.orientation == 1:
         return
-    turned = header.orientation >= _QUARTER
+    turned = header.orientation >= QUARTER
     said = (facts.declared_height, facts.declared_width)
     exchanged = turned and header.height != header.width and said == (header.width, header.height)
     message = f"the EXIF orientation is {header.orientation}: people see it "

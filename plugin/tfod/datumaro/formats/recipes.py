@@ -94,8 +94,8 @@ class ImageClassificationBase(CountedShardsBase):
         there = ", ".join(sorted(example)[:6]) or "no features"
         return ShardError(
             f"is not a classification shard: record {example.record.number} holds {there}; "
-            "expected an image under image_raw, image or image_bytes and its label under "
-            "label or class",
+            "expected an image under image_raw, image or image_bytes and its label, an integer "
+            "or a text, under label or class",
             shard=example.shard,
             fix="read it as tf_detection_api with a profile that says what its keys are",
         )

@@ -116,8 +116,8 @@ MAPPINGS = (SLIM_CLASSIFICATION, IMAGE_CLASSIFICATION, IMAGE_LABEL)
 # FiftyOne has image_bytes and a text in label; the flowers of Google's codelabs have a number in
 # class and a text in label, those of Kaggle's petals only the number.
 # img_raw is pixels in many a tutorial, mostly without their size.
-_IMAGES = ("image_raw", "image_bytes", "image", "img_raw", "img")
-_LABELS = ("label", "class")
+IMAGE_KEYS = ("image_raw", "image_bytes", "image", "img_raw", "img")
+LABEL_KEYS = ("label", "class")
 _NAMES = ("filename", "file_name", "image_name")
 
 
@@ -131,8 +131,8 @@ def classification_field_mapping(example: Example) -> FieldMapping | None:
     def first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)
 
-    encoded = first(_IMAGES, Kind.BYTES)
-    label, text = first(_LABELS, Kind.INT64), first(_LABELS, Kind.BYTES)
+    encoded = first(IMAGE_KEYS, Kind.BYTES)
+    label, text = first(LABEL_KEYS, Kind.INT64), first(LABEL_KEYS, Kind.BYTES)
     if encoded is None or (label is None and text is None):
         return None
     return FieldMapping.only(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfod.detection.boxes import PixelBox
+from tfod.detection.images.image import image_size
 
 
 def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
@@ -110,6 +111,7 @@ def run_lengths(flat: np.ndarray) -> list[int]:
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER_BYTES = len(_SIGNATURE) + 16  # as far as width and height: length and kind of IHDR, both
+_ENOUGH = _HEADER_BYTES + 9  # the rest of IHDR
 _EIGHT_BITS_GRAY = (8, 0, 0, 0, 0)  # bits, colour type, compression, filter, interlace
 _NO_FILTER = 0
 _MOST_PIXELS = 1 << 28
@@ -189,6 +191,11 @@ def png_sizes(buffer: bytes | bytearray, spans: np.ndarray) -> np.ndarray:
     sides = heads[is_png, _HEADER_BYTES - 8 :].copy().view(">u4")
     found[long[is_png]] = sides[:, ::-1]
     return found
+
+
+def png_size(data: bytes | memoryview) -> tuple[int, int] | None:
+    """Height and width of one PNG by its header; None where there is none."""
+    return image_size(bytes(data[:_ENOUGH]))
 
 
 def is_box_png(data: bytes | memoryview) -> bool:

@@ -15,18 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from tfod.detection.detection import Detection, PngMask
-from tfod.detection.images.image import (
-    QUARTER,
-    UPRIGHT,
-    boxes_turned_back,
-    keypoints_turned_back,
-    mask_turned_back,
-    read_image_header,
-)
+from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.images.image import QUARTER, UPRIGHT, read_image_header
 from tfod.detection.images.masks import decode_mask_png, decode_pixels, encode_gray_png, is_box_png
 from tfod.errors import TfodError, how_to_install
 
+_TRANSPOSED = {5: 1, 6: 4, 7: 3, 8: 2}  # what is left to do when rows and columns are exchanged
+_FLIPPED = {2: (1, -1), 3: (-1, -1), 4: (-1, 1)}
 _TAG = 0x0112
 _TRANSPOSE = {
     2: "FLIP_LEFT_RIGHT",
@@ -155,6 +150,42 @@ def turned_back(one: Detection, orientation: int) -> Detection:
         keypoints=keypoints_turned_back(one.keypoints, orientation),
         image_masks={name: _turned(mask, orientation) for name, mask in one.image_masks.items()},
     )
+
+
+def boxes_turned_back(boxes: np.ndarray, orientation: int) -> np.ndarray:
+    """Normalized boxes, ``xmin, ymin, xmax, ymax`` of each, of shape (n, 4)."""
+    points = points_turned_back(boxes.reshape(-1, 2, 2), orientation)
+    found: np.ndarray = np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
+    return found
+
+
+def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keypoints | None:
+    """Keypoints; unlabelled ones stay 0, 0."""
+    if keypoints is None:
+        return None
+    labelled = (keypoints.visibility > 0)[..., None] | keypoints.xy.any(axis=-1, keepdims=True)
+    xy = np.where(labelled, points_turned_back(keypoints.xy, orientation), keypoints.xy)
+    return replace(keypoints, xy=xy.astype(np.float32))
+
+
+def points_turned_back(points: np.ndarray, orientation: int) -> np.ndarray:
+    """Normalized points of an image as EXIF shows it, as points of its stored pixels.
+
+    The last axis is x, y.
+    """
+    if orientation >= QUARTER:
+        points, orientation = points[..., ::-1], _TRANSPOSED[orientation]
+    rows, columns = _FLIPPED.get(orientation, (1, 1))
+    x, y = points[..., 0], points[..., 1]
+    return np.stack((x if columns > 0 else 1 - x, y if rows > 0 else 1 - y), axis=-1)
+
+
+def mask_turned_back(mask: np.ndarray, orientation: int) -> np.ndarray:
+    """A mask of an image as EXIF shows it, as one of its stored pixels, rows first."""
+    if orientation >= QUARTER:
+        mask, orientation = mask.T, _TRANSPOSED[orientation]
+    rows, columns = _FLIPPED.get(orientation, (1, 1))
+    return mask[::rows, ::columns]
 
 
 def _turned_mask(mask: PngMask, orientation: int) -> PngMask:

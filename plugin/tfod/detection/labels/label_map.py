@@ -119,7 +119,8 @@ class LabelMap:
         return {item.id: item for item in reversed(self.items)}
 
     @functools.cached_property
-    def _ids_by_text(self) -> dict[str, set[int]]:
+    def ids_by_text(self) -> Mapping[str, AbstractSet[int]]:
+        """The ids of all classes that have a text as their name or display name."""
         found: dict[str, set[int]] = {}
         for item in self.items:
             for text in filter(None, (item.name, item.display_name)):
@@ -129,7 +130,7 @@ class LabelMap:
     @functools.cached_property
     def near_names(self) -> NearNames:
         """Its names and display names, to be looked up with an error."""
-        return NearNames(self._ids_by_text, folded)
+        return NearNames(self.ids_by_text, folded)
 
     @functools.cached_property
     def id_range(self) -> tuple[int, int]:
@@ -147,7 +148,7 @@ class LabelMap:
 
     def ids_of(self, text: str) -> AbstractSet[int]:
         """The ids of all classes that have this name or display name."""
-        return self._ids_by_text.get(text, _NO_IDS)
+        return self.ids_by_text.get(text, _NO_IDS)
 
     def find(self, text: str) -> LabelMapItem | None:
         """The class that has this name, or else this display name."""
