@@ -26,6 +26,7 @@ from tfod_validator.settings import Settings
 _QUEUE = "tfod"
 _CLEAN_EVERY = 60.0
 _DRAIN_SECONDS = 10.0
+_MAINTENANCE_SECONDS = 60
 _log = logging.getLogger("tfod.worker")
 
 
@@ -248,8 +249,13 @@ def work(settings: Settings) -> None:
     except RedisError as error:
         raise TfodError(f"TFOD_QUEUE: Redis does not answer ({error})") from None
     print("tfod: working", file=sys.stderr, flush=True)
+    # An idle worker looks for checks of workers that have died when worker_ttl - 15 s are over.
     worker = Worker(
-        [queue], connection=queue.connection, serializer=JSONSerializer, maintenance_interval=60
+        [queue],
+        connection=queue.connection,
+        serializer=JSONSerializer,
+        maintenance_interval=_MAINTENANCE_SECONDS,
+        worker_ttl=_MAINTENANCE_SECONDS + 15,
     )
     worker.work()
 
