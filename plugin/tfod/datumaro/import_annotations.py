@@ -29,13 +29,6 @@ from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
 from tfod.tfrecord.storage.open import open_shard
 
-# Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
-_FLAGS = frozenset(
-    (
-        *("difficult", "truncated", "occluded", "is_crowd"),
-        *("group_of", "is_group_of", "depiction", "is_depiction"),
-    )
-)
 _INTEGER_TRUTH = {0: False, 1: True}
 _SHOWN = 8
 _LONGEST_COMMENT = 1 << 16
@@ -362,7 +355,7 @@ def _attribute_dicts(attributes: Any, count: int) -> list[dict[str, Any]]:
     """Turn name → values into one dict an object, without what the object does not have."""
     dicts: list[dict[str, Any]] = [{} for _ in range(count)]
     for name, values in attributes.items():
-        flag = name in _FLAGS
+        flag = name in keys.FLAGS
         for target, value in zip(dicts, values, strict=True):
             if value is None:
                 continue

@@ -273,7 +273,6 @@ def test_what_cannot_travel_is_one_line_of_the_log(
     assert "\n" not in line
     assert line == (
         "TFRecord: not written, the format has no place for them: 1 polyline, 1 points; "
-        "attributes not written: 1 z_order; "
         "written as their enclosing box: 1 rotated box; clipped to their frame: 1 shape"
     )
     # And a text in the zip, for whoever gets that.
@@ -281,7 +280,6 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         "Exported from CVAT by tfod: 3 frames, 3 objects.\n\n"
         "In CVAT, but not in these shards:\n"
         "- not written, the format has no place for them: 1 polyline, 1 points\n"
-        "- attributes not written: 1 z_order\n"
         "An import that replaces the annotations of the task deletes them there.\n"
         'Keep a copy as "CVAT for images 1.1".\n\n'
         "In these shards in another form:\n"
@@ -290,7 +288,9 @@ def test_what_cannot_travel_is_one_line_of_the_log(
     )
     # Grouped boxes are two objects, and no shape of the one is the other's.
     assert [text for text, *_ in found.boxes()["c.jpg"]] == ["cat", "bird", "bird"]
-    assert list(found.records[2].attributes["group_id"]) == [4, 4, None]
+    drawn = found.records[2].drawn
+    assert [drawn[number].group for number in sorted(drawn)] == [4, 4, 0]
+    assert drawn[2] == tfod.Drawn((8, 6, 40, 30), 30, 1)
 
 
 def test_nothing_is_said_where_nothing_is_lost(

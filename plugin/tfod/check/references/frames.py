@@ -20,7 +20,7 @@ from functools import cached_property
 
 from tfod.check.findings.finding import Place
 from tfod.check.records.compared import ImageRow
-from tfod.check.references.cvat_task import Task
+from tfod.check.references.cvat_task import Frame, Task
 from tfod.detection.labels.near_names import NearNames, plain_letters
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
@@ -81,9 +81,9 @@ class Matcher:
             raise TfodError(f"{where}: image {filename!r} matches no frame of the task")
         return found
 
-    def is_reached_by_cvat(self, place: int) -> bool:
-        """Whether CVAT's own lookup finds this frame by its name."""
-        return self._by_root[_root(self._frames[place].name)] == place
+    def is_reached_by_cvat(self, frame: Frame) -> bool:
+        """Whether CVAT's own lookup finds this frame of the task's by its name."""
+        return self._frames[self._by_root[_root(frame.name)]] is frame
 
     def nearest(self, filename: str) -> str | None:
         """The frame's name that is the same but for case, spaces, punctuation and folders."""
