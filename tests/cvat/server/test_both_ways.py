@@ -245,9 +245,6 @@ MASKED = [
     shape("mask", 2, "cat", FULL, z_order=1),
     shape("mask", 2, "cat", (1, 2, 3, 6, 5, 6, 8, 8)),
 ]
-    shape("mask", 2, "cat", FULL, z_order=1),
-    shape("mask", 2, "cat", (1, 2, 3, 6, 5, 6, 8, 8)),
-]
 
 
 def exactly(task: Task) -> list[Any]:
