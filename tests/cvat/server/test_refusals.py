@@ -183,7 +183,20 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         | {"label_map.pbtxt": LABEL_MAP + b"item { id: 3 name: 'dog' }"},
         ["class 'dog' is not among the labels", "Labels of the task: bird, cat."],
     ),
-    "no name": (one_shard(record("", "cat")), ["the record has no file name"]),
+    "no name": (
+        one_shard(record("", "cat")),
+        [
+            "the record has no file name (image/filename). Nothing was changed. "
+            "Write image/filename: the name of the frame."
+        ],
+    ),
+    "an id that the label map lacks": (
+        one_shard(record("a.jpg", ids=[7])) | {"label_map.pbtxt": LABEL_MAP},
+        [
+            "label_map.pbtxt has no id 7. Nothing was changed. Add the class to it, or name the "
+            "classes in the shard."
+        ],
+    ),
     # CVAT would attach the boxes of 000001.jpg to frame 1, which is another image.
     "a number for a name": (
         one_shard(record("000001.jpg", "cat"), record("b.jpg", "cat")),
@@ -263,7 +276,21 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
             "TFRecord 1.0 instead, or unpack the zip and convert the folder."
         ],
     ),
-    "an empty shard": ({"t.tfrecord": b"", "label_map.pbtxt": LABEL_MAP}, ["t.tfrecord", "empty"]),
+    "an empty shard": (
+        {"t.tfrecord": b"", "label_map.pbtxt": LABEL_MAP},
+        ["t.tfrecord is empty (0 bytes). Nothing was changed. ", "export or download it again"],
+    ),
+    **{
+        f"a zip of {kind}": (files, [f"choose {choice} in its menu"])
+        for kind, files, choice in (
+            ("VOC", {"Annotations/a.xml": b"<annotation/>"}, "PASCAL VOC 1.1"),
+            (
+                "YOLO",
+                {"obj.data": b"x", "obj.names": b"cat", "obj_train_data/a.txt": b"0 1 1 1 1"},
+                "YOLO 1.1",
+            ),
+        )
+    },
     # A length that promises more than there is must not be believed.
     "a bomb that is a record": (
         {"t.tfrecord": struct.pack("<Q", 1 << 60) + bytes(300)},
