@@ -265,6 +265,8 @@ def _drawn(shapes: Sequence[CvatShape]) -> dict[int, Drawn]:
     members = Counter(one.group for one in shapes)
     found = {}
     for number, one in enumerate(shapes):
+        if not (one.rotation or one.z_order or one.group):
+            continue
         turned = one.kind == BOX and one.rotation
         drawn = Drawn(
             box=one.extent if turned else None,
@@ -277,6 +279,7 @@ def _drawn(shapes: Sequence[CvatShape]) -> dict[int, Drawn]:
     return found
 
 
+_PLAIN = Drawn()
 FitAttributes = Callable[[str, Mapping[str, AttributeValue]], Attributes]
 """Makes texts of an object's attributes, by the name of its class."""
 
@@ -306,28 +309,25 @@ def shapes_of(
             for name, column in one.attributes.items()
             if column[number] is not None
         }
-        drawn = one.drawn.get(number) or Drawn()
+        drawn = one.drawn.get(number, _PLAIN)
         points = keypoints_of(one, number, size)
-        shape = CvatShape(
-            BOX,
-            label,
-            box,
-            occluded=bool(values.pop(OCCLUDED, 0)),
-            group=drawn.group or (free + number if points else 0),
+        before = box_as_drawn(drawn, box, size)
+        mask = pixels(number) if before is None else None
+        runs, extent = (None if mask is None else encode_runs(mask)) or ((), before or box)
+        group = drawn.group or (free + number if points else 0)
+        yield CvatShape(
+            kind=MASK if runs else BOX,
+            label=label,
+            extent=extent,
+            rotation=drawn.rotation if before is not None else 0.0,
+            runs=tuple(runs),
+            occluded=values.pop(OCCLUDED, 0) == 1,
+            group=group,
+            attributes=fit(label, values),
             z_order=drawn.z_order,
         )
-        before = box_as_drawn(drawn, box, size)
-        if before is not None:
-            shape = replace(shape, extent=before, rotation=drawn.rotation)
-        else:
-            mask = pixels(number)
-            runs = None if mask is None else encode_runs(mask)
-            if runs is not None:
-                shape = replace(shape, kind=MASK, runs=tuple(runs[0]), extent=runs[1])
-        yield replace(shape, attributes=fit(label, values))
         if points:
-            extent = enclosing_points(points)
-            yield CvatShape(POINTS, label, extent, points=points, group=shape.group)
+            yield CvatShape(POINTS, label, enclosing_points(points), points=points, group=group)
 
 
 def keypoints_of(one: Detection, number: int, size: tuple[int, int]) -> tuple[float, ...]:

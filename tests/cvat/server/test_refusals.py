@@ -356,9 +356,9 @@ def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
     text = refuse(one_shard(*(record(f"{one}.jpg", "cat") for one in "abc")), task)
     assert text == (
         "it would delete 2 points, 1 skeleton, 1 polyline tracks, which TFRecord cannot hold. "
-        "Nothing was changed. If that is meant, delete them in the task first, or pass --force to "
-        "tfod cvat import. To keep them, import with import_mode=append (CVAT 2.65 and later; "
-        "--mode append)."
+        "Nothing was changed. If that is meant, delete them in the task first, or: tfod cvat "
+        "import --force. To keep them, import with import_mode=append (CVAT 2.65 and later); tfod "
+        "cvat import has --mode append."
     )
 
 

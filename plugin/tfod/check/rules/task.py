@@ -187,8 +187,9 @@ def nameless_frames(result: DatasetResult) -> Iterator[Finding]:
 @dataset_rule(
     "TSK008 error: import deletes what shards cannot hold",
     why="An import replaces what the task has, and what is no box, mask or tag is gone for good.",
-    fix="If that is meant, delete them in the task first, or pass --force to tfod cvat import. "
-    "To keep them, import with import_mode=append (CVAT 2.65 and later; --mode append).",
+    fix="If that is meant, delete them in the task first, or: tfod cvat import --force. "
+    "To keep them, import with import_mode=append (CVAT 2.65 and later); tfod cvat import has "
+    "--mode append.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
 def deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
@@ -204,8 +205,9 @@ def deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     why="An import replaces what the task has on all of its frames, also on those that the shards "
     "have no record for: a job's shards, imported into the task, delete what the other jobs have.",
     fix="Import them into the job that they are of, or export the whole task again. "
-    "To keep what is there, import with import_mode=append (CVAT 2.65 and later; --mode append). "
-    "If these are to be empty, write a record without boxes, or pass --force to tfod cvat import.",
+    "To keep what is there, import with import_mode=append (CVAT 2.65 and later); tfod cvat import "
+    "has --mode append. If these are to be empty: a record without boxes, or tfod cvat import "
+    "--force.",
     source="cvat/apps/dataset_manager/task.py, import_task_annotations",
 )
 def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
