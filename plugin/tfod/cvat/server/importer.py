@@ -43,6 +43,7 @@ _UPLOAD = "upload.zip"
 _FINDINGS_KEPT = 300
 _IMAGES = "images"
 _FRAME = "frame"
+_SUBSET = "default"
 _SCORE = "score"
 # CVAT takes these for its own, and would turn or hide the shape.
 _OF_CVAT = frozenset(("rotation", "keyframe", "outside", "source", "track_id"))
@@ -147,13 +148,10 @@ class _Converter:
                 continue
             one = record.detection
             size = frame.height or one.height or 0, frame.width or one.width or 0
-            items.append(
-                compat.DatasetItem(
-                    id=f"{mark}{frame.number} {one.filename or ''}",
-                    annotations=self._annotations(record, size),
-                    attributes={_FRAME: frame.number},
-                )
-            )
+            name = f"{mark}{frame.number} {safe_relative_path(one.filename or '')}"
+            annotations = self._annotations(record, size)
+            attributes = {_FRAME: frame.number}
+            items.append(compat.make_item(name, _SUBSET, None, annotations, attributes))
         if others:
             _log.warning("TFRecord: %s of the task's other jobs left out", plural(others, "image"))
         return self._dataset(items)

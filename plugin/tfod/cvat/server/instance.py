@@ -57,8 +57,7 @@ def describe_instance(instance_data: Any) -> Instance:
         if noun == _JOB:  # of ground truth, it has chosen frames of the range that CVAT describes
             own_frames &= {*instance_data.get_included_frames(), *instance_data.deleted_frames}
         others = _other_frames(instance_data) if noun == _JOB else {}
-        written = own_frames - {*instance_data.deleted_frames}
-        held = _deleted(instance_data, sorted(written & {*instance_data.get_included_frames()}))
+        held = _deleted(instance_data, sorted(own_frames & {*instance_data.get_included_frames()}))
         frames = tuple(
             Frame(info["path"], number, info["height"], info["width"])
             # Of equal names the last counts, so that a job's placeholders come before the others.
