@@ -8,6 +8,7 @@ import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -463,6 +464,18 @@ class TestMatching:
         assert codes_of(task_of("set/day/a.jpg", "set/day/b.jpg"), "day/a.jpg", "day/b.jpg") == []
         assert codes_of(task_of("day/a.jpg", "day/b.jpg"), "b.jpg", "a.jpg") == []
         assert codes_of(self.TASK, "a.jpg", "c.v1.jpg") == []
+
+    def test_annotations_of_frames_without_a_record(self) -> None:
+        """A frame that stands for another one has its name, and is written with it."""
+        task = replace(self.TASK, annotated=frozenset({0, 1}))
+        assert "TSK009" in codes_of(task, "day/a.jpg")
+        assert codes_of(task, "day/a.jpg", "day/b.jpg") == []
+        assert codes_of(task, "night/c.v1.jpg") == ["TSK009"]
+        twins = replace(task_of("a.jpg", "b.jpg", "a.jpg"), annotated=frozenset({0, 1, 2}))
+        assert codes_of(twins, "a.jpg", "b.jpg") == []
+        of_a_job = replace(task, annotated=frozenset({1}), own=frozenset({1, 2}))
+        assert codes_of(of_a_job, "day/a.jpg") == []  # of another job: said elsewhere
+        assert codes_of(of_a_job, "day/a.jpg", "night/c.v1.jpg") == ["TSK009"]
 
     def test_folders_that_the_task_has_not(self) -> None:
         """The last part decides where one frame has it, as of a path of another machine."""

@@ -217,7 +217,11 @@ def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
     if task is None or not (recorded if task.own is None else recorded & task.own):
         return
     left = task.annotated - recorded
-    names = [frame.name for frame in _frames(result) if frame.number in left]
+    # CVAT's placeholders of validation frames have their names, and no record of their own.
+    there = {frame.name for _, frame in _attached(result)}
+    names = [
+        frame.name for frame in _frames(result) if frame.number in left and frame.name not in there
+    ]
     if names:
         message = f"it has no record of {plural(len(names), 'frame')} whose annotations it would "
         message += f"delete: {first_of(names, _NAMES_SHOWN)}"

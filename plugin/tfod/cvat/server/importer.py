@@ -151,7 +151,8 @@ class _Converter:
             name = f"{mark}{frame.number} {safe_relative_path(one.filename or '')}"
             annotations = self._annotations(record, size)
             attributes = {_FRAME: frame.number}
-            items.append(compat.make_item(name, _SUBSET, None, annotations, attributes))
+            media = _image_of(size)  # CVAT looks at its extension
+            items.append(compat.make_item(name, _SUBSET, media, annotations, attributes))
         if others:
             _log.warning("TFRecord: %s of the task's other jobs left out", plural(others, "image"))
         return self._dataset(items)
@@ -265,6 +266,12 @@ class _Converter:
         # The pixels stay packed until CVAT asks for them.
         drawn = functools.partial(_draw, runs, shape.extent, size)
         yield BoxedMask.make(drawn, shape.extent, **fields)
+
+
+@functools.lru_cache(64)
+def _image_of(size: tuple[int, int]) -> Any:
+    """An image of this size, of which nothing else is known; shared by all frames."""
+    return compat.image_without_data(DEFAULT_EXTENSION, size)
 
 
 def _draw(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
