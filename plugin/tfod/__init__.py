@@ -20,6 +20,7 @@ from tfod.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tfod.detection.detection import Detection as Detection
+    from tfod.detection.detection import Drawn as Drawn
     from tfod.detection.detection import ImageLabel as ImageLabel
     from tfod.detection.detection import Keypoints as Keypoints
     from tfod.detection.detection import PngMask as PngMask
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from tfod.tfrecord.writer import write_records as write_records
 
 _NAMES = {
-    "tfod.detection.detection": "Detection ImageLabel Keypoints PngMask",
+    "tfod.detection.detection": "Detection Drawn ImageLabel Keypoints PngMask",
     "tfod.detection.detections": "Detections",
     "tfod.detection.encoder": "encode_detection",
     "tfod.detection.labels.label_map": "LabelMap LabelMapItem load_label_map packaged_label_maps "

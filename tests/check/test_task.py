@@ -8,6 +8,7 @@ import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -462,8 +463,28 @@ class TestMatching:
     def test_folder_that_all_names_lack(self) -> None:
         assert codes_of(task_of("set/day/a.jpg", "set/day/b.jpg"), "day/a.jpg", "day/b.jpg") == []
         assert codes_of(task_of("day/a.jpg", "day/b.jpg"), "b.jpg", "a.jpg") == []
-        # The hint is of the deepest name only: others are not looked for elsewhere.
-        assert codes_of(self.TASK, "a.jpg", "c.v1.jpg") == ["TSK002"]
+        assert codes_of(self.TASK, "a.jpg", "c.v1.jpg") == []
+
+    def test_annotations_of_frames_without_a_record(self) -> None:
+        """A frame that stands for another one has its name, and is written with it."""
+        task = replace(self.TASK, annotated=frozenset({0, 1}))
+        assert "TSK009" in codes_of(task, "day/a.jpg")
+        assert codes_of(task, "day/a.jpg", "day/b.jpg") == []
+        assert codes_of(task, "night/c.v1.jpg") == ["TSK009"]
+        twins = replace(task_of("a.jpg", "b.jpg", "a.jpg"), annotated=frozenset({0, 1, 2}))
+        assert codes_of(twins, "a.jpg", "b.jpg") == []
+        of_a_job = replace(task, annotated=frozenset({1}), own=frozenset({1, 2}))
+        assert codes_of(of_a_job, "day/a.jpg") == []  # of another job: said elsewhere
+        assert codes_of(of_a_job, "day/a.jpg", "night/c.v1.jpg") == ["TSK009"]
+
+    def test_folders_that_the_task_has_not(self) -> None:
+        """The last part decides where one frame has it, as of a path of another machine."""
+        task = task_of("a.jpg", "day/b.jpg", "night/b.jpg")
+        for name in ("JPEGImages/a.jpg", "/data/JPEGImages/a.jpg", "C:\\data\\a.png"):
+            assert codes_of(task, name, "day/b.jpg", "night/b.jpg") == []
+        for name in ("JPEGImages/b.jpg", "/data/JPEGImages/b.jpg", "night/a.jpg"):
+            assert codes_of(task, name) == ["TSK002"]
+        assert "TSK006" in codes_of(task, "one/a.jpg", "two/a.jpg")
 
     def test_tsk002(self) -> None:
         found = checked(self.TASK, [row_of("images/Day-A.jpg"), row_of("day/zzz.jpg"), row_of("x")])
@@ -474,11 +495,9 @@ class TestMatching:
         ]
         assert codes_of(self.TASK, "") == ["TSK002"]
 
-    @pytest.mark.parametrize("name", ["images/A.jpg", "DAY/a.jpg", "a .jpg", "other/a.jpeg"])
+    @pytest.mark.parametrize("name", ["images/A.jpg", "a .jpg", "night/a.jpeg"])
     def test_tsk002_names_the_nearest(self, name: str) -> None:
-        # Beside the deepest name, so that no folder is taken to be lacking.
-        rows = [row_of("night/x/c.v1.jpg"), row_of(name)]
-        message = checked(self.TASK, rows)[1][1]
+        message = checked(self.TASK, [row_of(name)])[0][1]
         assert message == f"image {name!r} matches no frame of the task; " + (
             "the nearest is 'day/a.jpg'"
         )

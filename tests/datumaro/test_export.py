@@ -271,8 +271,10 @@ class TestObjects:
         shape = annotation.RotatedBbox(50, 50, 20, 10, 90, label=0)
         (found,) = export(dataset_of(item("a", shape)), tmp_path, save_masks=True)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 40, 55, 60]]
+        (mask,) = found.masks
+        assert int(decode_mask_png(mask.data).sum()) == 200
         (loaded,) = import_dataset(tmp_path)
-        assert int(loaded.annotations[0].image.sum()) == 200
+        assert loaded.annotations == [shape]
 
     def test_rotation_in_an_attribute_turns_the_mask_too(self, tmp_path) -> None:
         """CVAT and the 0.3 line: degrees about the centre, clockwise."""
@@ -280,10 +282,30 @@ class TestObjects:
         (found,) = export(dataset_of(item("a", shape)), tmp_path, save_masks=True)
         left, _, right, _ = (found.boxes * (200, 100, 200, 100))[0]
         assert right - left == pytest.approx(60 * 2**-0.5, abs=0.01)
-        (loaded,) = import_dataset(tmp_path)
-        mask = loaded.annotations[0].image
+        mask = decode_mask_png(found.masks[0].data)
         assert int(mask.sum()) == pytest.approx(800, abs=60)
         assert mask[50 + 10, 100 + 10] and not mask[50 - 10, 100 + 10]
+
+    @pytest.mark.parametrize("save_masks", [False, True])
+    def test_what_was_drawn_comes_back(self, tmp_path, save_masks: bool) -> None:
+        """Turned boxes, layers, groups of several objects, and the attributes of classes."""
+        from datumaro.components import annotation
+
+        turned = Bbox(80, 40, 40, 20, label=0, attributes={"rotation": 30.0, "n": 1}, z_order=2)
+        as_it_comes = turned
+        if hasattr(annotation, "RotatedBbox"):
+            fields = {"label": 0, "attributes": {"n": 1}, "z_order": 2}
+            as_it_comes = annotation.RotatedBbox(100, 50, 40, 20, 30, **fields)
+        others = [
+            annotation.Label(0, attributes={"rain": True, "of": "May"}),
+            Bbox(1, 2, 30, 40, label=0, group=5, z_order=-1),
+            Bbox(1, 2, 20, 30, label=0, group=5),
+        ]
+        alone = Bbox(5, 5, 5, 5, label=0, group=6)
+        export(dataset_of(item("a", *others, turned, alone)), tmp_path, save_masks=save_masks)
+        (loaded,) = import_dataset(tmp_path)
+        found = sorted(loaded.annotations, key=repr)
+        assert found == sorted([*others, as_it_comes, alone.wrap(group=0)], key=repr)
 
     def test_rotated_ellipses_export_what_encloses_them(self, tmp_path) -> None:
         from datumaro.components import annotation

@@ -6,6 +6,7 @@ import json
 import shutil
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -346,17 +347,25 @@ def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("target", "more"), [("shards", ""), ("cvat_xml", " source_id")])
-def test_layers_of_cvat_are_counted(run: Run, tmp_path: Path, target: str, more: str) -> None:
-    box = '<box label="cat" occluded="0" xtl="1" ytl="2" xbr="30" ybr="40" z_order="{}"/>'
+def test_layers_of_cvat_come_along(run: Run, tmp_path: Path) -> None:
+    """And turned boxes; what has no place for them counts them."""
+    box = '<box label="cat" occluded="0" xtl="1" ytl="2" xbr="30" ybr="40" z_order="{}"{}/>'
     mask = '<mask label="cat" rle="0, 4" left="1" top="1" width="2" height="2" z_order="-1"/>'
-    shapes = box.format(0) + box.format(2) + mask
+    shapes = box.format(0, "") + box.format(2, ' rotation="20.00"') + mask
     frame = f'<image id="0" name="a.png" width="200" height="100">{shapes}</image>'
     (tmp_path / "a.xml").write_text(annotations(frame, CAT))
     (tmp_path / "a.png").write_bytes(_PNG)
-    done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", target, "--masks")
-    assert "attributes not written: 2 z_order" in (says := done.succeeded())
-    assert ("for them: 1 source_id" in says) == bool(more)
+    done = run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", "shards", "--masks")
+    assert "not written" not in done.succeeded()
+    run("convert", tmp_path / "out", tmp_path / "xml", "--to", "cvat_xml").succeeded()
+    (written,) = (tmp_path / "xml").rglob("*.xml")
+    image = ElementTree.parse(written).find("image")
+    assert [
+        (one.tag, one.get("z_order"), one.get("rotation"))
+        for one in (image if image is not None else ())
+    ] == [("box", "0", None), ("box", "2", "20.000000"), ("mask", "-1", None)]
+    done = run("convert", tmp_path / "out", tmp_path / "voc", "--to", "voc")
+    assert "2 objects' rotation, z_order or group" in done.succeeded()
 
 
 def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None:

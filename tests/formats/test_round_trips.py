@@ -170,7 +170,7 @@ _NO_VOC = {
         ("voc", _NO_VOC),
         ("yolo", _NO_VOC | {"1 difficult"}),
         ("csv", _NO_VOC | {"1 difficult"}),
-        ("cvat_xml", {"2 keypoints", "2 captions", "1 source_id"}),
+        ("cvat_xml", {"2 captions", "1 source_id"}),
     ],
 )
 def test_what_has_no_place_is_counted(tmp_path: Path, name: str, lost: set[str]) -> None:

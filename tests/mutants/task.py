@@ -23,11 +23,13 @@ def labelled(name: str, *, boxes: int = 1, text: str = "cat", width: int = WIDTH
     return encode({**rest, **there})
 
 
-def task_xml(*frames: str, mode: str = "annotation", labels: tuple[str, ...] = ("cat",)) -> bytes:
-    """A task's export as CVAT for images 1.1, or for video."""
+def task_xml(
+    *frames: str, mode: str = "annotation", labels: tuple[str, ...] = ("cat",), shape: str = ""
+) -> bytes:
+    """A task's export as CVAT for images 1.1, or for video; with a shape on each frame."""
     named = "".join(f"<label><name>{one}</name></label>" for one in labels)
     images = "".join(
-        f'<image id="{number}" name="{name}" width="{WIDTH}" height="{HEIGHT}"></image>'
+        f'<image id="{number}" name="{name}" width="{WIDTH}" height="{HEIGHT}">{shape}</image>'
         for number, name in enumerate(frames)
     )
     size = f"<original_size><width>{WIDTH}</width><height>{HEIGHT}</height></original_size>"
@@ -63,8 +65,10 @@ def unknown_label() -> Iterator[Mutant]:
 @mutants_of("TSK002")
 def no_frame() -> Iterator[Mutant]:
     yield fail("one-letter", files(labelled("a.jpg"), xml=task_xml("b.jpg")), "TSK005", **HOW)
-    folder = files(labelled("x/a.jpg"), xml=task_xml("y/a.jpg"))
+    folder = files(labelled("x/a.jpg"), xml=task_xml("y/a.jpg", "x/b.jpg"))
     yield fail("another-folder", folder, "TSK005", **HOW)
+    elsewhere = files(labelled("x/a.jpg"), xml=task_xml("a.jpg"))
+    yield near("folder-of-another-machine", elsewhere, options=AGAINST_XML)
     png = files(labelled("a.jpg"), xml=task_xml("a.png"))
     yield near("another-extension", png, options=AGAINST_XML)
     shorter = files(labelled("a.jpg"), xml=task_xml("x/a.jpg"))
@@ -120,3 +124,23 @@ def nameless_frames() -> Iterator[Mutant]:
     video = files(*(labelled(f"frame_00000{n}.jpg") for n in range(3)),
                   xml=task_xml(mode="interpolation"))  # fmt: skip
     yield near("video", video, options=AGAINST_XML)
+
+
+POLYLINE = '<polyline label="cat" occluded="0" points="1,1;2,2" z_order="0"></polyline>'
+BOX = '<box label="cat" occluded="0" xtl="1" ytl="1" xbr="9" ybr="9" z_order="0"></box>'
+
+
+@mutants_of("TSK008")
+def deleted_shapes() -> Iterator[Mutant]:
+    lost = files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=POLYLINE))
+    yield fail("polyline", lost, options=AGAINST_XML)
+    yield near("box", files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=BOX)),
+               options=AGAINST_XML)  # fmt: skip
+
+
+@mutants_of("TSK009")
+def emptied_frames() -> Iterator[Mutant]:
+    two = task_xml("a.jpg", "b.jpg", shape=BOX)
+    yield fail("no-record", files(labelled("a.jpg"), xml=two), "TSK005", options=AGAINST_XML)
+    bare = files(labelled("a.jpg"), labelled("b.jpg", boxes=0), xml=two)
+    yield near("meant-to-be-empty", bare, "TSK005", options=AGAINST_XML)

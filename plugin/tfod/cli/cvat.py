@@ -47,6 +47,7 @@ def add_arguments(parser: Parser) -> None:
     arguments.value("zip", "ANNO.zip", "shards and their label map")
     text = "of what is there (default: replace, as in CVAT)"
     arguments.value("--mode", None, text, choices=("append", "replace"), default="replace")
+    arguments.flag("--force", "delete also what the zip cannot bring back")
     arguments.flag("--dry-run", "stop before anything is touched")
     arguments.label_map("a label map in place of the one in the zip")
 
@@ -64,6 +65,7 @@ def _on_a_server(parser: argparse.ArgumentParser) -> Arguments:
 def _export(arguments: argparse.Namespace) -> int:
     from tfod.cvat.client.export import FORMAT, convert_export
     from tfod.cvat.client.requests import export_dataset
+    from tfod.cvat.client.task import count_tracks
     from tfod.cvat.frame_shards import ExportOptions
 
     out, target = arguments.out, Target(arguments.kind, arguments.number)
@@ -81,8 +83,9 @@ def _export(arguments: argparse.Namespace) -> int:
         source = os.path.join(scratch, "export.zip")
         with connect(arguments.server) as server:
             target.retrieve(server)
+            tracks = count_tracks(server, target)
             export_dataset(server, target, FORMAT, source, options.with_images)
-        exported = convert_export(source, out, options)
+        exported = convert_export(source, out, options, tracks)
     print_line(f"{out}: {exported.summary()}")
     for sentence in exported.notes():
         print_note(sentence)
@@ -97,6 +100,7 @@ def _import(arguments: argparse.Namespace) -> int:
     options = ImportOptions(
         path=arguments.zip,
         append=arguments.mode == "append",
+        force=arguments.force,
         dry_run=arguments.dry_run,
         label_map=arguments.label_map,
     )

@@ -8,20 +8,22 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tfod.check.findings.finding import plural
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
-from tfod.formats.cvat_detections import DetectionBuilder
-from tfod.formats.cvat_shapes import CvatImage
+from tfod.formats.cvat_detections import TRACKS, DetectionBuilder
+from tfod.formats.cvat_shapes import CvatImage, CvatShape
 from tfod.tfrecord.writer import ShardSetWriter
 
 LABEL_MAP = "label_map.pbtxt"
 NOTES = "EXPORT_NOTES.txt"
 """A text beside the shards that says what of the task is not in them; written if there is any."""
 DEFAULT_SUBSET = "default"
+_SERVED = "images as CVAT serves its frames, encoded anew, not the files that were uploaded"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Exported:
     Attributes:
         frames, objects: how many.
         dropped: frames without an annotation that were left out.
+        images: image files that were written.
         without_image: frames whose image file is not there.
         left_out, changed: what did not come along, and what came in another form, as sentences.
         subsets: their names.
@@ -52,6 +55,7 @@ class Exported:
     frames: int = 0
     objects: int = 0
     dropped: int = 0
+    images: int = 0
     without_image: int = 0
     left_out: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -95,13 +99,14 @@ class FrameShards(contextlib.ExitStack):
         self._exported = Exported()
 
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
-        """Write a frame.
+        """Write a frame, its shapes in an order that does not hang on who asks CVAT for them.
 
         ``read`` reads its image file; None where those are not saved.
 
         Raises:
             TfodError: it cannot be written, with its name.
         """
+        image = replace(image, shapes=tuple(sorted(image.shapes, key=_order)))
         try:
             placed = self._builder.place(image)
             if not placed and not image.tags and not self._options.keep_empty:
@@ -114,6 +119,7 @@ class FrameShards(contextlib.ExitStack):
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
         self._writer(image.subset or DEFAULT_SUBSET).write(payload)
         self._exported.without_image += read is not None and not encoded
+        self._exported.images += bool(encoded)
         self._exported.frames += 1
         self._exported.objects += len(placed)
 
@@ -123,12 +129,15 @@ class FrameShards(contextlib.ExitStack):
             self._writers[subset] = self.enter_context(writer)
         return self._writers[subset]
 
-    def finish(self, subsets: Sequence[str] = ()) -> Exported:
+    def finish(self, subsets: Sequence[str] = (), tracks: int = 0) -> Exported:
         """Write the label map and the notes.
 
         The subsets get a shard of no record if they have no frame, unless those were left out.
+        ``tracks`` counts those whose shapes did not tell that they are of one.
         """
         exported, builder = self._exported, self._builder
+        builder.changed[TRACKS][""] += tracks
+        builder.changed[_SERVED][""] += exported.images
         all_of_them = self._options.keep_empty or not self._writers
         empty = [one for one in subsets if all_of_them and one not in self._writers]
         for subset in empty:
@@ -144,6 +153,12 @@ class FrameShards(contextlib.ExitStack):
     def _write(self, name: str, text: str) -> None:
         with open(os.path.join(self._folder, name), "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _order(shape: CvatShape) -> tuple[Any, ...]:
+    """Layers from below, and within one by what is drawn: the database has no order of its own."""
+    own = shape.kind, shape.rotation, shape.points, shape.runs, shape.attributes
+    return shape.z_order, shape.extent, shape.label, *own, shape.occluded, shape.group
 
 
 def _notes(exported: Exported) -> str:

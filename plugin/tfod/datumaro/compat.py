@@ -77,6 +77,19 @@ def make_boxes(
     return boxes
 
 
+def make_turned_box(
+    corners: tuple[float, float, float, float], degrees: float, **fields: Any
+) -> Any:
+    """A box that is turned: a class of its own, or in the 0.3 line and in CVAT an attribute."""
+    left, top, right, bottom = corners
+    width, height = right - left, bottom - top
+    if hasattr(annotation, "RotatedBbox"):
+        center = left + width / 2, top + height / 2
+        return annotation.RotatedBbox(*center, width, height, degrees, **fields)
+    attributes = {**fields.pop("attributes"), "rotation": degrees}
+    return annotation.Bbox(left, top, width, height, attributes=attributes, **fields)
+
+
 _new_object = object.__new__
 _box_fields = {field.name: field for field in attr.fields(annotation.Bbox)}
 round_points = _box_fields["points"].converter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,14 @@ from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.images import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, iou
-from tfod.detection.detection import AttributeValue, Detection, ImageLabel, Keypoints, PngMask
+from tfod.detection.detection import (
+    AttributeValue,
+    Detection,
+    Drawn,
+    ImageLabel,
+    Keypoints,
+    PngMask,
+)
 from tfod.detection.images.masks import (
     box_outline,
     ellipse_outline,
@@ -50,6 +58,7 @@ class ExportedObject:
     outlines: list[Any] = field(default_factory=list)
     shape: Any = None
     turned: Sequence[float] | None = None  # outline of a rotated shape: x, y, x, y, …
+    drawn: Drawn = field(default_factory=Drawn)
     points: Any = None
 
 
@@ -88,6 +97,7 @@ class ObjectBuilder:
             self._assemble(corners, found, size),
             masks=masks or None,
             keypoints=self._keypoints(found, size),
+            drawn=_drawn(found),
             image_labels=image_labels,
             captions=self._captions(annotations),
         )
@@ -143,24 +153,29 @@ class ObjectBuilder:
         attributes = one.attributes
         if kind == "bbox" and "rotation" not in attributes:
             left, top, right, bottom = one.points
-            return ExportedObject(one.label, (left, top, right, bottom), attributes, shape=one)
+            corners = left, top, right, bottom
+            return ExportedObject(one.label, corners, attributes, shape=one, drawn=_how(one))
         corners = _as_corners(one.get_bbox())
-        turned = None
+        turned, drawn = None, _how(one)
         if kind == "rotated_bbox":
             half_width, half_height = one.w / 2, one.h / 2
             upright = (one.cx - half_width, one.cy - half_height,
                        one.cx + half_width, one.cy + half_height)  # fmt: skip
             turned = box_outline(upright, one.r)
+            drawn = replace(drawn, box=upright, rotation=float(one.r))
         elif _is_angle(attributes.get("rotation")):
             # The 0.3 line and CVAT keep a shape's rotation (degrees) in an attribute.
             attributes = dict(attributes)
-            turned = _turned(kind, corners, float(attributes.pop("rotation")))
+            degrees = float(attributes.pop("rotation"))
+            turned = _turned(kind, corners, degrees)
+            if kind == "bbox":
+                drawn = replace(drawn, box=corners, rotation=degrees)
             kind = "rotated_bbox" if kind == "bbox" else kind
         if turned is not None:
             corners = enclosing_points(turned)
         if kind != "bbox":
             self._losses[ENCLOSED][kind] += 1
-        return ExportedObject(one.label, corners, attributes, shape=one, turned=turned)
+        return ExportedObject(one.label, corners, attributes, [], one, turned, drawn)
 
     def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
         corners = enclosing([_outline_corners(part) for part in parts])
@@ -176,7 +191,9 @@ class ObjectBuilder:
             return
         if not self._save_masks:
             self._losses[ENCLOSED][parts[0].type.name] += 1
-        objects.append(ExportedObject(label, corners, dict(parts[0].attributes), list(parts)))
+        attributes = dict(parts[0].attributes)
+        drawn = _how(parts[0])
+        objects.append(ExportedObject(label, corners, attributes, list(parts), drawn=drawn))
 
     def _add_points(self, one: Any, objects: list[ExportedObject]) -> None:
         known = one.label is not None and self._classes.of(one.label).keypoint_ids
@@ -191,7 +208,9 @@ class ObjectBuilder:
             best.points = one
             best.attributes = {**one.attributes, **best.attributes}
         else:
-            objects.append(ExportedObject(one.label, corners, dict(one.attributes), points=one))
+            attributes = dict(one.attributes)
+            drawn = _how(one)
+            objects.append(ExportedObject(one.label, corners, attributes, points=one, drawn=drawn))
 
     def _assemble(
         self, corners: Sequence[Sequence[float]], objects: Sequence[Any], size: tuple[int, int]
@@ -280,11 +299,12 @@ class ObjectBuilder:
     def _image_label(self, one: Any) -> ImageLabel:
         known = self._classes.of(one.label)
         score = one.attributes.get("score", one.attributes.get("confidence"))
-        for name in one.attributes:
-            if name not in ("score", "confidence"):
-                self._losses[ATTRIBUTES][f"{name} (of a class of the image)"] += 1
+        others = {k: v for k, v in one.attributes.items() if k not in ("score", "confidence")}
+        attributes = {k: v for k, v in others.items() if is_attribute_value(v)}
+        for name in others.keys() - attributes.keys():
+            self._losses[ATTRIBUTES][f"{name} (of a class of the image)"] += 1
         number = isinstance(score, (int, float))
-        return ImageLabel(known.text, known.label, float(score) if number else None)
+        return ImageLabel(known.text, known.label, float(score) if number else None, attributes)
 
 
 @functools.lru_cache(1024)
@@ -294,11 +314,28 @@ def _scale(size: tuple[int, int]) -> np.ndarray:
     return np.array((width, height, width, height), np.float64)
 
 
+def _how(one: Any) -> Drawn:
+    """The layer and the group of an annotation."""
+    return Drawn(z_order=int(one.z_order), group=int(one.group))
+
+
+def _drawn(objects: Sequence[ExportedObject]) -> dict[int, Drawn]:
+    """How objects were drawn, as far as there is something to say; a group of one is none."""
+    members = Counter(one.drawn.group for one in objects)
+    alone = {group for group, count in members.items() if count == 1}
+    found = (
+        replace(one.drawn, group=0) if one.drawn.group in alone else one.drawn for one in objects
+    )
+    return {number: one for number, one in enumerate(found) if one}
+
+
 def _are_plain_boxes(annotations: Sequence[Any], size: tuple[int, int]) -> bool:
     """Whether all are boxes inside the image, neither turned nor in a group."""
     height, width = size
     for one in annotations:
-        if type(one) is not annotation.Bbox or one.group or "rotation" in one.attributes:
+        if type(one) is not annotation.Bbox or one.group or one.z_order:
+            return False
+        if "rotation" in one.attributes:
             return False
         left, top, right, bottom = one.points
         if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):

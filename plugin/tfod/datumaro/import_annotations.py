@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from tfod.check.findings.finding import first_of, plural
-from tfod.datumaro.compat import annotation, make_boxes, round_points
+from tfod.datumaro.compat import annotation, make_boxes, make_turned_box, round_points
 from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask
 from tfod.detection import keys
+from tfod.detection.attributes import box_as_drawn
 from tfod.detection.boxes import BoxCounts, corners_in_pixels
-from tfod.detection.detection import Detection, ImageLabel
+from tfod.detection.detection import Detection, Drawn, ImageLabel
 from tfod.detection.detections import Detections
 from tfod.detection.images.masks import is_box_png, png_size
 from tfod.detection.labels.classes import ClassTable, LabelScope
@@ -29,13 +30,7 @@ from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
 from tfod.tfrecord.storage.open import open_shard
 
-# Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
-_FLAGS = frozenset(
-    (
-        *("difficult", "truncated", "occluded", "is_crowd"),
-        *("group_of", "is_group_of", "depiction", "is_depiction"),
-    )
-)
+_FIELDS = ("id", "label", "attributes", "group", "z_order")
 _INTEGER_TRUTH = {0: False, 1: True}
 _SHOWN = 8
 _LONGEST_COMMENT = 1 << 16
@@ -218,17 +213,32 @@ class AnnotationBuilder:
         if not bad and not _has_more_than_boxes(more):
             return annotations + boxes
         masks = self._masks(row, more, size)
+        free = 1 + max((one.group for one in more.drawn.values()), default=0)
         for index, box in enumerate(boxes):
             if index in bad:
                 report(f"box {index} {bad[index]}")
                 continue
+            drawn = more.drawn.get(index) or Drawn()
             points = self._points(more, index, box.label, size)
-            box.group = index + 1 if points is not None else 0
-            mask = masks[index] if masks else None
-            annotations.append(box if mask is None else _boxed_mask(mask, box, corners[index]))
+            box.z_order = drawn.z_order
+            box.group = drawn.group or (free + index if points is not None else 0)
+            annotations.append(
+                self._shape(box, drawn, corners[index], size, masks and masks[index])
+            )
             if points is not None:
+                points.group = box.group
                 annotations.append(points)
         return annotations
+
+    def _shape(self, box: Any, drawn: Drawn, corners: Any, size: tuple[int, int], mask: Any) -> Any:
+        """An object as it was drawn: its box before that was turned, its mask, or its box."""
+        fields = {name: getattr(box, name) for name in _FIELDS}
+        upright = box_as_drawn(drawn, tuple(corners), size)
+        if upright is not None:
+            return make_turned_box(upright, drawn.rotation, **fields)
+        if mask is None:
+            return box
+        return BoxedMask.make(mask, tuple(corners), **fields)
 
     def finish_shard(self) -> None:
         """Decide whether the boxes since the last shard's end are in pixels."""
@@ -286,9 +296,7 @@ class AnnotationBuilder:
         xy = np.nan_to_num(keypoints.xy[index, places].astype(np.float64)) * (width, height)
         if label is not None:
             self.keypoint_names.setdefault(label, names)
-        return annotation.Points(
-            xy.reshape(-1).tolist(), visibility.tolist(), label=label, group=index + 1
-        )
+        return annotation.Points(xy.reshape(-1).tolist(), visibility.tolist(), label=label)
 
     def _keypoint_places(self, detection: Detection, index: int) -> tuple[list[int], Sequence[str]]:
         """Which of the record's keypoints belong to the object's class, and their names."""
@@ -311,8 +319,8 @@ class AnnotationBuilder:
         number = self._classes.resolve(self._scope, label.text, label.label)
         if number is None:
             return None
-        attributes = {} if label.confidence is None else {"score": label.confidence}
-        return annotation.Label(number, attributes=attributes)
+        score = {} if label.confidence is None else {"score": label.confidence}
+        return annotation.Label(number, attributes={**label.attributes, **score})
 
 
 def _by_row(values: list[Any], splits: np.ndarray) -> list[list[Any]]:
@@ -325,18 +333,7 @@ def _has_more_than_boxes(detection: Detection) -> bool:
         detection.masks is not None
         or detection.numerical_masks is not None
         or detection.keypoints is not None
-    )
-
-
-def _boxed_mask(mask: Callable[[], np.ndarray], box: Any, corners: Sequence[float]) -> BoxedMask:
-    left, top, right, bottom = corners
-    return BoxedMask.make(
-        mask,
-        (left, top, right, bottom),
-        id=box.id,
-        label=box.label,
-        attributes=box.attributes,
-        group=box.group,
+        or bool(detection.drawn)
     )
 
 
@@ -362,7 +359,7 @@ def _attribute_dicts(attributes: Any, count: int) -> list[dict[str, Any]]:
     """Turn name → values into one dict an object, without what the object does not have."""
     dicts: list[dict[str, Any]] = [{} for _ in range(count)]
     for name, values in attributes.items():
-        flag = name in _FLAGS
+        flag = name in keys.FLAGS
         for target, value in zip(dicts, values, strict=True):
             if value is None:
                 continue

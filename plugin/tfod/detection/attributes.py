@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfod.detection import keys
+from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_points
 from tfod.detection.columns import DetectionColumns
-from tfod.detection.detection import AttributeValue
+from tfod.detection.detection import AttributeValue, Detection, Drawn
+from tfod.detection.images.masks import box_outline
 from tfod.example.columns import Column
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
@@ -23,7 +25,10 @@ _ATTRIBUTE_OF_NAME = {
     for name in (attribute.name, *attribute.other_names)
 }
 _ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
-_NOT_UNDERSTOOD = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
+_NOT_UNDERSTOOD = (
+    *(ValueError, AttributeError, TypeError, LookupError),
+    *(RecursionError, OverflowError),
+)
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
@@ -46,9 +51,28 @@ class Corrections:
     objects: dict[int, dict[str, Any]] = field(default_factory=dict)
     absent: dict[int, list[str]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    drawn: dict[int, dict[str, Any]] = field(default_factory=dict)
+    labels: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, detection: Detection) -> Corrections:
+        """What has no native key at all: of the image, of how objects were drawn, of classes."""
+        return cls(
+            dict(detection.image_extra),
+            drawn={
+                number: {name: value for name, value in vars(one).items() if value}
+                for number, one in detection.drawn.items()
+                if one
+            },
+            labels={
+                number: one.attributes
+                for number, one in enumerate(detection.image_labels)
+                if one.attributes
+            },
+        )
 
     def __bool__(self) -> bool:
-        return bool(self.image or self.objects or self.absent or self.names)
+        return any(vars(self).values())
 
     def to_json(self) -> bytes:
         parts = {name: part for name, part in vars(self).items() if part}
@@ -148,10 +172,24 @@ class ExtraError(Exception):
     """``tfod/attributes`` cannot be understood."""
 
 
+class Extra(NamedTuple):
+    """What ``tfod/attributes`` says: of the image, of how its objects were drawn, of its classes.
+
+    Attributes:
+        image: name to value.
+        drawn: by number of the object.
+        labels: attributes by number of the class of the whole image.
+    """
+
+    image: Mapping[str, Any] = {}
+    drawn: Mapping[int, Drawn] = {}
+    labels: Mapping[int, Mapping[str, AttributeValue]] = {}
+
+
 def attributes_of(
     found: DetectionColumns, row: int, count: int
-) -> tuple[dict[str, list[AttributeValue]], Mapping[str, Any]]:
-    """The attributes of a row's objects, by name, and those of its image that we wrote ourselves.
+) -> tuple[dict[str, list[AttributeValue]], Extra]:
+    """The attributes of a row's objects, by name, and what we wrote beside them ourselves.
 
     Raises:
         ExtraError: ``tfod/attributes`` cannot be understood.
@@ -169,17 +207,15 @@ def attributes_of(
         attributes[name] = values
     texts = found.texts_in(found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES), row)
     if not texts:
-        return attributes, {}
+        return attributes, Extra()
     try:
         return attributes, _corrected(json.loads(texts[0] or "{}"), attributes, count)
     except _NOT_UNDERSTOOD as error:
         raise ExtraError(f"cannot be understood ({type(error).__name__}: {error})") from None
 
 
-def _corrected(
-    extra: Any, attributes: dict[str, list[AttributeValue]], count: int
-) -> Mapping[str, Any]:
-    """Correct the attributes by what we wrote beside them; return those of the image."""
+def _corrected(extra: Any, attributes: dict[str, list[AttributeValue]], count: int) -> Extra:
+    """Correct the attributes by what we wrote beside them; return what else there is."""
     numbers = {str(number): number for number in range(count)}
     for number, values in extra.get("objects", {}).items():
         for name, value in values.items():
@@ -189,7 +225,43 @@ def _corrected(
             attributes[name][numbers[number]] = None
     for name, other in dict(extra.get("names", {})).items():
         attributes[str(other)] = attributes.pop(name)
-    return dict(extra.get("image", {}))
+    return Extra(
+        image=dict(extra.get("image", {})),
+        drawn={numbers[key]: _drawn(one) for key, one in extra.get("drawn", {}).items()},
+        labels={int(key): dict(one) for key, one in extra.get("labels", {}).items()},
+    )
+
+
+def _drawn(one: Mapping[str, Any]) -> Drawn:
+    """Raises ValueError: numbers are not finite, or a box has not four."""
+    rotation, box = float(one.get("rotation", 0)), None
+    if rotation:
+        left, top, right, bottom = map(float, one["box"])
+        box = left, top, right, bottom
+    layer, group = int(one.get("z_order", 0)), int(one.get("group", 0))
+    if not np.isfinite((rotation, *(box or ()))).all() or max(abs(layer), abs(group)) >= 1 << 31:
+        raise ValueError("a number that is not finite, or too large")
+    return Drawn(box, rotation, layer, group)
+
+
+_CLOSE = 0.02
+"""Pixels: hundredths of one are rounded, and a record's numbers are of single precision."""
+
+
+def box_as_drawn(drawn: Drawn, corners: PixelBox, size: tuple[int, int]) -> PixelBox | None:
+    """The box of a turned object before it was turned; None where its own box is another by now.
+
+    Args:
+        drawn: what was noted of it.
+        corners: its own box in pixels, which whoever changes it leaves the note beside.
+        size: height and width of the image, which may show a part of it only.
+    """
+    if drawn.box is None:
+        return None
+    seen = clipped_outline(box_outline(drawn.box, drawn.rotation), size)
+    if not seen or not np.allclose(enclosing_points(seen), corners, rtol=0, atol=_CLOSE):
+        return None
+    return drawn.box
 
 
 def _values(found: DetectionColumns, key: str, row: int) -> list[AttributeValue]:

@@ -52,6 +52,28 @@ class ImageLabel:
     text: str | None
     label: int | None
     confidence: float | None = None
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How an object was drawn, as far as its box does not say it.
+
+    Attributes:
+        box: corners in pixels of the box before it was turned: left, top, right, bottom. The
+            object's own box encloses the turned one, as far as the image shows it.
+        rotation: how far it was turned about its centre, in degrees, clockwise.
+        z_order: its layer; what is in a higher one lies above.
+        group: number that the objects of one group share; 0 for none.
+    """
+
+    box: tuple[float, float, float, float] | None = None
+    rotation: float = 0.0
+    z_order: int = 0
+    group: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.rotation or self.z_order or self.group)
 
 
 @dataclass(frozen=True)
@@ -68,6 +90,7 @@ class Detection:
         numerical_masks: the other way to write masks: float32 of shape (n, height, width).
         keypoints: see :class:`Keypoints`.
         attributes: name to n values, for example ``{"difficult": [0, 1]}``.
+        drawn: how objects were drawn, by their number; most have nothing to say.
         image_labels: classes of the whole image.
         captions: texts about the whole image.
         image_masks: name to PNG, of :data:`tfod.detection.keys.IMAGE_MASKS`.
@@ -91,6 +114,7 @@ class Detection:
     numerical_masks: np.ndarray | None = None
     keypoints: Keypoints | None = None
     attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
+    drawn: Mapping[int, Drawn] = field(default_factory=dict)
     image_labels: Sequence[ImageLabel] = ()
     captions: Sequence[str] = ()
     image_masks: Mapping[str, PngMask] = field(default_factory=dict)

@@ -10,6 +10,7 @@ Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
 
@@ -135,9 +136,13 @@ def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:
         "masks": _png_masks(found, masks[row].tolist()) or None,
         "numerical_masks": numbers.reshape(count, *found.sizes[row]) if len(numbers) else None,
         "keypoints": _keypoints(found, row, count),
-        "image_extra": extra,
+        "image_extra": extra.image,
         "attributes": attributes,
-        "image_labels": _image_labels(found, row),
+        "drawn": extra.drawn,
+        "image_labels": [
+            replace(one, attributes=extra.labels[number]) if number in extra.labels else one
+            for number, one in enumerate(_image_labels(found, row))
+        ],
         "captions": _captions(found, row),
         "image_masks": {
             name: mask

@@ -59,7 +59,8 @@ def encode_detection(detection: Detection) -> bytes:
         features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
     if len(detection.boxes):
         _encode_objects(detection, features)
-    if detection.attributes or detection.image_extra:
+    one = detection
+    if one.attributes or one.image_extra or one.drawn or one.image_labels:
         _encode_attributes(detection, features)
     return encode_example(features)
 
@@ -71,7 +72,7 @@ def _side_feature(side: int) -> bytes:
 
 
 def _encode_attributes(detection: Detection, features: dict[str, bytes]) -> None:
-    corrections = Corrections(dict(detection.image_extra))
+    corrections = Corrections.of(detection)
     if len(detection.boxes):
         for name in detection.attributes:
             encode_attribute(name, detection.attributes, features, corrections)

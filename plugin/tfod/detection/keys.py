@@ -60,7 +60,10 @@ EXTRA_ATTRIBUTES: Final = "tfod/attributes"
 """Ours: one JSON text of what the other keys cannot say exactly. Readers may ignore it.
 
 ``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]},
-"names": {name: other name}}``
+"names": {name: other name}, "drawn": {number: {"box": [left, top, right, bottom],
+"rotation": degrees, "z_order": layer, "group": number}}, "labels": {number: {name: value}}}``:
+``drawn`` is how objects were drawn (:class:`~tfod.detection.detection.Drawn`), ``labels`` are
+attributes of the classes of the whole image.
 """
 
 
@@ -107,6 +110,13 @@ OBJECT_ATTRIBUTES: Final = (
         for part in ("height", "width", "length", "x", "y", "z", "rot_y")
     ),
 )
+FLAGS: Final = frozenset(
+    name
+    for one in OBJECT_ATTRIBUTES
+    if one.kinds[0] is Kind.INT64 and one.default == 0
+    for name in (one.name, *one.other_names)
+)
+"""Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1."""
 
 IMAGE_ATTRIBUTES: Final = {
     "neg_category_ids": "image/neg_category_ids",

@@ -1,6 +1,7 @@
-"""From a frame of CVAT to a Detection, and a count of what cannot come.
+"""From a frame of CVAT to a Detection and back, and a count of what cannot come.
 
-The one way out of CVAT: of its own exports (:mod:`tfod.cvat.server.export`) and of the bridge's.
+The one way out of CVAT and into it: of its own formats (:mod:`tfod.cvat.server`), of the bridge
+(:mod:`tfod.cvat.client`) and of its XML (:mod:`tfod.formats.cvat_xml`).
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import hashlib
 import io
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tfod.detection.attributes import box_as_drawn
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
-from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
+from tfod.detection.detection import AttributeValue, Detection, Drawn, ImageLabel, PngMask
 from tfod.detection.images.image import format_name, sniff_format
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
@@ -24,21 +26,24 @@ from tfod.errors import TfodError
 from tfod.formats.cvat_shapes import (
     BOX,
     MASK,
+    POINTS,
+    Attributes,
     CvatImage,
     CvatShape,
     decode_runs,
     draw_shape,
+    encode_runs,
     pillow,
 )
 from tfod.tfrecord.image_names import split_extension
 
 OCCLUDED = "occluded"
-GROUP = "group_id"
 TRACK = "track_id"
 _CHECKBOX, _NUMBER = "checkbox", "number"
 _TRUTH = {"true": True, "false": False}
 _VIDEO_FRAME_EXTENSION = ".PNG"
 """What CVAT's own exports add to a video frame's name (``FrameProvider.VIDEO_FRAME_EXT``)."""
+_DIGITS = 2
 _HUNDREDTH = 0.005
 """CVAT's XML has hundredths of a pixel: what reaches out by less is rounding."""
 _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
@@ -48,8 +53,11 @@ _NO_PLACE = "not written, the format has no place for them"
 _OUTSIDE = "not written, wholly outside their frame"
 _ATTRIBUTES = "attributes not written"
 _ENCLOSED = "written as their enclosing box"
+_MASKED = "written as masks"
+TRACKS = "tracks written as single shapes, one a frame"
 _CLIPPED = "clipped to their frame"
 _CONVERTED = "images stored as PNG, for TensorFlow"
+_NOT_SET = ("", "false")
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"))
 
 
@@ -82,7 +90,8 @@ class DetectionBuilder:
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
-        self.changed = Losses(_ENCLOSED, _CLIPPED, _CONVERTED)
+        self.changed = Losses(TRACKS, _ENCLOSED, _MASKED, _CLIPPED, _CONVERTED)
+        self._tracks: set[tuple[str, int]] = set()
 
     def place(self, image: CvatImage) -> list[Placed]:
         """The shapes of an image of which its frame shows something.
@@ -128,7 +137,8 @@ class DetectionBuilder:
             class_text=[one.label for one in shapes],
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
-            attributes=self._attributes(shapes),
+            attributes=self._attributes(shapes, image.subset),
+            drawn=_drawn(shapes),
             image_labels=self._image_labels(image),
         )
 
@@ -193,14 +203,16 @@ class DetectionBuilder:
         height, width = size
         corners = np.array([one.corners for one in placed], np.float64).reshape(-1, 4)
         for shape in (one.shape for one in placed):
-            # A mask carries what its box does not say.
-            if shape.rotation or (shape.kind != BOX and not self._save_masks):
-                self.changed[_ENCLOSED][
-                    f"rotated {shape.kind}" if shape.rotation else shape.kind
-                ] += 1
+            kind = f"rotated {shape.kind}" if shape.rotation else shape.kind
+            if not self._save_masks and not is_plain_box(shape):
+                self.changed[_ENCLOSED][kind] += 1
+            elif self._save_masks and shape.kind not in (BOX, MASK):
+                self.changed[_MASKED][kind] += 1
         return np.asarray((corners / (width, height, width, height)).astype(np.float32))
 
-    def _attributes(self, shapes: Sequence[CvatShape]) -> dict[str, list[AttributeValue]]:
+    def _attributes(
+        self, shapes: Sequence[CvatShape], subset: str
+    ) -> dict[str, list[AttributeValue]]:
         found: list[dict[str, AttributeValue]] = [
             {
                 name: self._value(shape.label, name, text)
@@ -211,13 +223,14 @@ class DetectionBuilder:
         ]
         for shape, own in zip(shapes, found, strict=True):
             # CVAT's own mark and an attribute of that name cannot both be written.
-            self.left_out[_ATTRIBUTES][OCCLUDED] += sum(n == OCCLUDED for n, _ in shape.attributes)
-            self.left_out[_ATTRIBUTES]["z_order"] += shape.z_order != 0
+            self.left_out[_ATTRIBUTES][OCCLUDED] += sum(
+                name == OCCLUDED and text.lower() not in _NOT_SET for name, text in shape.attributes
+            )
             own[OCCLUDED] = int(shape.occluded)
-            if shape.group:
-                own.setdefault(GROUP, shape.group)
             if shape.track is not None:
                 own.setdefault(TRACK, shape.track)
+                self._tracks.add((subset, shape.track))
+        self.changed[TRACKS][""] = len(self._tracks)
         names = dict.fromkeys(name for own in found for name in own)
         return {name: [own.get(name) for own in found] for name in names}
 
@@ -235,9 +248,95 @@ class DetectionBuilder:
         return text
 
     def _image_labels(self, image: CvatImage) -> list[ImageLabel]:
-        for tag in image.tags:
-            self.left_out[_ATTRIBUTES].update(f"{name} (of a tag)" for name, _ in tag.attributes)
-        return [ImageLabel(tag.label, self._id(tag.label, image)) for tag in image.tags]
+        return [
+            ImageLabel(
+                tag.label,
+                self._id(tag.label, image),
+                attributes={
+                    name: self._value(tag.label, name, text) for name, text in tag.attributes
+                },
+            )
+            for tag in image.tags
+        ]
+
+
+def _drawn(shapes: Sequence[CvatShape]) -> dict[int, Drawn]:
+    """How shapes were drawn that are not plain boxes. A group of one is none, as to CVAT."""
+    members = Counter(one.group for one in shapes)
+    found = {}
+    for number, one in enumerate(shapes):
+        if not (one.rotation or one.z_order or one.group):
+            continue
+        turned = one.kind == BOX and one.rotation
+        drawn = Drawn(
+            box=one.extent if turned else None,
+            rotation=one.rotation if turned else 0.0,
+            z_order=one.z_order,
+            group=one.group if members[one.group] > 1 else 0,
+        )
+        if drawn:
+            found[number] = drawn
+    return found
+
+
+_PLAIN = Drawn()
+FitAttributes = Callable[[str, Mapping[str, AttributeValue]], Attributes]
+"""Makes texts of an object's attributes, by the name of its class."""
+
+
+def shapes_of(
+    one: Detection,
+    classes: Sequence[str],
+    corners: Sequence[PixelBox],
+    size: tuple[int, int],
+    pixels: Callable[[int], np.ndarray | None],
+    fit: FitAttributes,
+) -> Iterator[CvatShape]:
+    """The shapes of a record's objects, as they were drawn, each followed by its keypoints.
+
+    Args:
+        one: the record.
+        classes: the names of its objects' classes.
+        corners: their boxes in pixels.
+        size: height and width of the frame.
+        pixels: draws an object's mask by its number; None where it has none but its box.
+        fit: what is kept of its attributes.
+    """
+    free = 1 + max((drawn.group for drawn in one.drawn.values()), default=0)
+    for number, (label, box) in enumerate(zip(classes, corners, strict=True)):
+        values = {
+            name: column[number]
+            for name, column in one.attributes.items()
+            if column[number] is not None
+        }
+        drawn = one.drawn.get(number, _PLAIN)
+        points = keypoints_of(one, number, size)
+        before = box_as_drawn(drawn, box, size)
+        mask = pixels(number) if before is None else None
+        runs, extent = (None if mask is None else encode_runs(mask)) or ((), before or box)
+        group = drawn.group or (free + number if points else 0)
+        yield CvatShape(
+            kind=MASK if runs else BOX,
+            label=label,
+            extent=extent,
+            rotation=drawn.rotation if before is not None else 0.0,
+            runs=tuple(runs),
+            occluded=values.pop(OCCLUDED, 0) == 1,
+            group=group,
+            attributes=fit(label, values),
+            z_order=drawn.z_order,
+        )
+        if points:
+            yield CvatShape(POINTS, label, enclosing_points(points), points=points, group=group)
+
+
+def keypoints_of(one: Detection, number: int, size: tuple[int, int]) -> tuple[float, ...]:
+    """The keypoints of an object that are there, in pixels: x, y, x, y, …"""
+    if one.keypoints is None:
+        return ()
+    there = one.keypoints.visibility[number] > 0
+    xy = np.nan_to_num(one.keypoints.xy[number][there].astype(np.float64)) * size[::-1]
+    return tuple(xy.round(_DIGITS).reshape(-1).tolist())
 
 
 def _count_shape(counter: Counter[str]) -> None:

@@ -1,12 +1,16 @@
-"""The shapes of CVAT's XML: what they enclose, their pixels, and what is written at them."""
+"""The shapes of a frame, as CVAT hands them to a format and as its XML has them.
+
+What they enclose, their pixels, and what is written at them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,22 +24,27 @@ from tfod.detection.images.masks import (
 )
 from tfod.errors import TfodError, how_to_install
 
-BOX, POLYGON, MASK, ELLIPSE = "box", "polygon", "mask", "ellipse"
+BOX, POLYGON, MASK, ELLIPSE, POINTS = "box", "polygon", "mask", "ellipse", "points"
 AREA_KINDS = (BOX, POLYGON, MASK, ELLIPSE)
 """Tags of the shapes that cover an area, so that a box can stand for them."""
+KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
+"""The same by CVAT's own names (its ShapeType)."""
+Attributes = tuple[tuple[str, str], ...]
+Runs: TypeAlias = "Sequence[int] | np.ndarray"
+_DIGITS = 2  # of a pixel, as CVAT's XML has them
 MOST_PIXELS = 1 << 28
 
 
 @dataclass(frozen=True)
 class CvatShape:
-    """A shape that covers an area; coordinates are in pixels, x before y.
+    """A shape that covers an area, or points; coordinates are in pixels, x before y.
 
     Attributes:
-        kind: its tag: ``box``, ``polygon``, ``mask`` or ``ellipse``.
+        kind: its tag: ``box``, ``polygon``, ``mask``, ``ellipse`` or ``points``.
         label: name of the class.
         extent: corners before the shape is turned; of a mask half-open.
         rotation: how far a box or an ellipse is turned about its centre, in degrees.
-        points: outline of a polygon, as x, y, x, y, …
+        points: outline of a polygon, or points, as x, y, x, y, …
         runs: of a mask, row by row within its extent: so many pixels outside, inside, outside, …
         occluded: whether something hides a part of it.
         group: number that shapes of one group share; 0 for none.
@@ -52,7 +61,7 @@ class CvatShape:
     runs: tuple[int, ...] = ()
     occluded: bool = False
     group: int = 0
-    attributes: tuple[tuple[str, str], ...] = ()
+    attributes: Attributes = ()
     track: int | None = None
     z_order: int = 0
 
@@ -92,7 +101,7 @@ class CvatTag:
     """A class of the whole image."""
 
     label: str
-    attributes: tuple[tuple[str, str], ...] = ()
+    attributes: Attributes = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,91 @@ class CvatImage:
     others: Mapping[str, int] = field(default_factory=dict)
 
 
+def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
+    """What is drawn on a frame, and its name and size.
+
+    For the parameter ``convert_annotations`` of CVAT's ``GetCVATDataExtractor``: the list is then
+    what the extractor's item has for annotations. It hands the frame itself over, whose name is as
+    people see it; items have lost the case of its extension since 2.73. Values are rounded as in
+    CVAT's XML (``dump_as_cvat_annotation`` in its ``dataset_manager/formats/cvat.py``), so that an
+    export of the server's and one of the bridge's are the same.
+
+    Args:
+        frame: CVAT's, with ``tags`` and ``labeled_shapes``.
+    """
+    shapes: list[CvatShape] = []
+    others: Counter[str] = Counter()
+    for one in frame.labeled_shapes:
+        if str(one.type) not in KINDS:
+            others[str(one.type)] += 1
+            continue
+        marks = {
+            "label": one.label,
+            "occluded": bool(one.occluded),
+            "group": one.group or 0,
+            "attributes": _attributes(one.attributes),
+            "track": getattr(one, "track_id", None),
+            "z_order": one.z_order or 0,
+        }
+        shapes.append(make_shape(str(one.type), one.points, one.rotation, **marks))
+    return [
+        CvatImage(
+            number=frame.frame,
+            name=frame.name,
+            subset="",
+            height=frame.height,
+            width=frame.width,
+            shapes=tuple(shapes),
+            tags=tuple(CvatTag(tag.label, _attributes(tag.attributes)) for tag in frame.tags),
+            others=others,
+        )
+    ]
+
+
+def make_shape(
+    kind: str, points: Sequence[float], rotation: float = 0.0, **marks: Any
+) -> CvatShape:
+    """A shape from the points that CVAT has of it, rounded as its XML is.
+
+    Args:
+        kind: CVAT's ShapeType, one of :data:`KINDS`.
+        points: of a rectangle its corners, of a polygon its outline, of an ellipse its centre and
+            the rightmost x and topmost y, of a mask its runs and then its extent.
+        rotation: in degrees; counts for rectangles and ellipses.
+        marks: the other fields of the shape.
+    """
+    extent: PixelBox
+    if kind == "mask":
+        first_column, first_row, last_column, last_row = (int(value) for value in points[-4:])
+        marks["runs"] = tuple(int(value) for value in points[:-4])
+        extent = first_column, first_row, last_column + 1, last_row + 1
+    elif kind == "polygon":
+        marks["points"] = _rounded(points)
+        extent = enclosing_points(marks["points"])
+    elif kind == "ellipse":
+        x, y, right, top = points
+        cx, cy, rx, ry = _rounded((x, y, right - x, y - top))
+        extent = cx - rx, cy - ry, cx + rx, cy + ry
+    else:
+        left, top, right, bottom = _rounded(points)
+        extent = left, top, right, bottom
+    turns = kind in ("rectangle", "ellipse")
+    return CvatShape(
+        kind=KINDS[kind],
+        extent=extent,
+        rotation=round(float(rotation), _DIGITS) if turns and rotation else 0.0,
+        **marks,
+    )
+
+
+def _rounded(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(float(value), _DIGITS) for value in values)
+
+
+def _attributes(attributes: Iterable[Any]) -> Attributes:
+    return tuple((one.name, str(one.value)) for one in attributes)
+
+
 def _mask_corners(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
     """What the pixels of a mask enclose; its extent where it has none."""
     left, top = (int(value) for value in extent[:2])
@@ -141,7 +235,7 @@ def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
     return fill_polygon(shape.outline, size)
 
 
-def decode_runs(runs: Sequence[int], extent: PixelBox, size: tuple[int, int]) -> np.ndarray:
+def decode_runs(runs: Runs, extent: PixelBox, size: tuple[int, int]) -> np.ndarray:
     """A mask from CVAT's runs: row by row in its extent, so many pixels outside, inside, …
 
     Args:
@@ -167,7 +261,7 @@ def decode_runs(runs: Sequence[int], extent: PixelBox, size: tuple[int, int]) ->
     return mask
 
 
-def _pixels_of_extent(runs: Sequence[int], extent: PixelBox) -> np.ndarray:
+def _pixels_of_extent(runs: Runs, extent: PixelBox) -> np.ndarray:
     left, top, right, bottom = (int(value) for value in extent)
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(bottom - top, right - left)
 
@@ -232,7 +326,7 @@ def read_shape(element: Any, name: str) -> CvatShape:
     )
 
 
-def read_attributes(element: Any) -> tuple[tuple[str, str], ...]:
+def read_attributes(element: Any) -> Attributes:
     """Names and values of a shape's or a tag's attributes."""
     return tuple((one.get("name") or "", one.text or "") for one in element.iterfind("attribute"))
 

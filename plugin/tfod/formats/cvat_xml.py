@@ -18,19 +18,20 @@ from typing import IO, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from tfod.detection.boxes import PixelBox
+from tfod.detection.boxes import PixelBox, enclosing_pixels
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.cvat_detections import GROUP, OCCLUDED, DetectionBuilder, frame_size, is_plain_box
+from tfod.formats.cvat_detections import DetectionBuilder, frame_size, is_plain_box, shapes_of
 from tfod.formats.cvat_shapes import (
     AREA_KINDS,
     BOX,
     MASK,
+    POINTS,
+    Attributes,
     CvatImage,
     CvatShape,
     CvatTag,
-    encode_runs,
     read_attributes,
     read_shape,
     read_whole,
@@ -48,7 +49,7 @@ from tfod.formats.documents import (
 from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, read_image, settled
 from tfod.formats.objects import KnownClasses, Reading, sound_boxes
 from tfod.formats.options import OddBoxes, Options, Problems
-from tfod.formats.writer import NO_PLACE, Writer, masks_of
+from tfod.formats.writer import DRAWN, LABELS, NO_PLACE, Writer, masks_of
 
 _MOST_FRAMES = 1_000_000
 _LONGEST_IMAGE = 256 << 20
@@ -407,7 +408,9 @@ def image_text(
     height, width = size
     parts = [f"<image{_attributes({**frame, 'width': width, 'height': height})}>\n"]
     parts += [_shape_text(one, decimals) for one in shapes]
-    parts += [f"<tag{_attributes({'label': tag.label})}></tag>\n" for tag in tags]
+    parts += [
+        f"<tag{_attributes({'label': tag.label})}>{_inner(tag.attributes)}</tag>\n" for tag in tags
+    ]
     return "".join(parts) + "</image>\n"
 
 
@@ -431,18 +434,26 @@ def _shape_text(shape: CvatShape, decimals: int) -> str:
     if shape.kind == MASK:
         named |= {"rle": ", ".join(map(str, shape.runs)), "left": int(left), "top": int(top)}
         named |= {"width": int(right - left), "height": int(bottom - top)}
+    elif shape.kind == POINTS:
+        pairs = zip(shape.points[::2], shape.points[1::2], strict=True)
+        named["points"] = ";".join(f"{x:.{decimals}f},{y:.{decimals}f}" for x, y in pairs)
     else:
         assert shape.kind == BOX  # a shard holds nothing else
         sides = zip(("xtl", "ytl", "xbr", "ybr"), shape.extent, strict=True)
         named |= {side: f"{value:.{decimals}f}" for side, value in sides}
-    named["z_order"] = 0
+        if shape.rotation:
+            named["rotation"] = f"{shape.rotation:.{decimals}f}"
+    named["z_order"] = shape.z_order
     if shape.group:
         named["group_id"] = shape.group
-    inner = "".join(
+    return f"<{shape.kind}{_attributes(named)}>{_inner(shape.attributes)}</{shape.kind}>\n"
+
+
+def _inner(attributes: Attributes) -> str:
+    return "".join(
         f"<attribute{_attributes({'name': name})}>{xml_text(text)}</attribute>"
-        for name, text in shape.attributes
+        for name, text in attributes
     )
-    return f"<{shape.kind}{_attributes(named)}>{inner}</{shape.kind}>\n"
 
 
 def _attributes(named: Mapping[str, object]) -> str:
@@ -459,7 +470,7 @@ _KINDS = {bool: "checkbox", int: "number", float: "number", str: "text"}
 class CvatXmlWriter(Writer):
     """The frames are numbered from 0; what they hold lies in a file of its own until the end."""
 
-    CARRIES = frozenset(("masks", "image classes"))
+    CARRIES = frozenset(("masks", "image classes", "keypoints", DRAWN, LABELS))
     ALL_ATTRIBUTES = True
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
@@ -507,37 +518,34 @@ class CvatXmlWriter(Writer):
     def _shapes(
         self, one: Detection, boxes: Sequence[CvatShape], size: tuple[int, int]
     ) -> list[CvatShape]:
-        """The boxes with what the record says of them besides; masks in their place."""
-        shapes = []
-        for number, (box, mask) in enumerate(zip(boxes, masks_of(one), strict=True)):
-            values = {name: column[number] for name, column in one.attributes.items()}
-            shape = replace(box, occluded=bool(values.pop(OCCLUDED, 0)))
-            if isinstance(group := values.get(GROUP), int):
-                shape = replace(shape, group=group)
-                del values[GROUP]
-            pixels = None if mask is None else self._pixels(mask, one, size)
-            runs = None if pixels is None else encode_runs(pixels)
-            self.losses[_EMPTY][""] += pixels is not None and runs is None
-            if runs is not None:
-                self.losses[_ENCLOSED][""] += not np.allclose(runs[1], box.extent, atol=_MOVED)
-                shape = replace(shape, kind=MASK, runs=tuple(runs[0]), extent=runs[1])
-            shapes.append(replace(shape, attributes=tuple(self._attributes(box.label, values))))
-        return shapes
+        """The boxes as they were drawn, with what the record says of them; masks in their place."""
+        masks = masks_of(one)
 
-    def _attributes(
-        self, label: str, values: Mapping[str, AttributeValue]
-    ) -> Iterator[tuple[str, str]]:
+        def pixels(number: int) -> np.ndarray | None:
+            mask = masks[number]
+            drawn = None if mask is None else self._pixels(mask, one, size)
+            corners = None if drawn is None else enclosing_pixels(drawn)
+            self.losses[_EMPTY][""] += drawn is not None and corners is None
+            if corners is not None:
+                far = not np.allclose(corners, boxes[number].extent, atol=_MOVED)
+                self.losses[_ENCLOSED][""] += far
+            return drawn
+
+        classes, extents = [box.label for box in boxes], [box.extent for box in boxes]
+        return list(shapes_of(one, classes, extents, size, pixels, self._attributes))
+
+    def _attributes(self, label: str, values: Mapping[str, AttributeValue]) -> Attributes:
         kinds = self._kinds.setdefault(label, {})
+        found = []
         for name, value in values.items():
-            if value is None:
-                continue
             kind = _KINDS.get(type(value))
             if kind is None:
                 self.losses[NO_PLACE][name] += 1
                 continue
             if kinds.setdefault(name, kind) != kind:
                 kinds[name] = "text"
-            yield name, str(value).lower() if kind == "checkbox" else str(value)
+            found.append((name, str(value).lower() if kind == "checkbox" else str(value)))
+        return tuple(found)
 
     def _tags(self, one: Detection, label_map: LabelMap) -> list[CvatTag]:
         tags = []
@@ -547,6 +555,5 @@ class CvatXmlWriter(Writer):
             if not name or each.confidence == 0:
                 self.losses[NO_PLACE]["classes that are absent, or have no name"] += 1
                 continue
-            self._kinds.setdefault(name, {})
-            tags.append(CvatTag(name))
+            tags.append(CvatTag(name, self._attributes(name, each.attributes)))
         return tags

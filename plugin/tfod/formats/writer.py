@@ -26,6 +26,8 @@ from tfod.formats.dataset import Images
 from tfod.formats.options import OddMasks, Options
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 
+LABELS = "attributes of image classes"
+DRAWN = "objects' rotation, z_order or group"
 NO_PLACE = "not written, the format has no place for them"
 _NO_IMAGE = "images without bytes in their records, not written"
 _NO_FOLDER = "images not written, name a folder for them with --images"
@@ -213,6 +215,8 @@ class Writer(abc.ABC):
                 else int((points.visibility > 0).any(axis=1).sum()),
                 "image classes": len(one.image_labels),
                 "captions": len(one.captions),
+                DRAWN: len(one.drawn),
+                LABELS: sum(len(label.attributes) for label in one.image_labels),
                 **({} if self.ALL_ATTRIBUTES else _given(one)),
                 **dict.fromkeys((*one.image_attributes, *one.image_extra, *one.unread_keys), 1),
             }

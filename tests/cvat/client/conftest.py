@@ -38,6 +38,7 @@ def jpeg(width: int, height: int, shade: int) -> bytes:
 
 def shape(frame: int, points: list[float], kind: str = "rectangle", **more: Any) -> dict[str, Any]:
     named = {"label_id": 11, "occluded": False, "rotation": 0.0, "group": 0, "attributes": []}
+    named["z_order"] = 0
     return {"type": kind, "frame": frame, "points": points, **named, **more}
 
 
@@ -104,12 +105,6 @@ def stub() -> Iterator[StubServer]:
 
 
 @pytest.fixture
-def old_stub() -> Iterator[StubServer]:
-    with add_objects(StubServer("2.15.0", legacy=True)) as started:
-        yield started
-
-
-@pytest.fixture
 def run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stub: StubServer
 ) -> Run:
@@ -118,7 +113,7 @@ def run(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(server, "_BACKOFF", 0.001)
-    monkeypatch.setattr(requests, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(requests, "_PAUSE", 0.001)
 
     def running(*arguments: object, at: StubServer = stub, password: str = PASSWORD) -> Result:
         for name, value in (("CVAT_HOST", at.url), ("CVAT_USER", USER), ("PASS", password)):

@@ -1,6 +1,6 @@
 """A server on this machine that speaks the REST calls which cvat-sdk 2.80 and the bridge make.
 
-Recorded from them against CVAT 2.15 and 2.73; ``legacy`` is the former's way to export and import.
+Recorded from them against CVAT 2.73.
 """
 
 from __future__ import annotations
@@ -67,12 +67,9 @@ class Upload:
 class StubServer:
     """The server; ``with`` starts and ends it."""
 
-    def __init__(
-        self, version: str = "2.73.0", legacy: bool = False, certificate: str | None = None
-    ) -> None:
+    def __init__(self, version: str = "2.73.0", certificate: str | None = None) -> None:
         self.scheme = "https" if certificate else "http"
         self.version = version
-        self.legacy = legacy
         self.tasks: dict[int, StubTask] = {}
         self.projects: dict[int, list[dict[str, Any]]] = {}  # labels
         self.datasets: list[tuple[int, bytes]] = []
@@ -268,9 +265,9 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             if path == "/api/tasks":
                 number = int(self.query["project_id"])
                 return self.page([t.about() for t in server.tasks.values() if t.project == number])
-            if path.startswith("/api/requests/") and not server.legacy:
+            if path.startswith("/api/requests/"):
                 return self.tell_of(unquote(path.removeprefix("/api/requests/")))
-            if path == "/api/requests" and not server.legacy:
+            if path == "/api/requests":
                 return self.page([])
             match = _OBJECT.match(path)
             if match is None:
@@ -283,9 +280,6 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             if authorization in (f"Bearer {TOKEN}", f"Token {KEY}"):
                 return True
             if "sessionid=s1" not in self.headers.get("Cookie", ""):
-                return False
-            # Old servers let nobody export by cookie alone.
-            if server.legacy and self.command == "GET" and "format" in self.query:
                 return False
             return self.command in ("GET", "HEAD") or self.headers.get("X-CSRFToken") == "c1"
 
@@ -315,7 +309,8 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             if work is None:
                 return self.answer(404, {"detail": "Not found."})
             found = {"id": request_id, "status": work.status, "message": work.message}
-            found["progress"] = 0.5
+            found |= {"progress": 0.5, "created_date": "2026-11-01T10:00:00Z"}
+            found["operation"] = {"type": "export:dataset", "target": "task"}
             if work.result:
                 # As a server behind a proxy may say: an address that is none from here.
                 path = f"/api/projects/0/download?rq_id={quote(request_id)}"
@@ -332,11 +327,9 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
                 return self.about(kind, number)
             if rest == "data/meta" and span is not None:
                 return self.answer(200, span[0].meta(*span[1:], kind))
-            if rest == "dataset/export" and self.command == "POST" and not server.legacy:
+            if rest == "dataset/export" and self.command == "POST":
                 return self.export(kind, number)
             if _UPLOADED.match(rest):
-                if self.command == "GET" and "format" in self.query and server.legacy:
-                    return self.legacy_export(kind, number, rest)
                 if self.command == "GET" and rest == "annotations" and span is not None:
                     return self.answer(200, span[0].annotations(*span[1:]))
                 return self.upload(kind, number, rest)
@@ -365,21 +358,6 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             server.begin(request_id, run)
             return self.answer(202, {"rq_id": request_id})
 
-        def legacy_export(self, kind: str, number: int, rest: str) -> None:
-            request_id = f"export:{rest}-{kind}-{number}"
-            if self.query.get("action") == "download":
-                return self.answer(200, server.work.pop(request_id).result)
-
-            def run(work: Work) -> None:
-                work.result = server.export(kind, number, rest == "dataset")
-
-            if request_id not in server.work:
-                server.begin(request_id, run)
-                return self.answer(202)
-            work = server.poll(request_id)
-            assert work is not None
-            return self.answer(201 if work.status == "finished" else 202)
-
         def upload(self, kind: str, number: int, rest: str) -> None:
             if "Upload-Start" in self.headers:
                 return self.answer(202)
@@ -389,8 +367,6 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
                 return self.upload_done(kind, number)
             if self.command in ("PATCH", "HEAD"):
                 return self.tus_piece(rest.rpartition("/")[2])
-            if server.legacy:
-                return self.legacy_import_status()
             return self.answer(405, {"detail": "Method not allowed."})
 
         def tus_create(self) -> None:
@@ -420,8 +396,7 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             assert len(upload.data) == upload.length, "the upload is not complete"
             assert self.query["conv_mask_to_poly"] == "false"
             request_id = f"action=import&target={kind}&id={number}"
-            # As old servers do: what they do not know, they do not look at.
-            append = not server.legacy and self.query.get("import_mode") == "append"
+            append = self.query.get("import_mode") == "append"
 
             def run(_: Work) -> None:
                 if server.import_error:
@@ -435,17 +410,5 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
 
             server.begin(request_id, run)
             return self.answer(202, {"rq_id": request_id})
-
-        def legacy_import_status(self) -> None:
-            is_project = self.query.get("action") == "import_status"
-            assert self.command == ("GET" if is_project else "PUT")
-            work = server.poll(self.query["rq_id"])
-            assert work is not None
-            if work.status == "failed":
-                return self.answer(400, work.message)
-            if work.status == "finished":
-                del server.work[self.query["rq_id"]]
-                return self.answer(201)
-            return self.answer(202)
 
     return Handler

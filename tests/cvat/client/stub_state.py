@@ -143,9 +143,9 @@ class StubTask:
                 self._write_shape(image, shape)
             for tag in self.tags:
                 if tag["frame"] == number:
-                    ElementTree.SubElement(
-                        image, "tag", {"label": self.label_name(tag["label_id"])}
-                    )
+                    named = {"label": self.label_name(tag["label_id"])}
+                    element = ElementTree.SubElement(image, "tag", named)
+                    _write_attributes(element, tag)
             if archive is not None and name in self.images:
                 extension = FRAME_EXT if self.mode == "interpolation" else ""
                 path = "/".join(part for part in ("images", folder, name + extension) if part)
@@ -185,12 +185,10 @@ class StubTask:
             named["points"] = ";".join(f"{x:.2f},{y:.2f}" for x, y in pairs)
         if shape.get("rotation"):
             named["rotation"] = f"{shape['rotation']:.2f}"
-        named["z_order"] = "0"
+        named["z_order"] = str(shape.get("z_order", 0))
         if shape.get("group"):
             named["group_id"] = str(shape["group"])
-        element = ElementTree.SubElement(image, tag, named)
-        for name, value in shape.get("attributes", ()):
-            ElementTree.SubElement(element, "attribute", {"name": name}).text = value
+        _write_attributes(ElementTree.SubElement(image, tag, named), shape)
 
     def import_xml(self, first: int, last: int, data: bytes, append: bool) -> None:
         """Replace or append, or raise and change nothing, as in a transaction.
@@ -214,7 +212,8 @@ class StubTask:
                 except StopIteration:
                     raise ValueError(f"no label {element.attrib['label']}") from None
                 if element.tag == "tag":
-                    tags.append({"frame": frame, "label_id": label})
+                    own = {"attributes": _read_attributes(element)} if len(element) else {}
+                    tags.append({"frame": frame, "label_id": label, **own})
                 else:
                     shapes.append(_read_shape(element, frame, label))
         if not append:
@@ -270,7 +269,17 @@ def _read_shape(element: Any, frame: int, label: int) -> dict[str, Any]:
         "label_id": label,
         "points": points,
         "occluded": named.get("occluded") == "1",
-        "rotation": 0.0,
+        "rotation": float(named.get("rotation", 0)),
+        "z_order": int(named["z_order"]),
         "group": int(named.get("group_id", 0)),
-        "attributes": [(one.attrib["name"], one.text or "") for one in element],
+        "attributes": _read_attributes(element),
     }
+
+
+def _write_attributes(element: Any, one: dict[str, Any]) -> None:
+    for name, value in one.get("attributes", ()):
+        ElementTree.SubElement(element, "attribute", {"name": name}).text = value
+
+
+def _read_attributes(element: Any) -> list[tuple[str, str]]:
+    return [(one.attrib["name"], one.text or "") for one in element]

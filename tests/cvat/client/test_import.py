@@ -28,12 +28,24 @@ pytest.importorskip("cvat_sdk")
 MakeZip = Callable[..., Path]
 LABEL_MAP = "item { id: 1 name: 'car' } item { id: 2 name: 'cat' }"
 
+SIZES = {"a.jpg": (100, 200), "day/b.jpg": (100, 200), "c.jpg": (48, 64)}
+"""Height and width of the frames of task 1."""
+
 
 @pytest.fixture
 def make_zip(tmp_path: Path) -> MakeZip:
-    """A zip of one shard from dicts of plain values."""
+    """A zip of one shard from dicts of plain values, and of all other frames unless alone."""
 
-    def make(*records: dict[str, Any], label_map: str = LABEL_MAP, subset: str = "default") -> Path:
+    def make(
+        *records: dict[str, Any],
+        label_map: str = LABEL_MAP,
+        subset: str = "default",
+        alone: bool = False,
+    ) -> Path:
+        names = {str(one.get("image/filename")) for one in records}
+        if names.intersection(SIZES) and not alone:  # the other frames are to be empty
+            rest = [name for name in SIZES if name not in names]
+            records += tuple(image(name, *SIZES[name]) for name in rest)
         (shard,) = write_records(tmp_path / "shards", subset, [encode(one) for one in records])
         path = tmp_path / "anno.zip"
         with zipfile.ZipFile(path, "w") as archive:
@@ -58,18 +70,26 @@ def state(stub: StubServer, number: int = 1) -> Any:
 def test_round_trip(run: Run, stub: StubServer, tmp_path: Path) -> None:
     task = stub.tasks[1]
     task.shapes.append(shape(2, [0, 2, 1, 1, 2, 1, 1, 10, 20, 13, 21], "mask"))
+    task.shapes.append(shape(2, [0, 4, 30, 30, 31, 31], "mask"))  # which fills its box
     task.shapes.append(shape(2, [0.5, 0.5, 30.0, 47.49], label_id=12))
+    task.shapes.append(shape(2, [20, 10, 50, 20], rotation=30.25, z_order=-1, group=3))
+    task.shapes[0]["group"] = 0  # one of one is none
+    task.shapes[1]["z_order"] = 2
+    task.shapes.append(shape(2, [60, 40, 70, 44], rotation=45.0, group=3))  # partly outside
+    task.tags.append({"frame": 2, "label_id": 11, "attributes": [("colour", "rain & <sun>")]})
     before = state(stub)
     out = tmp_path / "anno.zip"
     assert run("cvat", "export", "task", 1, out, "--save-masks").code == 0
     ran = run("cvat", "import", "task", 1, out)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [
-        "class       now  in the file  added  removed",
-        "car (box)     1            1      0        0",
-        "car (mask)    1            1      0        0",
-        "cat (box)     2            2      0        0",
-        "cat (tag)     1            1      0        0",
+        "class              now  in the file  added  removed",
+        "car (box)            1            1      0        0",
+        "car (mask)           2            2      0        0",
+        "car (rotated box)    2            2      0        0",
+        "car (tag)            1            1      0        0",
+        "cat (box)            2            2      0        0",
+        "cat (tag)            1            1      0        0",
         f"replacing all annotations of task 1 on {stub.url}",
         f"{stub.url} has imported {out} into task 1",
     ]
@@ -80,7 +100,8 @@ def test_round_trip(run: Run, stub: StubServer, tmp_path: Path) -> None:
 
 def _plain(one: dict[str, Any]) -> dict[str, Any]:
     points = [round(float(value), 2) for value in one.get("points", ())]
-    return {**one, "points": points, "attributes": sorted(one.get("attributes", ()))}
+    more = {"points": points, "attributes": sorted(one.get("attributes", ()))}
+    return dict(sorted({**one, **more}.items()))
 
 
 def test_video_round_trip(run: Run, stub: StubServer, tmp_path: Path) -> None:
@@ -100,19 +121,56 @@ def test_video_round_trip(run: Run, stub: StubServer, tmp_path: Path) -> None:
 def test_changes_and_dry_run(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     stub.tasks[1].shapes.append(shape(0, [1.0, 1.0, 9.0, 9.0], "polyline"))
     before = state(stub)
-    path = make_zip(car(box=(0.0525, 0.2025, 0.3, 0.7)), car("c.jpg"))
+    path = make_zip(car(box=(0.0525, 0.2025, 0.3, 0.7)), car("c.jpg"), alone=True)
     ran = run("cvat", "import", "task", 1, path, "--dry-run")
+    refused = "it would delete 1 polyline, which TFRecord cannot hold. Nothing was changed. If that"
+    assert (ran.code, ran.err.startswith(f"tfod: {refused}")) == (1, True)
+    assert "Also: it has no record of 1 frame whose annotations it would delete. day/b.jpg." in (
+        ran.err
+    )
+    assert "TSK008 error" in ran.out and "TSK009 error" in ran.out
+    assert ran.out.splitlines()[-6:] == TABLE
+    ran = run("cvat", "import", "task", 1, path)
+    assert (ran.code, ran.err.startswith(f"tfod: {refused}")) == (1, True)
+    assert state(stub) == before
+    ran = run("check", path, "--cvat", "task", 1)
+    assert (ran.code, "TSK008 error" in ran.out, "TSK009 error" in ran.out) == (1, True, True)
+    ran = run("cvat", "import", "task", 1, path, "--dry-run", "--force")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines() == [
-        "class      now  in the file  added  removed",
-        "car (box)    1            2      1        0",
-        "cat (box)    1            0      0        1",
-        "cat (tag)    1            0      0        1",
-        "also removed: 1 polyline",
-        "dry run: nothing was touched",
-    ]
+    assert ran.out.splitlines() == TABLE
     assert state(stub) == before
     assert not stub.asked("^(POST|PATCH|PUT) .*annotations")
+    assert run("cvat", "import", "task", 1, path, "--mode", "append").code == 0
+    assert len(state(stub)[0]) == len(before[0]) + 2
+    assert run("cvat", "import", "task", 1, path, "--force").code == 0
+    assert [one["frame"] for one in state(stub)[0]] == [0, 2]
+
+
+TABLE = [
+    "class      now  in the file  added  removed",
+    "car (box)    1            2      1        0",
+    "cat (box)    1            0      0        1",
+    "cat (tag)    1            0      0        1",
+    "also removed: 1 polyline",
+    "dry run: nothing was touched",
+]
+
+
+def test_a_job_s_zip(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    """It goes into its job, and not into the whole task, whose other jobs it would empty."""
+    before, path = state(stub), tmp_path / "job.zip"
+    assert run("cvat", "export", "job", 10, path).code == 0
+    ran = run("cvat", "import", "task", 1, path)
+    assert (
+        ran.code,
+        "whose annotations it would delete. Nothing was changed. c.jpg" in ran.err,
+    ) == (
+        1,
+        True,
+    )
+    assert state(stub) == before
+    assert run("cvat", "import", "job", 10, path).code == 0
+    assert [len(part) for part in state(stub)] == [len(part) for part in before]
 
 
 def test_append(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
@@ -125,39 +183,29 @@ def test_append(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
 
 
 def test_append_on_a_server_that_would_replace(
-    run: Run, old_stub: StubServer, make_zip: MakeZip
+    run: Run, stub: StubServer, make_zip: MakeZip
 ) -> None:
-    before = state(old_stub)
+    before = state(stub)
     path = make_zip(car())
-    for version in ("2.15.0", "2.64.2", "", "dev"):
-        old_stub.version = version
-        ran = run("cvat", "import", "task", 1, path, "--mode", "append", at=old_stub)
+    for version in ("2.64.2", "", "dev"):
+        stub.version = version
+        ran = run("cvat", "import", "task", 1, path, "--mode", "append")
         assert (ran.code, "cannot append" in ran.err) == (2, True)
-    assert state(old_stub) == before
-    assert not old_stub.asked("^POST .*annotations")
-
-
-def test_old_server(run: Run, old_stub: StubServer, make_zip: MakeZip) -> None:
-    ran = run("cvat", "import", "job", 10, make_zip(car()), at=old_stub)
-    assert (ran.code, ran.err) == (0, "")
-    assert [one["points"] for one in old_stub.tasks[1].shapes] == [[20, 10, 100, 50]]
-    assert old_stub.tasks[1].tags  # of a frame of another job
-    old_stub.import_error = "Could not match"
-    ran = run("cvat", "import", "job", 10, make_zip(car()), at=old_stub)
-    assert (ran.code, "Could not match" in ran.err) == (2, True)
+    assert state(stub) == before
+    assert not stub.asked("^POST .*annotations")
 
 
 def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     """Of a zip of its task; a name that the task lacks is refused."""
     ran = run("cvat", "import", "job", 11, make_zip(car("z.jpg"), car("c.jpg")))
     assert (ran.code, "TSK002" in ran.out) == (1, True)
-    ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg")))
+    ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg"), alone=True))
     assert (ran.code, "the image is not a frame of job 11" in ran.err) == (2, True)
     before = [one for one in stub.tasks[1].shapes if one["frame"] != 2]
     ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg"), car("c.jpg")))
     assert (ran.code, ran.err) == (
         0,
-        "tfod: frames of the task that are not in job 11, left out: 1\n",
+        "tfod: frames of the task that are not in job 11, left out: 2\n",
     )
     assert [one for one in stub.tasks[1].shapes if one["frame"] != 2] == before
     assert [one["frame"] for one in stub.tasks[1].shapes].count(2) == 1
@@ -178,7 +226,7 @@ def test_video_job_counts_from_the_task(run: Run, stub: StubServer, make_zip: Ma
 def test_job_of_chosen_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     # As servers tell of ground truth: the other frames are there as placeholders.
     stub.tasks[1].included = [0, 2]
-    ran = run("cvat", "import", "job", 12, make_zip(car("day/b.jpg")))
+    ran = run("cvat", "import", "job", 12, make_zip(car("day/b.jpg"), alone=True))
     assert (ran.code, "the image is not a frame of job 12" in ran.err) == (2, True)
     ran = run("cvat", "import", "job", 12, make_zip(car("a.jpg"), car("c.jpg")))
     assert ran.code == 0
@@ -186,7 +234,7 @@ def test_job_of_chosen_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> 
     stub.tasks[2].included = [1, 3]
     name = image("frame_000010.jpg", 120, 160)
     path = make_zip(name | objects([(0, 0, 1, 1)], ["car"], [1]))
-    assert run("cvat", "import", "job", 22, path).code == 0
+    assert run("cvat", "import", "job", 22, path, "--force").code == 0
     assert [one["frame"] for one in stub.tasks[2].shapes] == [3]
 
 
@@ -204,7 +252,8 @@ class TestTheCheckComesFirst:
     ) -> None:
         before = state(stub)
         ran = run("cvat", "import", "task", 1, make_zip(bad))
-        assert (ran.code, ran.err) == (1, "")
+        assert (ran.code, ran.err.count("\n")) == (1, 1)
+        assert "Nothing was changed." in ran.err  # as on the server
         assert code in ran.out
         assert state(stub) == before
         assert not stub.asked("^(POST|PATCH|PUT) .*annotations")
@@ -217,7 +266,9 @@ class TestTheCheckComesFirst:
 
     def test_deleted_frames(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         stub.tasks[1].deleted = [1]
-        ran = run("cvat", "import", "task", 1, make_zip(car()), "--dry-run")
+        ran = run(
+            "cvat", "import", "task", 1, make_zip(car(), car("c.jpg"), alone=True), "--dry-run"
+        )
         assert ran.err == "tfod: frames that were deleted from task 1 do not count: day/b.jpg\n"
         assert "TSK002" in run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).out
 
@@ -228,11 +279,12 @@ class TestTheCheckComesFirst:
         frames = stub.tasks[1].frames
         frames[2] = ("a.png", *frames[0][1:])
         before = state(stub)
-        ran = run("cvat", "import", "task", 1, make_zip(car("a.jpg")))
+        ran = run("cvat", "import", "task", 1, make_zip(car("a.jpg"), alone=True), "--force")
         assert ran.code == 2
         assert "another frame of the task is called as 'a.jpg' but for the extension" in ran.err
         assert state(stub) == before
-        assert run("cvat", "import", "task", 1, make_zip(car("a.png"))).code == 0
+        path = make_zip(car("a.png"), alone=True)
+        assert run("cvat", "import", "task", 1, path, "--force").code == 0
         assert {one["frame"] for one in state(stub)[0]} == {2}
 
     def test_check_command(
@@ -278,7 +330,7 @@ class TestWhatComes:
         }
         ran = run("cvat", "import", "task", 1, make_zip(car(**attributes)))
         assert ran.err == (
-            "tfod: not imported: attributes that the labels do not have: 1 difficult\n"
+            "tfod: not imported: attributes that the labels lack or do not allow: 1 difficult\n"
         )
         (one,) = stub.tasks[1].shapes
         assert sorted(one["attributes"]) == [
@@ -296,7 +348,7 @@ class TestWhatComes:
             "image/class/confidence": [1.0, 0.0],
         }
         ran = run("cvat", "import", "task", 1, make_zip(by_id | tags))
-        assert "1 classes said to be absent" in ran.err
+        assert "classes said to be absent: 1" in ran.err
         assert [one["label_id"] for one in stub.tasks[1].shapes] == [12]
         assert stub.tasks[1].tags == [{"frame": 0, "label_id": 11}]
 
@@ -322,7 +374,7 @@ class TestWhatComes:
         self, run: Run, stub: StubServer, make_zip: MakeZip
     ) -> None:
         # The stub asserts that name and number belong together.
-        path = make_zip(car("day\\b.png"), car("c.jpg"))
+        path = make_zip(car("day\\b.png"), car("c.jpg"), image("a.jpg"), alone=True)
         assert run("cvat", "import", "task", 1, path).code == 0
         assert [one["frame"] for one in stub.tasks[1].shapes] == [1, 2]
 
@@ -355,7 +407,7 @@ class TestProject:
         assert second["annotations"] == []
 
     def test_without_images(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        ran = run("cvat", "import", "project", 5, make_zip(car()))
+        ran = run("cvat", "import", "project", 5, make_zip(car(), alone=True))
         assert (ran.code, "tfod cvat import task ID" in ran.err) == (1, True)
         assert ran.out.startswith("INVALID for CVAT: 1 error,")
         assert not stub.asked("^POST .*dataset")
@@ -428,24 +480,10 @@ class TestInterrupted:
         assert "look at the task before you repeat this" in ran.err
         assert state(stub) == before  # its work was not asked about, and has not run
 
-    @pytest.mark.parametrize(
-        ("version", "path"),
-        [
-            ("2.73.0", "/api/requests"),
-            ("", "/api/requests"),
-            ("2.20.0", "/api/requests/"),
-            ("2.15.0", "/api/requests/"),
-        ],
-    )
-    def test_server_that_forgets_is_not_asked_in_the_old_way(
-        self, run: Run, stub: StubServer, make_zip: MakeZip, version: str, path: str
-    ) -> None:
-        # There, the PUT that old servers are asked by would write no annotations at all.
-        stub.version = version
-        stub.faults = [Fault("GET", path, 404, b'{"detail": "Not found."}', times=99)]
+    def test_a_server_that_forgets(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+        stub.faults = [Fault("GET", "/api/requests/", 404, b'{"detail": "Not found."}', times=99)]
         ran = run("cvat", "import", "task", 1, make_zip(car()))
-        assert (ran.code, "reports nothing about its import" in ran.err) == (2, True)
-        assert not stub.asked("^PUT")
+        assert (ran.code, "look at the task before you repeat this" in ran.err) == (2, True)
 
     @pytest.mark.parametrize("body", [b"[]", b"{}", b"7", b'{"results": 1}', b"null"])
     @pytest.mark.parametrize(

@@ -165,7 +165,9 @@ def export(
 
 def record(name: str, *classes: str, ids: list[int] | None = None, **more: Any) -> bytes:
     """A record with a box for each class or id, as other writers make them."""
-    own = objects([FULL] * len(ids or classes), list(classes) or None, ids)
+    own = (
+        objects([FULL] * len(ids or classes), list(classes) or None, ids) if ids or classes else {}
+    )
     return encode(image(name, HEIGHT, WIDTH) | own | more)
 
 

@@ -7,11 +7,13 @@ byte, the checker calls them valid for CVAT, and CVAT takes them back.
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tfod
 from cvat.apps.engine.models import Annotations, Task
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,8 +40,10 @@ from tests.cvat.server.tasks import (
     shape,
     tag,
     track,
+    upload,
 )
 from tests.image_kinds import file_of
+from tests.records import frame as shard
 
 FORMATS = (BOXES, MASKS)
 
@@ -203,6 +207,8 @@ def test_a_track_is_the_same_but_for_its_number(tmp_path: Path) -> None:
     task = make_task(tracks=[moving])
     ours, theirs = (way(task, tmp_path) for way in (export, bridge_export))
     assert theirs.boxes() == ours.boxes()
+    notes = ours.files["EXPORT_NOTES.txt"].decode()
+    assert "- tracks written as single shapes, one a frame: 1\n" in notes
     assert [list(one.attributes["track_id"]) for one in ours.records] == [[0]] * 3
     assert [one.attributes.get("track_id") for one in theirs.records] == [None] * 3
 
@@ -218,12 +224,71 @@ def test_images_that_tensorflow_does_not_read_become_png(tmp_path: Path) -> None
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(bytes(record.encoded)))), pixels)
     notes = found.files["EXPORT_NOTES.txt"].decode()
     assert "- images stored as PNG, for TensorFlow: 1 webp\n" in notes
+    assert "- images as CVAT serves its frames, encoded anew, not the files" in notes
+    report = check_sources([str(found.path)], Options(receiver=CVAT))
+    assert [one.code for one in report.findings if one.code.startswith("NAM")] == []
 
 
-def test_groups_come_back(tmp_path: Path) -> None:
-    task = make_task(box(0, "cat", group=7), box(0, "bird", 1, 1, 9, 9, group=7), box(1, "cat"))
-    found = export(task, tmp_path)
+FULL = (0, 12, 5, 6, 8, 8)
+EXACT = {
+    "shapes": [
+        box(0, "cat", 1.25, 2.5, 30, 20, attributes={"colour": "red"}, occluded=True, group=7),
+        box(0, "bird", 20, 10, 44, 20, rotation=33.25, z_order=2, group=5),
+        box(0, "bird", 22, 12, 40, 22, rotation=359.5, z_order=-1, group=7),
+        box(0, "cat", 56, 10, 70, 18, rotation=45.0, group=7),  # partly outside
+        box(0, "cat", 3, 3, 9, 9, group=5, z_order=3),
+        box(1, "cat", 3, 3, 9, 9),
+    ],
+    "tags": [{**tag(1, "bird"), "attributes": {"colour": "rain", "difficult": "true"}}],
+}
+MASKED = [
+    shape("mask", 2, "cat", FULL, z_order=1),
+    shape("mask", 2, "cat", (1, 2, 3, 6, 5, 6, 8, 8)),
+]
+
+
+def exactly(task: Task) -> list[Any]:
+    """Shape by shape and tag by tag; groups as a division of a frame's shapes."""
+    members: dict[tuple[int, int], list[int]] = {}
+    shapes = sorted(task.annotations.shapes, key=lambda one: (one["frame"], one["points"]))
+    for number, one in enumerate(shapes):
+        members.setdefault((one["frame"], one["group"]), []).append(number)
+    names = ("type", "frame", "label", "points", "occluded", "z_order", "rotation")
+    defaults = {"count": "1", "difficult": "false", "colour": ""}
+    found: list[Any] = [
+        ([one[name] for name in names], {**defaults, **one["attributes"]}) for one in shapes
+    ]
+    tags = [
+        (one["frame"], one["label"], {**defaults, **one["attributes"]})
+        for one in task.annotations.tags
+    ]
+    return [found, tags, [own for (_, group), own in members.items() if group]]
+
+
+@pytest.mark.parametrize("out", [export, bridge_export], ids=["server", "bridge"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_round_trip_is_equal(tmp_path: Path, name: str, out: Any) -> None:
+    """Of rectangles, turned ones, tags; of masks in the format that has them, full ones too."""
+    task = make_task(*EXACT["shapes"], *(MASKED if name == MASKS else ()), tags=EXACT["tags"])
+    before = exactly(task)
+    found = out(task, tmp_path, name)
     task.annotations = Annotations()
-    import_into(task, found.path)
-    grouped = [(one["frame"], one["group"] > 0) for one in task.annotations.shapes]
-    assert sorted(grouped) == [(0, True), (0, True), (1, False)]
+    import_into(task, found.path, name, conv_mask_to_poly=False)
+    assert exactly(task) == before
+
+
+def test_what_was_drawn_counts_for_the_box_that_it_was_noted_of(tmp_path: Path) -> None:
+    """Who moves the box of a record, and knows nothing of the note, has moved the shape."""
+    task = make_task(box(0, "cat", 20, 10, 44, 20, rotation=30.0))
+    (record, *others) = export(task, tmp_path).records
+    moved = replace(record, boxes=record.boxes + np.float32(0.1))
+    payloads = [tfod.encode_detection(one) for one in (moved, *others)]
+    path = upload(tmp_path, {"t.tfrecord": shard(*payloads)})
+    task.annotations = Annotations()
+    import_into(task, path)
+    (found,) = task.annotations.shapes
+    assert found["rotation"] == 0
+    assert found["points"] == pytest.approx(
+        [side * full for side, full in zip(moved.boxes[0], (WIDTH, HEIGHT) * 2, strict=True)],
+        abs=0.01,
+    )

@@ -53,13 +53,13 @@ def test_a_task_is_one_shard_and_a_label_map(tmp_path: Path) -> None:
     found = export(make_task(box(0, "cat"), box(0, "bird", 1, 2, 3.5, 4.25)), tmp_path)
     assert sorted(found.files) == ["default.tfrecord", "label_map.pbtxt"]
     assert found.boxes() == {
-        "a.jpg": [FULL, ("bird", 1.0, 2.0, 3.5, 4.25)],
+        "a.jpg": [("bird", 1.0, 2.0, 3.5, 4.25), FULL],
         "b.jpg": [],
         "c.jpg": [],
     }
     assert [(one.id, one.name) for one in found.label_map.items] == [(1, "bird"), (2, "cat")]
     first = found.records[0]
-    assert list(first.class_label or ()) == [2, 1]
+    assert list(first.class_label or ()) == [1, 2]
     assert (first.width, first.height, len(first.encoded or b"")) == (WIDTH, HEIGHT, 0)
 
 
@@ -161,7 +161,7 @@ def test_a_job_is_its_own_frames(tmp_path: Path) -> None:
     task = make_task(box(0, "cat"), box(1, "cat"), tracks=[moving], start_frame=3, step=2)
     found = export(Job(task, 1, 2), tmp_path)
     assert found.boxes() == {
-        "b.jpg": [FULL, ("bird", 0.0, 0.0, 10.0, 10.0)],
+        "b.jpg": [("bird", 0.0, 0.0, 10.0, 10.0), FULL],
         "c.jpg": [("bird", 0.0, 0.0, 10.0, 10.0)],
     }
 
@@ -236,10 +236,10 @@ def test_checkboxes_become_numbers(tmp_path: Path, name: str) -> None:
     for label in task.labels:
         label.attributes = [AttributeSpec(name, AttributeType.CHECKBOX, "false")]
     found = export(task, tmp_path)
-    assert list(found.records[0].attributes[name]) == [1, 0]
+    assert list(found.records[0].attributes[name]) == [0, 1]
     (path,) = (tmp_path / "export.unpacked").iterdir()
     (example, *_) = tfod.read_examples(str(path))
-    assert list(example.ints(f"image/object/{name}")) == [1, 0]
+    assert list(example.ints(f"image/object/{name}")) == [0, 1]
 
 
 def test_parts_of_skeletons_are_no_classes(
@@ -273,7 +273,6 @@ def test_what_cannot_travel_is_one_line_of_the_log(
     assert "\n" not in line
     assert line == (
         "TFRecord: not written, the format has no place for them: 1 polyline, 1 points; "
-        "attributes not written: 1 z_order; "
         "written as their enclosing box: 1 rotated box; clipped to their frame: 1 shape"
     )
     # And a text in the zip, for whoever gets that.
@@ -281,7 +280,6 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         "Exported from CVAT by tfod: 3 frames, 3 objects.\n\n"
         "In CVAT, but not in these shards:\n"
         "- not written, the format has no place for them: 1 polyline, 1 points\n"
-        "- attributes not written: 1 z_order\n"
         "An import that replaces the annotations of the task deletes them there.\n"
         'Keep a copy as "CVAT for images 1.1".\n\n'
         "In these shards in another form:\n"
@@ -289,15 +287,31 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         "- clipped to their frame: 1 shape\n"
     )
     # Grouped boxes are two objects, and no shape of the one is the other's.
-    assert [text for text, *_ in found.boxes()["c.jpg"]] == ["cat", "bird", "bird"]
-    assert list(found.records[2].attributes["group_id"]) == [4, 4, None]
+    assert [text for text, *_ in found.boxes()["c.jpg"]] == ["bird", "cat", "bird"]
+    drawn = found.records[2].drawn
+    assert [drawn[number].group for number in sorted(drawn)] == [4, 4, 0]
+    assert drawn[2] == tfod.Drawn((8, 6, 40, 30), 30, 1)
 
 
 def test_nothing_is_said_where_nothing_is_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    export(make_task(box(0, "cat", attributes={"difficult": "true"})), tmp_path)
+    """The attributes of a tag, of which CVAT hands over all, also those that nobody set."""
+    export(
+        make_task(box(0, "cat", attributes={"difficult": "true"}), tags=[tag(1, "cat")]), tmp_path
+    )
     assert losses(caplog) == []
+
+
+def test_the_order_of_the_database_does_not_count(tmp_path: Path) -> None:
+    shapes = [
+        box(0, "cat", 5, 5, 9, 9, z_order=1),
+        box(0, "bird", 7, 5, 9, 9),
+        box(0, "cat", 6, 5, 9, 9),
+        shape("polygon", 0, "cat", (6, 5, 9, 5, 9, 9)),
+    ]
+    found = [export(make_task(*some), tmp_path).files for some in (shapes, shapes[::-1])]
+    assert found[0] == found[1]
 
 
 def test_cvat_s_own_notes_are_no_attributes(tmp_path: Path) -> None:
@@ -314,7 +328,7 @@ def test_labels_in_any_script_and_with_quotes(tmp_path: Path) -> None:
     classes = ["кошка", "it's", 'a "quote"', "two words"]
     task = make_task(*(box(0, name) for name in classes), classes=classes)
     found = export(task, tmp_path)
-    assert [text for text, *_ in found.boxes()["a.jpg"]] == classes
+    assert [text for text, *_ in found.boxes()["a.jpg"]] == sorted(classes)
     assert [one.name for one in found.label_map.items] == classes
 
 

@@ -143,34 +143,10 @@ LAYOUTS: dict[str, dict[str, bytes]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_zips_of_others(tmp_path: Path, temp_root: Path, layout: str) -> None:
-    task = make_task(box(2, "bird"))
+    task = make_task(box(1, "bird"))
     import_into(task, upload(tmp_path, LAYOUTS[layout]), temp_root=str(temp_root))
     assert rows(task) == [("a.jpg", "cat", IN_PIXELS), ("b.jpg", "bird", IN_PIXELS)]
     assert list(temp_root.iterdir()) == []
-
-
-def test_only_shards_and_label_maps_are_unpacked(
-    tmp_path: Path, temp_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Images beside the shards may be large, and nobody reads them."""
-    from cvat.apps.dataset_manager import bindings
-
-    seen = []
-    real = bindings.import_dm_annotations
-
-    def look(*arguments: Any) -> None:
-        seen.extend(one.name for one in temp_root.rglob("*") if one.is_file())
-        real(*arguments)
-
-    monkeypatch.setattr(bindings, "import_dm_annotations", look)
-    files = {
-        "x/t.tfrecord": shard(record("a.jpg", "cat")),
-        "x/label_map.pbtxt": LABEL_MAP,
-        "x/images/a.jpg": bytes(1000),
-        "script.py": b"print()",
-    }
-    import_into(make_task(), upload(tmp_path, files), temp_root=str(temp_root))
-    assert sorted(seen) == ["label_map.pbtxt", "t.tfrecord"]
 
 
 @pytest.mark.parametrize("name", ["frame_1.png", "frame_00000001.jpg"])
@@ -241,14 +217,14 @@ def test_an_attribute_called_rotation_turns_nothing(tmp_path: Path) -> None:
 
 def test_what_was_there_is_replaced(tmp_path: Path) -> None:
     task = make_task(box(0, "bird"), box(2, "bird"), tags=[tag(0, "bird")])
-    put(tmp_path, task, record("b.jpg", "cat"))
+    put(tmp_path, task, record("b.jpg", "cat"), record("a.jpg"), record("c.jpg"))
     assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
     assert task.annotations.tags == []
 
 
 def test_a_job_replaces_its_own_frames(tmp_path: Path) -> None:
     task = make_task(box(0, "bird", 1, 1, 5, 5), box(1, "bird"), box(2, "bird"))
-    put(tmp_path, Job(task, 1, 2), record("b.jpg", "cat"))
+    put(tmp_path, Job(task, 1, 2), record("b.jpg", "cat"), record("c.jpg"))
     assert rows(task) == [("a.jpg", "bird", (1, 1, 5, 5)), ("b.jpg", "cat", IN_PIXELS)]
 
 
@@ -350,7 +326,7 @@ def test_folders_that_names_lack(tmp_path: Path, names: list[str], frames: list[
 @pytest.mark.parametrize("name", ["DSC_0001.jpg", "kitten1.jpg", "IMG_00000001.jpg"])
 def test_digits_behind_any_six_letters_are_no_frame(tmp_path: Path, name: str) -> None:
     task = make_task(is_video=True)
-    path = upload(tmp_path, {"t.tfrecord": shard(record(name, "cat"))})
+    path = upload(tmp_path, {"t.tfrecord": shard(record("frame_000000", "cat"), record(name))})
     assert f"{name!r} matches no frame" in refusal(task, path)
 
 

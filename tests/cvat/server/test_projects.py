@@ -222,6 +222,13 @@ def test_names_stay_inside_of_the_folder(tmp_path: Path, name: str) -> None:
     assert not Path("/etc/x.jpg").exists()
 
 
+def test_extensions_keep_their_case(tmp_path: Path) -> None:
+    """Datumaro's images have lost it since 2.73."""
+    data = shard(with_image("c.JPG", "cat"), with_image("x/d.Jpeg"))
+    (task,) = load(tmp_path, {"train.tfrecord": data}).tasks
+    assert [one.name for one in task.frames] == ["c.JPG", "x/d.Jpeg"]
+
+
 @pytest.mark.parametrize("subset", ["default", "a", "tfrecord", "a.b", "пример"])
 def test_names_of_subsets(tmp_path: Path, subset: str) -> None:
     """CVAT cuts an image's path at the item's id, which may also be in the folder's name."""

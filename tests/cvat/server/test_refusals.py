@@ -25,6 +25,7 @@ from tests.cvat.server.tasks import (
     record,
     refusal,
     shape,
+    tag,
     track,
     upload,
 )
@@ -182,7 +183,20 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         | {"label_map.pbtxt": LABEL_MAP + b"item { id: 3 name: 'dog' }"},
         ["class 'dog' is not among the labels", "Labels of the task: bird, cat."],
     ),
-    "no name": (one_shard(record("", "cat")), ["the record has no file name"]),
+    "no name": (
+        one_shard(record("", "cat")),
+        [
+            "the record has no file name (image/filename). Nothing was changed. "
+            "Write image/filename: the name of the frame."
+        ],
+    ),
+    "an id that the label map lacks": (
+        one_shard(record("a.jpg", ids=[7])) | {"label_map.pbtxt": LABEL_MAP},
+        [
+            "label_map.pbtxt has no id 7. Nothing was changed. Add the class to it, or name the "
+            "classes in the shard."
+        ],
+    ),
     # CVAT would attach the boxes of 000001.jpg to frame 1, which is another image.
     "a number for a name": (
         one_shard(record("000001.jpg", "cat"), record("b.jpg", "cat")),
@@ -250,18 +264,33 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         {"annotations.xml": b"<annotations/>", "images/a.jpg": b"\xff\xd8\xff"},
         [
             "this zip holds CVAT for images or video annotations, not TFRecord. Nothing was "
-            "changed. Export the annotations as TFRecord 1.0 instead, or unpack it first and "
-            "convert the folder; to import these into CVAT, choose CVAT 1.1 in its menu."
+            "changed. To import these into CVAT, choose CVAT 1.1 in its menu. For shards, export "
+            "TFRecord 1.0 instead, or unpack the zip and convert the folder."
         ],
     ),
     "a zip of another format": (
         {"annotations/instances_default.json": b"{}", "images/a.jpg": b"x"},
         [
             "this zip holds COCO annotations, not TFRecord. Nothing was changed. "
-            "Export the annotations as TFRecord 1.0 instead"
+            "To import these into CVAT, choose COCO 1.0 in its menu. For shards, export "
+            "TFRecord 1.0 instead, or unpack the zip and convert the folder."
         ],
     ),
-    "an empty shard": ({"t.tfrecord": b"", "label_map.pbtxt": LABEL_MAP}, ["t.tfrecord", "empty"]),
+    "an empty shard": (
+        {"t.tfrecord": b"", "label_map.pbtxt": LABEL_MAP},
+        ["t.tfrecord is empty (0 bytes). Nothing was changed. ", "export or download it again"],
+    ),
+    **{
+        f"a zip of {kind}": (files, [f"choose {choice} in its menu"])
+        for kind, files, choice in (
+            ("VOC", {"Annotations/a.xml": b"<annotation/>"}, "PASCAL VOC 1.1"),
+            (
+                "YOLO",
+                {"obj.data": b"x", "obj.names": b"cat", "obj_train_data/a.txt": b"0 1 1 1 1"},
+                "YOLO 1.1",
+            ),
+        )
+    },
     # A length that promises more than there is must not be believed.
     "a bomb that is a record": (
         {"t.tfrecord": struct.pack("<Q", 1 << 60) + bytes(300)},
@@ -312,16 +341,6 @@ def test_an_import_that_cvat_itself_ends(refuse, monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_a_full_disk(refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shutil
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copyfileobj", full)
-    assert "No space left on device" in refuse(one_shard(record("a.jpg", "cat")))
-
-
 LOST = [
     shape("skeleton", 0, "cat", (), elements=[shape("points", 0, "cat", (1, 1))]),
     shape("points", 1, "cat", (1, 1, 5, 5)),
@@ -334,11 +353,12 @@ LOST_TRACKS = [track("cat", *(shape("polyline", number, "cat", (1, 1, 5, 5)) for
 def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
     """CVAT has no place where an import that succeeds could say that it has deleted them."""
     task = make_task(*LOST, tracks=LOST_TRACKS)
-    text = refuse({"t.tfrecord": GOOD}, task)
+    text = refuse(one_shard(*(record(f"{one}.jpg", "cat") for one in "abc")), task)
     assert text == (
         "it would delete 2 points, 1 skeleton, 1 polyline tracks, which TFRecord cannot hold. "
-        "Nothing was changed. If that is meant, delete them in the task first. "
-        "To keep them, import with import_mode=append (CVAT 2.65 and later)."
+        "Nothing was changed. If that is meant, delete them in the task first, or: tfod cvat "
+        "import --force. To keep them, import with import_mode=append (CVAT 2.65 and later); tfod "
+        "cvat import has --mode append."
     )
 
 
@@ -355,3 +375,30 @@ def test_an_import_that_appends_deletes_nothing(tmp_path: Path) -> None:
     task = make_task(*LOST)
     path = upload(tmp_path, {"t.tfrecord": GOOD})
     assert len(import_into(task, path, import_mode="append")) == len(LOST) + 1
+
+
+def test_a_zip_of_some_frames_does_not_empty_the_others(refuse, tmp_path: Path) -> None:
+    """As a job's zip does that is imported into its task. A job takes it, and so does who adds."""
+    moving = track("cat", box(1, "cat"), box(3, "cat", outside=True))
+    frames = ["a.jpg", "b.jpg", "c.jpg", "d.jpg"]
+    task = make_task(box(0, "bird"), tracks=[moving], frames=frames, deleted_frames=[1])
+    of_a_job = one_shard(record("a.jpg", "cat"))
+    text = refuse(of_a_job, task)
+    assert text.startswith(
+        "it has no record of 1 frame whose annotations it would delete. Nothing was changed. "
+        "c.jpg. Import them into the job that they are of, or export the whole task again. "
+    )
+    path = upload(tmp_path, of_a_job)
+    assert len(import_into(Job(task, 0, 1), path)) == 1
+    assert len(import_into(task, path, import_mode="append")) == 2
+    # A record without a box says that its frame is empty.
+    assert (
+        len(import_into(task, upload(tmp_path, one_shard(record("a.jpg"), record("c.jpg"))))) == 0
+    )
+
+
+def test_a_tag_alone_is_an_annotation_as_well(refuse) -> None:
+    task = make_task(box(0, "bird"), tags=[tag(2, "cat")])
+    assert "annotations it would delete. Nothing was changed. c.jpg" in refuse(
+        one_shard(record("a.jpg", "cat")), task
+    )

@@ -24,7 +24,7 @@ from tfod.detection import keys
 
 from tests.changed_records import SOUND, changed_shards, sound_record
 from tests.conftest import examples
-from tests.cvat.server.tasks import box, frame, import_into, labels
+from tests.cvat.server.tasks import frame, import_into, labels
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import parameters_of, zipped
@@ -63,7 +63,7 @@ def task_for(path: Path, *frames_there: str) -> tuple[Task, bytes]:
     frames = [name for name in names if name.isprintable() and name.isascii()]
     described = task_xml(*map(_escaped, frames), labels=tuple(map(_escaped, classes)))
     images: list[Frame] = [frame(name, WIDTH, HEIGHT) for name in frames]
-    task = Task(images, labels(*classes), Annotations([box(0, "cat")], [], []))
+    task = Task(images, labels(*classes), Annotations())
     return task, described
 
 

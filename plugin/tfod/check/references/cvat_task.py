@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +44,10 @@ class Task:
         project: the frames are those of several tasks, where a name may come again.
         new_tasks: it is a project, in which the images of the shards become new tasks.
         without_frames: the file that should have named the frames, but does not.
+        not_carried: shapes by kind that an import deletes, and that no shard can hold.
+        own: numbers of the frames that an import goes to, where these are a job's and not all.
+        annotated: numbers of the frames whose annotations an import deletes, with or without a
+            record for them.
     """
 
     labels: frozenset[str] | None = None
@@ -49,6 +56,28 @@ class Task:
     project: bool = False
     new_tasks: bool = False
     without_frames: str | None = None
+    not_carried: Mapping[str, int] = field(default_factory=dict)
+    annotated: frozenset[int] = frozenset()
+    own: frozenset[int] | None = None
+
+    def kept(self) -> Task:
+        """The same where an import deletes nothing, or may delete what is there."""
+        return replace(self, not_carried={}, annotated=frozenset())
+
+
+def shown(keyframes: Iterable[tuple[int, bool]], frames: Sequence[int]) -> set[int]:
+    """The frames on which a track is to be seen: from a keyframe on until one that is outside.
+
+    Args:
+        keyframes: the track's, in order: frame, and whether the track leaves there.
+        frames: all there are, in order.
+    """
+    found: set[int] = set()
+    behind = frames[-1] + 1 if frames else 0
+    for (first, outside), (end, _) in itertools.pairwise([*keyframes, (behind, True)]):
+        if not outside:
+            found.update(frames[bisect_left(frames, first) : bisect_left(frames, end)])
+    return found
 
 
 def load_task(
@@ -77,29 +106,37 @@ def load_task(
 def _task_from_xml(path: str) -> Task:
     meta = None
     images: list[CvatImage] = []
+    others: Counter[str] = Counter()
+    annotated = set()
     for part in read_cvat_xml(path):
         if isinstance(part, CvatMeta):
             meta = part
         elif isinstance(part, CvatImage):
-            # Shapes of the task do not matter here, and a task may have many.
+            # A task may have many shapes, of which only this matters here.
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
+            others.update(part.others)
+            if part.shapes or part.others or part.tags:
+                annotated.add(part.number)
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
+    one_task = meta.tasks == 1
     rows = [(one.name, one.number, one.height, one.width) for one in images]
     if not images and meta.video:
         size = meta.height, meta.width
         rows = [(meta.frame_name(number), number, *size) for number in meta.numbers]
     # CVAT numbers the frames of a project's tasks on.
     frames = tuple(
-        Frame(name, None if meta.tasks > 1 else (number - meta.first) // meta.step, height, width)
+        Frame(name, (number - meta.first) // meta.step if one_task else None, height, width)
         for name, number, height, width in rows
     )
     return Task(
         labels=frozenset(meta.labels) if meta.labels else None,
         frames=frames or None,
         video=meta.video,
-        project=meta.project and meta.tasks > 1,
+        project=meta.project and not one_task,
         without_frames=None if frames else path,
+        not_carried=others,
+        annotated=frozenset((number - meta.first) // meta.step for number in annotated if one_task),
     )
 
 

@@ -5,7 +5,8 @@ Source: ``match_dm_item``, ``match_frame`` and ``find_dataset_root`` in CVAT's
 ``a.jpg``; then behind the folder that all names seem to lack; then it takes the name for a number;
 then, in a video, what follows the sixth letter. Our import goes to the frame that has the whole
 name first, since CVAT takes any of ``a.jpg`` and ``a.png``, and to no frame where names may lack
-one of several folders, of which CVAT takes any.
+one of several folders, of which CVAT takes any. Where the folder of a name is none of the task's,
+as in ``JPEGImages/a.jpg``, it goes to the only frame with the same last part.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import cached_property
 
 from tfod.check.findings.finding import Place
 from tfod.check.records.compared import ImageRow
-from tfod.check.references.cvat_task import Task
+from tfod.check.references.cvat_task import Frame, Task
 from tfod.detection.labels.near_names import NearNames, plain_letters
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
@@ -51,6 +52,11 @@ class Matcher:
         # Of equal names, and of a.jpg and a.png for a.gif, the last wins, as in CVAT.
         self._by_name = {one.name: place for place, one in enumerate(self._frames)}
         self._by_root = {_root(one.name): place for place, one in enumerate(self._frames)}
+        self._by_last: dict[str, int | None] = {}  # None where several frames have it
+        for root, place in self._by_root.items():
+            last = posixpath.basename(root)
+            self._by_last[last] = None if last in self._by_last else place
+        self._folders = {posixpath.dirname(root) for root in self._by_root} - {""}
         self._by_number = {one.number: place for place, one in enumerate(self._frames)}
         self._hint = self._root_hint(list(filenames))
 
@@ -59,6 +65,8 @@ class Matcher:
         found, root = self._named(filename), root_of(filename)
         if found is None and self._hint:
             found = self._by_root.get(posixpath.join(self._hint, root))
+        if found is None and posixpath.dirname(root) not in self._folders:
+            found = self._by_last.get(posixpath.basename(root))
         if found is not None:
             return found, MatchedBy.NAME
         number = _to_int(root)
@@ -81,9 +89,9 @@ class Matcher:
             raise TfodError(f"{where}: image {filename!r} matches no frame of the task")
         return found
 
-    def is_reached_by_cvat(self, place: int) -> bool:
-        """Whether CVAT's own lookup finds this frame by its name."""
-        return self._by_root[_root(self._frames[place].name)] == place
+    def is_reached_by_cvat(self, frame: Frame) -> bool:
+        """Whether CVAT's own lookup finds this frame of the task's by its name."""
+        return self._frames[self._by_root[_root(frame.name)]] is frame
 
     def nearest(self, filename: str) -> str | None:
         """The frame's name that is the same but for case, spaces, punctuation and folders."""

@@ -18,6 +18,7 @@ from tfod.detection.images.source_ids import odd_source_ids
 from tfod.tfrecord.image_names import split_extension
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
+_READ_BY_TENSORFLOW = ("jpeg", "png", "gif", "bmp")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
 
@@ -71,14 +72,18 @@ def no_extension(batch: Batch) -> Iterator[Finding]:
     source="cvat-ai/datumaro#35",
 )
 def other_extension(batch: Batch) -> Iterator[Finding]:
-    """The extension is that of another image format than the bytes are."""
+    """The extension is that of another image format than the bytes are.
+
+    But for a PNG that keeps the name of an image that TensorFlow does not read, such as a.webp.
+    """
     found = batch.detections
     headers = found.headers if batch.mapping.filename is not None else ()
     for row, header in enumerate(headers):
         name = found.filenames[row]
         if header and name and batch.live[row]:
             said = FORMAT_OF_EXTENSION.get(split_extension(name)[1].lower(), header.format)
-            if said != header.format:
+            stored_as_png = header.format == "png" and said not in _READ_BY_TENSORFLOW
+            if said != header.format and not stored_as_png:
                 yield _of_name(batch, row, f"{name!r} holds a {header.format.upper()}")
 
 

@@ -15,6 +15,7 @@ from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.near_names import names_near_labels
+from tfod.detection.losses import listed
 
 if TYPE_CHECKING:
     from tfod.check.references.cvat_task import Frame
@@ -181,3 +182,47 @@ def nameless_frames(result: DatasetResult) -> Iterator[Finding]:
     source = result.task.without_frames if result.task else None
     if source is not None:
         yield Finding(message=f"{source} names no frames, so that images were not compared")
+
+
+@dataset_rule(
+    "TSK008 error: import deletes what shards cannot hold",
+    why="An import replaces what the task has, and what is no box, mask or tag is gone for good.",
+    fix="If that is meant, delete them in the task first, or: tfod cvat import --force. "
+    "To keep them, import with import_mode=append (CVAT 2.65 and later); tfod cvat import has "
+    "--mode append.",
+    source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
+)
+def deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
+    """Skeletons, cuboids, polylines and points of the task; said once."""
+    lost = Counter(result.task.not_carried) if result.task else Counter()
+    if lost:
+        message = f"it would delete {listed(lost)}, which TFRecord cannot hold"
+        yield Finding(message=message, value=lost.total())
+
+
+@dataset_rule(
+    "TSK009 error: import empties frames that have annotations",
+    why="An import replaces what the task has on all of its frames, also on those that the shards "
+    "have no record for: a job's shards, imported into the task, delete what the other jobs have.",
+    fix="Import them into the job that they are of, or export the whole task again. "
+    "To keep what is there, import with import_mode=append (CVAT 2.65 and later); tfod cvat import "
+    "has --mode append. If these are to be empty: a record without boxes, or tfod cvat import "
+    "--force.",
+    source="cvat/apps/dataset_manager/task.py, import_task_annotations",
+)
+def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
+    """Said once for the task. A frame whose record has no box is meant to be empty."""
+    task = result.task
+    recorded = {frame.number for _, frame in _attached(result)}
+    if task is None or not (recorded if task.own is None else recorded & task.own):
+        return
+    left = task.annotated - recorded
+    # CVAT's placeholders of validation frames have their names, and no record of their own.
+    there = {frame.name for _, frame in _attached(result)}
+    names = [
+        frame.name for frame in _frames(result) if frame.number in left and frame.name not in there
+    ]
+    if names:
+        message = f"it has no record of {plural(len(names), 'frame')} whose annotations it would "
+        message += f"delete: {first_of(names, _NAMES_SHOWN)}"
+        yield Finding(message=message, value=len(names))

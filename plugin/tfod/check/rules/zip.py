@@ -136,10 +136,8 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         message = f"none of its {files} is a TFRecord shard"
         if other:
             message = f"this zip holds {other} annotations, not TFRecord"
-            fix = "Export the annotations as TFRecord 1.0 instead, or unpack it first and "
-            fix += (
-                f"convert the folder; to import these into CVAT, choose {_MENU[other]} in its menu."
-            )
+            fix = f"To import these into CVAT, choose {_MENU[other]} in its menu. For shards, "
+            fix += "export TFRecord 1.0 instead, or unpack the zip and convert the folder."
         elif not archive.content.entries:
             message = "it has no files in it"
         yield Finding(message=message, shard=archive.name, value=other, fix=fix)

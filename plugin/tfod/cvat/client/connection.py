@@ -23,6 +23,7 @@ PASSWORD_VARIABLE = "PASS"
 HOST_VARIABLE = "CVAT_HOST"
 USER_VARIABLE = "CVAT_USER"
 ORGANIZATION_VARIABLE = "CVAT_ORGANIZATION"
+_OLDEST = (2, 40)
 DEFAULT_HOST = "http://localhost"
 
 
@@ -45,6 +46,11 @@ def connect(url: str | None = None) -> Iterator[Server]:
     with client:
         server = Server(client)
         server.version = _version(server)
+        if server.version_numbers is not None and server.version_numbers < _OLDEST:
+            raise TfodError(
+                f"{server.host} is CVAT {server.version}; tfod cvat talks to 2.40 and later. Use "
+                "TFRecord 1.0 in its own menus (docs/cvat-install.md), or upgrade it"
+            )
         _login(sdk, server)
         if ORGANIZATION_VARIABLE in os.environ:  # empty it means the personal workspace
             client.organization_slug = os.environ[ORGANIZATION_VARIABLE]
@@ -67,7 +73,7 @@ def _login(sdk: Any, server: Server) -> None:
             )
         server.client.login(sdk.AccessTokenCredentials(token))
         return
-    user, password = server.credentials = _credentials(server.host)
+    user, password = _credentials(server.host)
     try:
         with server.expected(), server.errors():
             server.client.login((user, password))

@@ -15,12 +15,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
+from tfod.cvat.records import ShapeBuilder, ZipRecord
 from tfod.detection.images.image import EXTENSION_OF_FORMAT, sniff_format
 from tfod.detection.images.masks import run_lengths
 from tfod.errors import TfodError
-from tfod.formats.cvat_shapes import MASK, CvatShape, decode_runs
+from tfod.formats.cvat_shapes import MASK, POINTS, Attributes, CvatShape, decode_runs
 from tfod.formats.dataset import size_of
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 
@@ -107,7 +107,13 @@ def _add(
     annotations = [
         *(_annotation(one, number, labels, size) for number, one in enumerate(shapes)),
         *(
-            {"id": 0, "type": "label", "attributes": {}, "group": 0, "label_id": labels[tag.label]}
+            {
+                "id": 0,
+                "type": "label",
+                "attributes": _attributes(tag.attributes),
+                "group": 0,
+                "label_id": labels[tag.label],
+            }
             for tag in builder.tags(record)
         ),
     ]
@@ -126,21 +132,30 @@ def _add(
 def _annotation(
     shape: CvatShape, number: int, labels: Mapping[str, int], size: tuple[int, int]
 ) -> dict[str, Any]:
-    attributes: dict[str, Any] = {name: _TRUTH.get(text, text) for name, text in shape.attributes}
+    attributes = _attributes(shape.attributes)
     attributes["occluded"] = shape.occluded
+    if shape.rotation:
+        attributes["rotation"] = shape.rotation
     found: dict[str, Any] = {
         "id": number,
         "attributes": attributes,
         "group": shape.group,
         "label_id": labels[shape.label],
-        "z_order": 0,
+        "z_order": shape.z_order,
     }
     left, top, right, bottom = shape.extent
+    if shape.kind == POINTS:
+        visible = [2] * (len(shape.points) // 2)
+        return {**found, "type": "points", "points": shape.points, "visibility": visible}
     if shape.kind == MASK:
         mask = decode_runs(shape.runs, shape.extent, size)
         counts = compressed_runs(run_lengths(mask.ravel(order="F")))
         return {**found, "type": "mask", "rle": {"counts": counts, "size": list(size)}}
     return {**found, "type": "bbox", "bbox": [left, top, right - left, bottom - top]}
+
+
+def _attributes(attributes: Attributes) -> dict[str, Any]:
+    return {name: _TRUTH.get(text, text) for name, text in attributes}
 
 
 def compressed_runs(runs: Iterable[int]) -> str:

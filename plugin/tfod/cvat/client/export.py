@@ -24,17 +24,18 @@ FORMAT = "CVAT for images 1.1"
 _NAME = f"the server's {FORMAT}"
 
 
-def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
+def convert_export(source: str, out: str, options: ExportOptions, tracks: int = 0) -> Exported:
     """Convert the server's zip to one of shards, which appears complete or not at all.
 
-    Frames stream through; the shards lie beside the zip until it is complete.
+    Frames stream through; the shards lie beside the zip until it is complete. ``tracks`` is how
+    many tracks the server has: its export shows shapes of them, and not that they are.
 
     Raises:
         TfodError: the source is not what it should be, or the zip cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(out))
     with _scratch(folder) as scratch:
-        exported = _write_shards(source, scratch, options)
+        exported = _write_shards(source, scratch, options, tracks)
         if not exported.frames:
             raise TfodError(
                 f"nothing was written to {out}: no frame "
@@ -44,7 +45,7 @@ def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
     return exported
 
 
-def _write_shards(source: str, scratch: str, options: ExportOptions) -> Exported:
+def _write_shards(source: str, scratch: str, options: ExportOptions, tracks: int) -> Exported:
     if not zipfile.is_zipfile(source):
         raise TfodError(f"{_NAME} is not a zip; export again")
     from tqdm.utils import CallbackIOWrapper
@@ -69,7 +70,7 @@ def _write_shards(source: str, scratch: str, options: ExportOptions) -> Exported
                         else None
                     )
                     shards.add(replace(part, subset=part.subset or meta.subset), read)
-        return shards.finish()
+        return shards.finish(tracks=tracks)
 
 
 def _document_size(archive: zipfile.ZipFile) -> int | None:

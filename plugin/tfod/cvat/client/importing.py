@@ -14,9 +14,9 @@ from tfod.check.find import find
 from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
-from tfod.check.references.frames import Matcher, of_other_jobs
+from tfod.check.references.frames import Matcher
 from tfod.check.reporters.text import render_text
-from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
+from tfod.cvat.client.changes import Changes, key_of, key_of_tag
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.requests import (
     ANNOTATION_FORMAT,
@@ -28,8 +28,9 @@ from tfod.cvat.client.requests import (
     writing,
 )
 from tfod.cvat.client.server import Server
-from tfod.cvat.client.shapes import ShapeBuilder, read_zip
 from tfod.cvat.client.task import PROJECT, LiveTask, Target, fetch_task
+from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
+from tfod.cvat.refusal import refusal
 from tfod.errors import TfodError
 from tfod.formats.cvat_xml import DocumentWriter
 from tfod.formats.documents import MEMBER
@@ -42,11 +43,13 @@ _NAMES_SHOWN = 5
 class ImportOptions:
     """What is to be done with a zip: replace or append, or stop before anything is touched.
 
-    ``label_map`` is the file or name of one in place of that in the zip.
+    ``force`` replaces also what no record can bring back. ``label_map`` is the file or name of one
+    in place of that in the zip.
     """
 
     path: str
     append: bool = False
+    force: bool = False
     dry_run: bool = False
     label_map: str | None = None
 
@@ -70,17 +73,20 @@ def import_zip(
     live = fetch_task(server, target)
     if not live.labels:
         raise TfodError(f"{target} has no labels; add those of the zip to it first")
-    report = check_zip(options, live.task)
+    task = live.task.kept() if options.append or options.force else live.task
+    report = check_zip(options, task)
+    if live.deleted:
+        warn(_deleted(live))
     if not report.valid:
         tell(render_text(report, color=False))
+        warn(str(refusal(report, task, target.kind, options.path)))
         if "IMG001" in report.counts.by_code:
             warn(
                 f"{target} gets new tasks from images, and records without one have none; import "
                 "annotations alone into its tasks: tfod cvat import task ID …"
             )
-        return False
-    if live.deleted:
-        warn(_deleted(live))
+        if not (options.dry_run and check_zip(options, task.kept()).valid):
+            return False
     require_format(server, DATASET_FORMAT if is_project else ANNOTATION_FORMAT)
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         path = os.path.join(scratch, "annotations.zip")
@@ -88,10 +94,10 @@ def import_zip(
             if is_project:
                 _prepare_dataset(live, options, path, tell, warn)
             else:
-                _prepare_annotations(server, live, options, path, tell, warn)
+                _prepare_annotations(live, options, path, tell, warn)
         if options.dry_run:
             tell("dry run: nothing was touched")
-            return True
+            return report.valid
         tell(_what_happens(server, target, options.append))
         _upload(server, target, path, options.append, warn)
     tell(f"{server.host} has imported {options.path} into {target}")
@@ -126,31 +132,23 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
 
 
 def _prepare_annotations(
-    server: Server, live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
+    live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
 ) -> None:
     """Write CVAT's own XML, zipped, and tell what would change."""
-    changes = Changes()
-    names = {label.number: name for name, label in live.labels.items()}
-    annotations = server.get(f"{live.target.path}/annotations")
-    with server.expected():
-        numbers = [one.number for one in live.task.frames or () if one.number is not None]
-        there = shapes_by_frame(annotations, names, numbers, changes)
-    del annotations
+    changes = Changes(live.held, options.append)
     builder = ShapeBuilder(live.labels)
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(MEMBER, "w", force_zip64=True) as stream,
     ):
         document = DocumentWriter(stream, live.name)
-        others = _convert(live, options, document, builder, there, changes)
+        others = _convert(live, options, document, builder, changes)
         document.finish()
-    for left in there.values():  # frames that no record is for
-        changes.compare(left, (), options.append)
-    tell(changes.text(options.append))
+    tell(changes.text())
     if others:
         warn(f"frames of the task that are not in {live.target}, left out: {others}")
-    if sentence := builder.not_imported():
-        warn(sentence)
+    for sentence in builder.losses.sentences():
+        warn(f"not imported: {sentence}")
 
 
 def _convert(
@@ -158,41 +156,33 @@ def _convert(
     options: ImportOptions,
     document: DocumentWriter,
     builder: ShapeBuilder,
-    there: dict[int, list[tuple[str, str, tuple[int, ...]]]],
     changes: Changes,
 ) -> int:
     """Write the frames that a zip has records of; return how many of them are not the target's."""
-    others = converted = 0
-    frames = live.task.frames or ()
-    records = read_zip(options.path, options.label_map)
-    matcher = Matcher(live.task, (one.detection.filename or "" for one in records))
-    with progress_bar("converting", len(frames), "frames") as bar:
-        for record in read_zip(options.path, options.label_map):
-            detection = record.detection
-            place = matcher.place(detection.filename or "", record.where)
-            frame = frames[place]
-            if frame.number is None or frame.number not in live.own:
+    others = 0
+    reached = Matcher(live.task, ())
+    records = on_frames(options.path, live.task, live.own, live.target, options.label_map)
+    with progress_bar("converting", len(live.task.frames or ()), "frames") as bar:
+        for record, frame in records:
+            if frame is None or frame.number is None:
                 others += 1
                 continue
-            if not matcher.is_reached_by_cvat(place):
+            if not reached.is_reached_by_cvat(frame):
                 raise TfodError(
                     f"{record.where}: another frame of the task is called as {frame.name!r} but "
                     "for the extension, and CVAT's import of XML takes them for one; upload the "
                     "zip in CVAT as TFRecord 1.0, or leave the record out"
                 )
-            converted += 1
+            detection = record.detection
             height, width = frame.height or detection.height, frame.width or detection.width
             if not height or not width:
                 raise TfodError(f"{record.where}: neither it nor its frame has a size")
             shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
             keys = [*map(key_of, shapes), *(key_of_tag(tag.label) for tag in tags)]
-            changes.compare(there.pop(frame.number, ()), keys, options.append)
+            changes.compare(frame.number, keys)
             number = live.first + frame.number * live.step
             document.image(number, frame.name, (height, width), shapes, tags)
             bar.update(1)
-    if not converted:
-        what = of_other_jobs(live.target, others)
-        raise TfodError(f"{what}; import the shards there, or into the task")
     return others
 
 
@@ -204,8 +194,8 @@ def _prepare_dataset(
     subsets = write_dataset(read_zip(options.path, options.label_map), live, builder, path)
     for subset, written in subsets.items():
         tell(f"new task {subset!r}: {written.images} images, {written.objects} objects")
-    if sentence := builder.not_imported():
-        warn(sentence)
+    for sentence in builder.losses.sentences():
+        warn(f"not imported: {sentence}")
 
 
 def _what_happens(server: Server, target: Target, append: bool) -> str:

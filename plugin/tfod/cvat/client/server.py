@@ -1,17 +1,16 @@
-"""Requests to a CVAT server: timeouts, retries, and errors of one line.
+"""Requests to a CVAT server by cvat-sdk: timeouts, retries, and errors of one line.
 
-Answers are read as plain JSON: the models of cvat-sdk are those of one server version and refuse
-what another one answers.
+What the bridge looks at itself is read as plain JSON: the models of cvat-sdk are those of one
+server version and refuse what another one answers.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -22,14 +21,14 @@ _TRIES = 4  # after the first one
 _TRIES_TO_CONNECT = 2
 _BACKOFF = 0.5  # seconds, doubled each time
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two pieces of an answer
-# Not 500: there CVAT has failed, and will again; older ones say so of a job, once.
+# Not 500: there CVAT has failed, and will again.
 _TRANSIENT = (429, 502, 503, 504)
 _REPEATABLE = ("GET", "HEAD", "OPTIONS")
 _LONGEST = 500
 _CLASS_OF_ERROR = re.compile(r"\A(?:\w+\.)+\w+: ")
 _OBJECT = re.compile(r"\A<?[\w.]+\(?[^>]*>: ")
 _FINISH = "Upload-Finish"
-_TLS = (ssl.SSLError, ssl.CertificateError)
+_NOT_CVATS = (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 
 
 class ServerError(TfodError):
@@ -38,12 +37,14 @@ class ServerError(TfodError):
     Attributes:
         status: of the answer; 0 where there was none.
         text: what the server said, in one line.
+        is_passing: it may go better another time.
     """
 
     def __init__(self, message: str, status: int = 0, text: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.text = text
+        self.is_passing = not status or status >= 500
 
 
 class Server:
@@ -53,7 +54,6 @@ class Server:
         client: of cvat-sdk.
         host: its address, with the scheme.
         version: as it says, for example ``2.73.0``; '' where it does not.
-        credentials: user and password; None with an access token.
         finishing: an upload was complete and its last request has been sent: from then on the
             server may work with it, whatever becomes of the answer.
     """
@@ -62,7 +62,6 @@ class Server:
         self.client = client
         self.host = str(client.api_map.host)
         self.version = ""
-        self.credentials: tuple[str, str] | None = None
         self.finishing = False
         self._set_timeout_and_retries()
 
@@ -72,7 +71,19 @@ class Server:
         Raises:
             ServerError: there is none; so do the methods below.
         """
-        return self.json(self.request("GET", path, parameters))
+        from cvat_sdk.core.helpers import make_request_headers
+
+        url = self.host + path + (f"?{urlencode(parameters)}" if parameters else "")
+        with self.errors():
+            api_client = self.client.api_client
+            headers = make_request_headers(api_client)
+            answer = api_client.rest_client.request("GET", url, headers=headers)
+        try:
+            return json.loads(answer.data)
+        except ValueError:
+            raise ServerError(
+                f"{self.host} answers with something else than JSON; is it a CVAT server?"
+            ) from None
 
     def list(self, path: str, **parameters: Any) -> Iterator[Any]:
         """All results of a list that comes in pages."""
@@ -86,23 +97,6 @@ class Server:
                 return
             page += 1
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        parameters: Mapping[str, Any] | None = None,
-        body: Any = None,
-    ) -> Any:
-        """One request; the answer is urllib3's, and of a good status.
-
-        GET is repeated when it fails in passing, other methods only while there is no connection.
-        ``path`` is below the host; ``body`` is sent as JSON.
-        """
-        url = self.host + path + (f"?{urlencode(parameters)}" if parameters else "")
-        with self.errors():
-            rest = self.client.api_client.rest_client
-            return rest.request(method, url, headers=self._headers(), body=body)
-
     @property
     def version_numbers(self) -> tuple[int, int] | None:
         """For example ``(2, 73)``; None where the server does not say."""
@@ -114,55 +108,33 @@ class Server:
         """Answers that are not what CVAT's are end in one line."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            text = one_line(f"{type(error).__name__}: {error}")
-            raise ServerError(
-                f"{self.host} answers what CVAT does not ({text}); is it a CVAT server of 2.11 or "
-                "later?"
-            ) from None
-
-    def use_token(self) -> None:
-        """Send CVAT's old token from now on, which old servers want where cookies do not do."""
-        if self.credentials is not None:
-            user, password = self.credentials
-            body = {"username": user, "password": password}
-            key = self.json(self.request("POST", "/api/auth/login", body=body)).get("key")
-            if key:
-                self.client.api_client.set_default_header("Authorization", f"Token {key}")
-
-    def json(self, answer: Any) -> Any:
-        """The JSON of an answer."""
-        try:
-            return json.loads(answer.data)
-        except ValueError:
-            raise ServerError(
-                f"{self.host} answers with something else than JSON; is it a CVAT server?"
-            ) from None
+        except _NOT_CVATS as error:
+            raise self._odd(error) from None
 
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn what cvat-sdk and urllib3 raise into errors of one line."""
         import urllib3
         from cvat_sdk.api_client.exceptions import ApiException, OpenApiException
-        from cvat_sdk.core.exceptions import CvatSdkException
+        from cvat_sdk.core.exceptions import BackgroundRequestException, CvatSdkException
 
         try:
             yield
         except ApiException as error:
             raise self._api_error(error) from None
-        except (urllib3.exceptions.HTTPError, OSError, ssl.SSLError) as error:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._network_error(error) from None
-        except (CvatSdkException, OpenApiException, *_tus_errors()) as error:
+        except BackgroundRequestException as error:
+            text = one_line(str(error)) or "it does not say why"
+            raise TfodError(f"{self.host} has failed: {text}") from None
+        except (CvatSdkException, OpenApiException) as error:
             raise ServerError(f"{self.host}: {one_line(str(error))}") from None
+        except _NOT_CVATS as error:
+            raise self._odd(error) from None
 
-    def _headers(self) -> dict[str, str]:
-        """What says who we are; in older cvat-sdk that is among the common headers."""
-        from cvat_sdk.core import helpers
-
-        api_client = self.client.api_client
-        make = getattr(helpers, "make_request_headers", None)
-        headers: dict[str, str] = make(api_client) if make else api_client.get_common_headers()
-        return headers
+    def _odd(self, error: Exception) -> ServerError:
+        text = one_line(f"{type(error).__name__}: {error}")
+        return ServerError(f"{self.host} answers what CVAT does not ({text}); is it a CVAT server?")
 
     def _set_timeout_and_retries(self) -> None:
         """Let urllib3 repeat what may be repeated, and wait for nothing without an end."""
@@ -192,7 +164,7 @@ class Server:
         status = int(error.status or 0)
         if not status:
             return self._network_error(error)
-        text = answer_text(error.body) or one_line(str(error.reason or ""))
+        text = _answer_text(error.body) or one_line(str(error.reason or ""))
         explained = {
             401: f"{self.host} does not know you (401: {text}); set CVAT_ACCESS_TOKEN, or "
             "CVAT_USER and PASS",
@@ -210,7 +182,7 @@ class Server:
     def _network_error(self, error: Exception) -> ServerError:
         text = one_line(str(getattr(error, "reason", None) or error))
         cause = _cause(error)
-        if "SSL" in text or "certificate" in text.lower() or isinstance(cause, _TLS):
+        if "SSL" in text or "certificate" in text.lower() or isinstance(cause, ssl.SSLError):
             return ServerError(
                 f"{self.host}: no secure connection ({text}); look at the address, or name the "
                 "server's own certificate in SSL_CERT_FILE"
@@ -220,16 +192,7 @@ class Server:
         return ServerError(f"{self.host} cannot be reached ({reason}); look at its address")
 
 
-def _tus_errors() -> tuple[type[Exception], ...]:
-    """What the library raises that older cvat-sdk upload with."""
-    try:
-        exceptions: Any = importlib.import_module("tusclient.exceptions")
-    except ImportError:
-        return ()
-    return (exceptions.TusCommunicationError,)
-
-
-def answer_text(body: bytes | str | None) -> str:
+def _answer_text(body: bytes | str | None) -> str:
     """What an answer says went wrong, in one line; '' where it says nothing to people."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     try:

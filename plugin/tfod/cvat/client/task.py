@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.check.references.cvat_task import Frame, Task
 from tfod.cvat.attributes import AttributeSpec
+from tfod.cvat.client.changes import Held
 from tfod.cvat.client.server import Server, ServerError
+from tfod.cvat.records import Labels
 from tfod.errors import TfodError
+from tfod.formats.cvat_shapes import KINDS as KINDS_OF_SHAPES
 
 TASK, JOB, PROJECT = "task", "job", "project"
 KINDS = (TASK, JOB, PROJECT)
@@ -58,15 +60,6 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Label:
-    """A class of the task: its number there, and its attributes by name."""
-
-    number: int
-    name: str
-    attributes: Mapping[str, AttributeSpec] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class LiveTask:
     """What the server says.
 
@@ -75,7 +68,8 @@ class LiveTask:
         name: of the task.
         task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
             zip of the task's is known by them.
-        labels: by name.
+        labels: the attributes of each, by name.
+        held: its annotations; none of a project.
         own: numbers of the frames that annotations may come to.
         deleted: names of frames that were deleted; they are not among the frames.
         first, step: number of frame 0 in CVAT's XML, and how far neighbours are apart there.
@@ -84,7 +78,8 @@ class LiveTask:
     target: Target
     name: str
     task: Task
-    labels: Mapping[str, Label]
+    labels: Labels
+    held: Held = field(default_factory=Held)
     own: frozenset[int] = frozenset()
     deleted: tuple[str, ...] = ()
     first: int = 0
@@ -117,12 +112,20 @@ def _fetch(server: Server, target: Target) -> LiveTask:
         raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
     name = str(about.get("name") or target)
     found = server.list("/api/labels", **{f"{target.kind}_id": target.number})
-    labels = {one.name: one for one in map(_label, found) if one is not None}
+    # A part of a skeleton is no label: no shape of its own can have it.
+    known = [one for one in found if one.get("parent_id") is None]
+    labels = {
+        one["name"]: {each["name"]: AttributeSpec.of(each) for each in one.get("attributes", ())}
+        for one in known
+    }
     if target.kind == PROJECT:
         # An import makes new tasks: the frames of those that are there do not matter.
         return LiveTask(target, name, Task(labels=frozenset(labels), new_tasks=True), labels)
     own = _fetch_frames(server, target, about)
     others = _other_frames(server, about, own) if target.kind == JOB else ()
+    numbers = frozenset(one.number for one in own.frames if one.number is not None)
+    annotations = server.get(f"{target.path}/annotations")
+    held = Held.of(annotations, {one["id"]: one["name"] for one in known}, numbers)
     return LiveTask(
         target=target,
         name=name,
@@ -130,13 +133,28 @@ def _fetch(server: Server, target: Target) -> LiveTask:
             labels=frozenset(labels),
             frames=(*others, *own.frames),  # of equal names the last counts: the job's own
             video=about.get("mode") == _VIDEO,
+            not_carried=held.others,
+            annotated=frozenset(held.frames),
+            own=numbers if target.kind == JOB else None,
         ),
         labels=labels,
-        own=frozenset(one.number for one in own.frames if one.number is not None),
+        held=held,
+        own=numbers,
         deleted=tuple(one.name for one in own.deleted),
         first=own.first,
         step=own.step,
     )
+
+
+def count_tracks(server: Server, target: Target) -> int:
+    """How many tracks there are, of kinds that shards have."""
+    if target.kind == PROJECT:
+        tasks = server.list("/api/tasks", project_id=target.number)
+        return sum(count_tracks(server, Target(TASK, one["id"])) for one in tasks)
+    with server.expected():
+        tracks = server.get(f"{target.path}/annotations")["tracks"]
+        kinds = [shape["type"] for one in tracks for shape in one["shapes"][:1]]
+        return sum(kind in KINDS_OF_SHAPES for kind in kinds)
 
 
 def _other_frames(server: Server, job: Any, own: _Frames) -> list[Frame]:
@@ -149,14 +167,6 @@ def _other_frames(server: Server, job: Any, own: _Frames) -> list[Frame]:
             return []
         raise
     return [one for one in frames if one.number not in numbers]
-
-
-def _label(found: Any) -> Label | None:
-    """None for a part of a skeleton, which no shape of its own can have."""
-    if found.get("parent_id") is not None:
-        return None
-    specs = {one["name"]: AttributeSpec.of(one) for one in found.get("attributes", ())}
-    return Label(found["id"], found["name"], specs)
 
 
 def _fetch_frames(server: Server, target: Target, about: Any) -> _Frames:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
-from tfod.cvat.shapes import convert_frame
 from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
+from tfod.formats.cvat_shapes import convert_frame
 
 _log = logging.getLogger("tfod.cvat")
 _OPTION = "TFOD_CVAT_EMPTY_FRAMES"

@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
+from zipfile import is_zipfile
 
+import numpy as np
+
+from tfod.check.check import Options, check
+from tfod.check.dataset import File
+from tfod.check.find import find_uploads
 from tfod.check.findings.finding import plural
-from tfod.check.references.frames import Matcher, of_other_jobs
-from tfod.cvat.server.annotations import AnnotationConverter
-from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
-from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound
-from tfod.cvat.server.unpack import unpack_shards
+from tfod.check.receivers import CVAT
+from tfod.cvat.records import ShapeBuilder, ZipRecord, label_maps_of, on_frames, read_zip
+from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, refusal
+from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
-from tfod.datumaro.activation import register
+from tfod.datumaro.compat import annotation
+from tfod.datumaro.images import BoxedMask
 from tfod.datumaro.reader import TfDetectionApiBase
+from tfod.detection.boxes import PixelBox
 from tfod.detection.images.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
     sniff_format,
 )
-from tfod.detection.losses import listed
 from tfod.errors import TfodError, in_plain_words
+from tfod.formats.cvat_shapes import MASK, POINTS, CvatShape, decode_runs
+from tfod.formats.dataset import size_of
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path
+from tfod.tfrecord.storage.urls import is_zip
 
 _log = logging.getLogger("tfod.cvat")
-_FORMAT = TfDetectionApiBase.NAME
-_SHARDS, _IMAGES = "shards", "images"
+_UPLOAD = "upload.zip"
+_FINDINGS_KEPT = 300
+_IMAGES = "images"
 _FRAME = "frame"
+_SUBSET = "default"
+_SCORE = "score"
+# CVAT takes these for its own, and would turn or hide the shape.
+_OF_CVAT = frozenset(("rotation", "keyframe", "outside", "source", "track_id"))
 _LONGEST_SUBSET = 64  # of CVAT's tables
+_MOST_OUTLINES = 100
 _NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
@@ -41,7 +59,7 @@ def import_zip(
 
     Args:
         src_file: the open zip.
-        temp_dir: an empty folder for what is unpacked.
+        temp_dir: an empty folder for the images of new tasks.
         instance_data: CVAT's ``TaskData``, ``JobData`` or ``ProjectData``.
         load_data_callback: of a project: makes tasks of the images. None otherwise.
         options: CVAT's, such as ``conv_mask_to_poly``.
@@ -52,162 +70,228 @@ def import_zip(
     """
     from cvat.apps.dataset_manager.bindings import CvatImportError, import_dm_annotations
 
+    path = src_file.name
     instance = describe_instance(instance_data)
     try:
-        to_polygons = bool(options.get("conv_mask_to_poly", True))  # CVAT's default
-        dataset = _read(src_file.name, temp_dir, instance, to_polygons)
-        if load_data_callback is not None:
-            _put_images_on_disk(dataset, os.path.join(temp_dir, _IMAGES))
+        require_sound(path, instance)
+        converter = _Converter(path, instance, bool(options.get("conv_mask_to_poly", True)))
+        if load_data_callback is None:
+            dataset = converter.on_frames()
         else:
-            _require_nothing_lost(instance_data, instance)
-            dataset = _put_on_frames(dataset, instance)
+            dataset = converter.with_images(os.path.join(temp_dir, _IMAGES))
     except (TfodError, compat.errors.DatumaroError, OSError) as error:
         if isinstance(error, OSError):
             _log.exception("TFRecord: a zip could not be unpacked")
         # Some servers (2.15) show users the whole traceback of a project's import: keep it short.
-        raise CvatImportError(_message(error, temp_dir)) from None
+        raise CvatImportError(_message(error, path)) from None
     if load_data_callback is not None:
         load_data_callback(dataset, instance_data)
     import_dm_annotations(dataset, instance_data)
 
 
-def _require_nothing_lost(instance_data: Any, instance: Instance) -> None:
-    lost = shapes_lost(instance_data)
-    if lost:
+def require_sound(path: str, instance: Instance) -> None:
+    """Check an uploaded zip against what it is to be imported into.
+
+    Raises:
+        RefusedError: in one line, what is wrong, where, and what to do.
+    """
+    # By its bytes, or by its end: a program may be in front, as in one that unpacks itself.
+    if not is_zip(path) and not is_zipfile(path):
         raise RefusedError(
-            f"it would delete {listed(lost)}, which TFRecord cannot hold",
-            f"If that is meant, delete them in the {instance.noun} first",
-            "To keep them, import with import_mode=append (CVAT 2.65 and later)",
+            "the file is not a zip",
+            "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
+    options = Options(
+        receiver=CVAT,
+        task=instance.task,
+        max_findings=_FINDINGS_KEPT,
+        hash_sources=False,
+        decode=0,  # CVAT decodes what becomes frames, and needs no other images
+    )
+    try:
+        report = check(find_uploads([File.at(path, _UPLOAD)]), options)
+    except TfodError as error:  # such as of masks without boxes
+        raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
+    if not report.valid:
+        raise refusal(report, instance.task, instance.noun, _UPLOAD)
 
 
-def _read(path: str, temp_dir: str, instance: Instance, to_polygons: bool) -> Any:
-    """The zip as a Datumaro dataset whose annotations fit the instance."""
-    from cvat.apps.dataset_manager.formats.registry import dm_env
-    from datumaro.components.dataset import Dataset
+class _Converter:
+    """Makes a Datumaro dataset of a zip, as CVAT's own import takes it."""
 
-    records = require_sound(path, instance)
-    folder = os.path.join(temp_dir, _SHARDS)
-    unpack_shards(path, folder)
-    register(dm_env)
-    dataset = Dataset.import_from(folder, _FORMAT, env=dm_env)
-    if len(dataset) != records:
-        raise TfodError(
-            f"{records} records were checked and {len(dataset)} read; report this to tfod"
+    def __init__(self, path: str, instance: Instance, to_polygons: bool) -> None:
+        self._path = path
+        self._instance = instance
+        self._to_polygons = to_polygons
+        self._builder = ShapeBuilder(
+            instance.attributes if instance.task.labels is not None else None,
+            new_attributes=instance.takes_new_attributes,
+            taken=_OF_CVAT,
+            takes_score=True,
         )
-    _use_display_names(dataset, instance)
-    labels = dataset.categories()[compat.AnnotationType.label]
-    converter = AnnotationConverter(instance, labels, to_polygons)
-    for item in list(dataset):  # on the 0.3 line put() is lost during the first walk
-        attributes = {name: one for name, one in item.attributes.items() if name != _FRAME}
-        dataset.put(item.wrap(annotations=converter.fit(item), attributes=attributes))
-    for loss in converter.losses.sentences():
-        _log.warning("TFRecord: %s", loss)
-    _leave_out_unused_labels(dataset, instance)
-    return dataset
+        self._labels: dict[str, int] = {}
 
+    def on_frames(self) -> Any:
+        """The records of a task's or a job's frames, each named by its frame's number.
 
-def _put_on_frames(dataset: Any, instance: Instance) -> Any:
-    """Name every item by the number of its frame, as the check has found it.
+        CVAT's own matching would take frame 0 for none where names lie in folders, and look on; it
+        goes by the attribute ``frame`` where it knows no name, and no frame has such names.
+        """
+        task, noun = self._instance.task, self._instance.noun
+        named = {os.path.splitext(frame.name)[0] for frame in task.frames or ()}
+        marks = ("frame " + "#" * count for count in itertools.count())
+        mark = next(mark for mark in marks if not any(one.startswith(mark) for one in named))
+        items, others = [], 0
+        for record, frame in on_frames(self._path, task, self._instance.own_frames, f"this {noun}"):
+            if frame is None:
+                others += 1
+                continue
+            one = record.detection
+            size = frame.height or one.height or 0, frame.width or one.width or 0
+            name = f"{mark}{frame.number} {safe_relative_path(one.filename or '')}"
+            annotations = self._annotations(record, size)
+            attributes = {_FRAME: frame.number}
+            media = _image_of(size)  # CVAT looks at its extension
+            items.append(compat.make_item(name, _SUBSET, media, annotations, attributes))
+        if others:
+            _log.warning("TFRecord: %s of the task's other jobs left out", plural(others, "image"))
+        return self._dataset(items)
 
-    CVAT's own matching would take frame 0 for none where names lie in folders, and look on; it
-    goes by the attribute ``frame`` where it knows no name, and no frame has such names.
-    """
-    from datumaro.components.dataset import Dataset
+    def with_images(self, folder: str) -> Any:
+        """The records of a new task for each subset, with their images on disk.
 
-    frames = instance.task.frames or ()
-    items = list(dataset)
-    names = [_filename(item) for item in items]
-    matcher = Matcher(instance.task, names)
-    named = {os.path.splitext(frame.name)[0] for frame in frames}
-    marks = ("frame " + "#" * count for count in itertools.count())
-    mark = next(mark for mark in marks if not any(one.startswith(mark) for one in named))
-    placed = []
-    for item, name in zip(items, names, strict=True):
-        frame = frames[matcher.place(name, "the zip")]
-        if frame.number not in instance.own_frames:
-            continue
-        attributes = {**item.attributes, _FRAME: frame.number}
-        placed.append(item.wrap(id=f"{mark}{frame.number} {name}", attributes=attributes))
-    others = len(items) - len(placed)
-    if not placed:
-        what = of_other_jobs("this job", others)
-        raise RefusedError(what, "Import the zip there, or into the task")
-    if others:
-        _log.warning("TFRecord: %s of the task's other jobs left out", plural(others, "image"))
-    return Dataset.from_iterable(placed, categories=dataset.categories(), media_type=compat.Image)
-
-
-def _filename(item: Any) -> str:
-    """As the record has it."""
-    extension = compat.extension_of(item.media, None) if item.media is not None else ""
-    return str(item.attributes.get("filename") or item.id + extension)
-
-
-def _use_display_names(dataset: Any, instance: Instance) -> None:
-    """Open Images' names are ``/m/01yrx``: take the display name where it is the label's."""
-    wanted = instance.task.labels or frozenset()
-    labels = dataset.categories()[compat.AnnotationType.label]
-    names = [one.name for one in labels]
-    lacking = wanted.difference(names)
-    mapping = {
-        name: item.display_name
-        for name, item in zip(names, labels.label_map.items, strict=True)
-        if name not in wanted and item.display_name in lacking
-    }
-    if mapping:
-        dataset.transform("remap_labels", mapping=mapping, default="keep")
-
-
-def _leave_out_unused_labels(dataset: Any, instance: Instance) -> None:
-    """CVAT refuses a dataset for a project that lacks a label of its label map, used or not."""
-    if instance.noun != "project" or instance.task.labels is None:
-        return
-    names = [one.name for one in dataset.categories()[compat.AnnotationType.label]]
-    # The check has refused labels that annotations have and the project lacks.
-    wanted = [name for name in names if name in instance.task.labels]
-    if len(wanted) < len(names):
-        dataset.transform("project_labels", dst_labels=wanted)
-
-
-def _put_images_on_disk(dataset: Any, folder: str) -> None:
-    """Write the images as they are in the shards; CVAT makes tasks of files.
-
-    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`).
-    """
-    for item in list(dataset):
-        if len(item.subset) > _LONGEST_SUBSET:
-            raise TfodError(
-                f"subset {item.subset!r} has {len(item.subset)} letters, CVAT takes "
-                f"{_LONGEST_SUBSET}; rename its shard"
+        CVAT makes tasks of files. Ids are relative paths that stay in their folder
+        (:mod:`tfod.tfrecord.image_names`).
+        """
+        if self._instance.task.labels is None:  # CVAT makes those of the label map
+            for label_map in label_maps_of(self._path):
+                for item in label_map.items:
+                    self._label(item.class_name)
+        ids: dict[str, IdMaker] = {}
+        items = []
+        for number, record in enumerate(read_zip(self._path)):
+            if len(record.subset) > _LONGEST_SUBSET:
+                raise TfodError(
+                    f"subset {record.subset!r} has {len(record.subset)} letters, CVAT takes "
+                    f"{_LONGEST_SUBSET}; rename its shard"
+                )
+            one = record.detection
+            data, size = bytes(one.encoded or b""), size_of(one)
+            path = safe_relative_path(one.filename or "")
+            maker = ids.setdefault(record.subset, IdMaker())
+            item_id, extension = maker.make(path, f"image_{number:06d}")
+            if not data or not all(size):
+                raise TfodError(f"image {item_id!r} cannot be read from its shard; export it again")
+            if extension.lower() not in FORMAT_OF_EXTENSION:
+                # CVAT goes by it, and manifest.jsonl is no image to it whatever it holds.
+                kind = sniff_format(data[:16]) or ""
+                extension = EXTENSION_OF_FORMAT.get(kind, DEFAULT_EXTENSION)
+            file = os.path.join(folder, record.subset, item_id + extension)
+            _write_image(file, data, item_id)
+            items.append(
+                compat.DatasetItem(
+                    id=item_id,
+                    subset=record.subset,
+                    media=compat.image_from_file(file, size),
+                    annotations=self._annotations(record, size),
+                )
             )
-        data = None if item.media is None else compat.image_bytes(item.media)
-        if not data:
-            raise TfodError(f"image {item.id!r} cannot be read from its shard; export it again")
-        path = os.path.join(folder, item.subset, item.id + _extension(item.media, data))
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "xb") as file:
-                file.write(data)
-        except OSError as error:
-            if error.errno not in _NAMES_FAULT:
-                raise
-            raise TfodError(
-                f"image {item.id!r} cannot have its name on disk ({error.strerror}); rename it"
-            ) from None
-        size = item.media.size if item.media.has_size else None
-        dataset.put(item.wrap(media=compat.image_from_file(path, size)))
+        dataset = self._dataset(items)
+        dataset.init_cache()  # which keeps the order of the subsets
+        dataset.bind(folder, TfDetectionApiBase.NAME)  # CVAT looks for the images below it
+        return dataset
+
+    def _dataset(self, items: list[Any]) -> Any:
+        from datumaro.components.dataset import Dataset
+
+        for loss in self._builder.losses.sentences():
+            _log.warning("TFRecord: %s", loss)
+        # CVAT refuses a dataset for a project that lacks a label of its, used or not.
+        return Dataset.from_iterable(items, categories=[*self._labels], media_type=compat.Image)
+
+    def _label(self, name: str) -> int:
+        return self._labels.setdefault(name, len(self._labels))
+
+    def _annotations(self, record: ZipRecord, size: tuple[int, int]) -> list[Any]:
+        tags = [
+            annotation.Label(self._label(tag.label), attributes=dict(tag.attributes))
+            for tag in self._builder.tags(record)
+        ]
+        shapes = self._builder.shapes(record, size)
+        free = 1 + max((one.group for one in shapes), default=0)
+        return [
+            *tags,
+            *itertools.chain.from_iterable(
+                self._shape(one, size, free + number) for number, one in enumerate(shapes)
+            ),
+        ]
+
+    def _shape(self, shape: CvatShape, size: tuple[int, int], free: int) -> Iterator[Any]:
+        """A shape as CVAT wants it; of a mask maybe the polygons of its parts, as one group.
+
+        What is too thin for a polygon, or would be hundreds, stays a mask.
+        """
+        attributes: dict[str, Any] = dict(shape.attributes)
+        if _SCORE in attributes:
+            attributes[_SCORE] = float(attributes[_SCORE])
+        attributes["occluded"] = shape.occluded
+        fields = {
+            "label": self._label(shape.label),
+            "attributes": attributes,
+            "group": shape.group,
+            "z_order": shape.z_order,
+        }
+        if shape.kind == POINTS:
+            yield annotation.Points(list(shape.points), **fields)
+        elif shape.kind == MASK:
+            yield from self._mask(shape, size, free, fields)
+        else:
+            left, top, right, bottom = shape.extent
+            if shape.rotation:
+                attributes["rotation"] = shape.rotation
+            yield annotation.Bbox(left, top, right - left, bottom - top, **fields)
+
+    def _mask(
+        self, shape: CvatShape, size: tuple[int, int], free: int, fields: dict[str, Any]
+    ) -> Iterator[Any]:
+        runs = np.array(shape.runs, np.int32)
+        if self._to_polygons:
+            outlines = compat.mask_to_polygons(decode_runs(runs, shape.extent, size))
+            if 0 < len(outlines) <= _MOST_OUTLINES:
+                group = shape.group or (free if len(outlines) > 1 else 0)
+                for outline in outlines:
+                    own = {**fields, "attributes": dict(fields["attributes"]), "group": group}
+                    yield annotation.Polygon(outline, **own)
+                return
+        # The pixels stay packed until CVAT asks for them.
+        drawn = functools.partial(_draw, runs, shape.extent, size)
+        yield BoxedMask.make(drawn, shape.extent, **fields)
 
 
-def _extension(media: Any, data: bytes) -> str:
-    """An image's: CVAT goes by it, and manifest.jsonl is no image to it whatever it holds."""
-    own = compat.extension_of(media, data)
-    if own.lower() in FORMAT_OF_EXTENSION:
-        return own
-    return EXTENSION_OF_FORMAT.get(sniff_format(data[:16]) or "", DEFAULT_EXTENSION)
+@functools.lru_cache(64)
+def _image_of(size: tuple[int, int]) -> Any:
+    """An image of this size, of which nothing else is known; shared by all frames."""
+    return compat.image_without_data(DEFAULT_EXTENSION, size)
 
 
-def _message(error: Exception, temp_dir: str) -> str:
+def _draw(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
+    return decode_runs(runs, extent, size)
+
+
+def _write_image(path: str, data: bytes, item_id: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "xb") as file:
+            file.write(data)
+    except OSError as error:
+        if error.errno not in _NAMES_FAULT:
+            raise
+        raise TfodError(
+            f"image {item_id!r} cannot have its name on disk ({error.strerror}); rename it"
+        ) from None
+
+
+def _message(error: Exception, path: str) -> str:
     """In one line, without the server's paths; ours is the cause of Datumaro's."""
     if isinstance(error, RefusedError):
         return str(error)
@@ -215,8 +299,7 @@ def _message(error: Exception, temp_dir: str) -> str:
         text = f"the server could not unpack the zip ({error.strerror}); ask its administrator"
     else:
         text = in_plain_words(error) or str(error)
-    folder = os.path.join(temp_dir, _SHARDS)
-    text = " ".join(text.replace(f"{folder}{os.sep}", "").replace(folder, "").split())
+    text = " ".join(text.replace(f"{path}:", "").replace(path, "the zip").split())
     cause, *details = text.split("; ")
     if len(cause) > LONGEST_CAUSE and " (" in cause:  # whose brackets can wait
         cause, _, rest = cause.partition(" (")

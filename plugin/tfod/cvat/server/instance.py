@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.check.references.cvat_task import Frame, Task
+from tfod.check.references.cvat_task import Frame, Task, shown
 from tfod.cvat.attributes import AttributeSpec
 
 _log = logging.getLogger("tfod.cvat")
@@ -49,12 +50,14 @@ def describe_instance(instance_data: Any) -> Instance:
     frames: tuple[Frame, ...] | None = None
     own: Mapping[int, Any] = {}
     own_frames: frozenset[int] = frozenset()
+    held = _Held(Counter(), frozenset())
     if noun != _PROJECT:
         own = instance_data.frame_info
         own_frames = frozenset(own)
         if noun == _JOB:  # of ground truth, it has chosen frames of the range that CVAT describes
             own_frames &= {*instance_data.get_included_frames(), *instance_data.deleted_frames}
         others = _other_frames(instance_data) if noun == _JOB else {}
+        held = _deleted(instance_data, sorted(own_frames & {*instance_data.get_included_frames()}))
         frames = tuple(
             Frame(info["path"], number, info["height"], info["width"])
             # Of equal names the last counts, so that a job's placeholders come before the others.
@@ -68,6 +71,9 @@ def describe_instance(instance_data: Any) -> Instance:
             frames=frames,
             video=frames is not None and meta["mode"] == _VIDEO,
             new_tasks=frames is None,
+            not_carried=held.not_carried,
+            annotated=held.frames,
+            own=own_frames if noun == _JOB else None,
         ),
         own_frames=own_frames,
         attributes={
@@ -87,31 +93,43 @@ def _other_frames(job_data: Any) -> dict[int, Any]:
     return {number: info for number, info in task_data.frame_info.items() if number not in own}
 
 
-def shapes_lost(instance_data: Any) -> Counter[str]:
-    """Shapes and tracks that this transaction has deleted and no shard can bring back, by kind.
+@dataclass(frozen=True)
+class _Held:
+    """What the tables have of a task or a job: shapes by kind that no shard can hold, and frames
+    with annotations.
+    """
+
+    not_carried: Counter[str]
+    frames: frozenset[int]
+
+
+def _deleted(instance_data: Any, frames: Sequence[int]) -> _Held:
+    """What this transaction has deleted, which is what was there but for an import that adds.
 
     Args:
         instance_data: CVAT's ``TaskData`` or ``JobData``, while it imports.
+        frames: that annotations may be on, in order.
     """
     try:
         with ThreadPoolExecutor(1) as outside:  # Django has a connection for each thread
-            before = outside.submit(_count_and_close, instance_data).result()
-        return before - _count(instance_data) if before else before
+            before = outside.submit(_look_and_close, instance_data, frames).result()
+        now = _look(instance_data, frames) if before.frames or before.not_carried else before
+        return _Held(before.not_carried - now.not_carried, before.frames - now.frames)
     except Exception:  # an import is better than none, should a version have other tables
         _log.exception("TFRecord: what an import replaces could not be looked at")
-        return Counter()
+        return _Held(Counter(), frozenset())
 
 
-def _count_and_close(instance_data: Any) -> Counter[str]:
+def _look_and_close(instance_data: Any, frames: Sequence[int]) -> _Held:
     from django.db import connection
 
     try:
-        return _count(instance_data)
+        return _look(instance_data, frames)
     finally:
         connection.close()
 
 
-def _count(instance_data: Any) -> Counter[str]:
+def _look(instance_data: Any, frames: Sequence[int]) -> _Held:
     from cvat.apps.engine import models
     from django.db.models import Count
 
@@ -120,19 +138,23 @@ def _count(instance_data: Any) -> Counter[str]:
         jobs = {"job_id": number}
     else:
         jobs = {"job__segment__task_id": number, "job__type": _ANNOTATION}
-    shapes = models.LabeledShape.objects.filter(parent=None, type__in=_NOT_CARRIED, **jobs)
-    tracks = models.TrackedShape.objects.filter(
-        track__parent=None,
-        type__in=_NOT_CARRIED,
-        **{f"track__{name}": value for name, value in jobs.items()},
+    shapes = models.LabeledShape.objects.filter(parent=None, **jobs)
+    tracked = models.TrackedShape.objects.filter(
+        track__parent=None, **{f"track__{name}": value for name, value in jobs.items()}
     )
     found: Counter[str] = Counter()
-    for kind, count in shapes.values_list("type").annotate(Count("id")).order_by():
+    counts = shapes.filter(type__in=_NOT_CARRIED).values_list("type").annotate(Count("id"))
+    for kind, count in counts.order_by():
         found[kind] += count
-    found_tracks = tracks.values_list("type").annotate(Count("track_id", distinct=True)).order_by()
-    for kind, count in found_tracks:
+    tracks = tracked.filter(type__in=_NOT_CARRIED).values_list("type")
+    for kind, count in tracks.annotate(Count("track_id", distinct=True)).order_by():
         found[f"{kind} tracks"] += count
     intervals = getattr(models, "LabeledInterval", None)  # since 2.73
     if intervals is not None:
         found["intervals"] += intervals.objects.filter(**jobs).count()
-    return +found
+    tags = models.LabeledImage.objects.filter(**jobs)
+    there = {frame for one in (shapes, tags) for (frame,) in one.values_list("frame").distinct()}
+    keyframes = tracked.values_list("track_id", "frame", "outside").order_by("track_id", "frame")
+    for _, own in itertools.groupby(keyframes, lambda one: one[0]):
+        there |= shown([one[1:] for one in own], frames)
+    return _Held(+found, frozenset(there).intersection(frames))

@@ -17,7 +17,7 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """The tables, which need Django's settings, unlike the rest."""
-    if name not in ("LabeledShape", "LabeledTrack", "TrackedShape"):
+    if name not in ("LabeledImage", "LabeledShape", "LabeledTrack", "TrackedShape"):
         raise AttributeError(name)
     from cvat.apps.engine import tables
 

@@ -34,8 +34,14 @@ class JobRow(_Table):
     type = models.CharField(max_length=32, default="annotation")
 
 
+class LabeledImage(_Table):
+    job = models.ForeignKey(JobRow, models.CASCADE)
+    frame = models.PositiveIntegerField()
+
+
 class LabeledShape(_Table):
     job = models.ForeignKey(JobRow, models.CASCADE)
+    frame = models.PositiveIntegerField()
     type = models.CharField(max_length=16)
     parent = models.ForeignKey("self", models.CASCADE, null=True, related_name="elements")
 
@@ -47,10 +53,12 @@ class LabeledTrack(_Table):
 
 class TrackedShape(_Table):
     track = models.ForeignKey(LabeledTrack, models.CASCADE)
+    frame = models.PositiveIntegerField()
+    outside = models.BooleanField()
     type = models.CharField(max_length=16)
 
 
-TABLES = (TaskRow, SegmentRow, JobRow, LabeledShape, LabeledTrack, TrackedShape)
+TABLES = (TaskRow, SegmentRow, JobRow, LabeledImage, LabeledShape, LabeledTrack, TrackedShape)
 
 
 def store(task: Task, job_id: int, annotations: Annotations) -> None:
@@ -62,17 +70,22 @@ def store(task: Task, job_id: int, annotations: Annotations) -> None:
     TaskRow.objects.all().delete()
     segment = SegmentRow.objects.create(task=TaskRow.objects.create(id=task.id))
     job = JobRow.objects.create(id=job_id, segment=segment)
+    for tag in annotations.tags:
+        LabeledImage.objects.create(job=job, frame=tag["frame"])
     for shape in annotations.shapes:
-        row = LabeledShape.objects.create(job=job, type=shape["type"])
+        common = {"job": job, "frame": shape["frame"]}
+        row = LabeledShape.objects.create(type=shape["type"], **common)
         for element in shape["elements"]:
-            LabeledShape.objects.create(job=job, type=element["type"], parent=row)
+            LabeledShape.objects.create(type=element["type"], parent=row, **common)
     for track in annotations.tracks:
         row = LabeledTrack.objects.create(job=job)
         for shape in track["shapes"]:
-            TrackedShape.objects.create(track=row, type=shape["type"])
+            own = {name: shape[name] for name in ("type", "frame", "outside")}
+            TrackedShape.objects.create(track=row, **own)
 
 
 def clear() -> None:
     """What an import does that replaces."""
+    LabeledImage.objects.all().delete()
     LabeledShape.objects.all().delete()
     LabeledTrack.objects.all().delete()

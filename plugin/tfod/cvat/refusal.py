@@ -1,6 +1,7 @@
-"""The check before anything is touched, and its verdict in one line that a user can read.
+"""The verdict of the check before anything is touched, in one line that a user can read.
 
-CVAT shows the message of an import that failed as it is, and nothing else: no log, no report.
+CVAT shows the message of an import that failed as it is, and nothing else: no log, no report. The
+bridge says the same below the report.
 """
 
 from __future__ import annotations
@@ -8,24 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from zipfile import is_zipfile
+from dataclasses import dataclass
 
-from tfod.check.check import Options, check
-from tfod.check.dataset import File
-from tfod.check.find import find_uploads
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
-from tfod.check.receivers import CVAT
+from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import root_of
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.wording import place_of
 from tfod.check.rules.registry import all_rules
-from tfod.cvat.server.instance import Instance
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.urls import is_zip
 
-_UPLOAD = "upload.zip"
-_FINDINGS_KEPT = 300
 _NAMES_SHOWN = 5
 _LABELS_SHOWN = 20
 _CAUSES_SHOWN = 3
@@ -52,37 +46,15 @@ class RefusedError(TfodError):
         super().__init__(visible(f"{text}."))
 
 
-def require_sound(path: str, instance: Instance) -> int:
-    """Check an uploaded zip against what it is to be imported into; return how many records it has.
+def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
+    """Why a zip is refused: the gravest causes, and how many more there are.
 
-    Raises:
-        RefusedError: in one line, what is wrong, where, and what to do.
+    Args:
+        report: of the zip.
+        task: what it was checked against.
+        noun: what that is: ``task``, ``job`` or ``project``.
+        shown: the name of the zip in the report, of no use to the user.
     """
-    file = File.at(path, _UPLOAD)
-    # By its bytes, or by its end: a program may be in front, as in one that unpacks itself.
-    if not is_zip(path) and not is_zipfile(path):
-        raise RefusedError(
-            "the file is not a zip",
-            "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
-        )
-    options = Options(
-        receiver=CVAT,
-        task=instance.task,
-        max_findings=_FINDINGS_KEPT,
-        hash_sources=False,
-        decode=0,  # CVAT decodes what becomes frames, and needs no other images
-    )
-    try:
-        report = check(find_uploads([file]), options)
-    except TfodError as error:  # such as of masks without boxes
-        raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
-    if not report.valid:
-        raise refusal(report, instance)
-    return report.counts.records
-
-
-def refusal(report: Report, instance: Instance) -> RefusedError:
-    """Why a zip is refused: the gravest causes, and how many more there are."""
     by_code: dict[str, list[Finding]] = {}
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
@@ -91,7 +63,7 @@ def refusal(report: Report, instance: Instance) -> RefusedError:
     order = sorted(by_code, key=lambda code: (code not in _SENTENCES, code))
     sentences = [
         _SENTENCES.get(code, _plain_sentences)(
-            by_code[code], report.counts.by_code[code], report, instance
+            _Cause(by_code[code], report.counts.by_code[code], report, task, noun, shown)
         )
         for code in order[:_CAUSES_SHOWN]
     ]
@@ -102,24 +74,46 @@ def refusal(report: Report, instance: Instance) -> RefusedError:
     if rest > 0:
         kinds = "1 more kind of defect" if rest == 1 else f"{rest} more kinds of defects"
         details.append(f"And {kinds}: tfod check --for cvat lists all")
-    return RefusedError(*(one.replace(f"{_UPLOAD}:", "") for one in (cause, *details)))
+    return RefusedError(*(one.replace(f"{shown}:", "") for one in (cause, *details)))
 
 
-_Sentences = Callable[[Sequence[Finding], int, Report, Instance], list[str]]
+@dataclass(frozen=True)
+class _Cause:
+    """The findings of one rule that are listed, how many there are, and what was checked."""
+
+    findings: Sequence[Finding]
+    count: int
+    report: Report
+    task: Task
+    noun: str
+    shown: str
+
+    @property
+    def shard(self) -> str:
+        """The name of the first finding's shard; '' where it is of the whole zip."""
+        name = self.findings[0].shard
+        return "" if name == self.shown else os.path.basename(name.replace(f"{self.shown}:", ""))
+
+
+_Sentences = Callable[[_Cause], list[str]]
 """The cause in a few words, then further sentences."""
 
 
-def _unknown_labels(
-    findings: Sequence[Finding], count: int, _: Report, instance: Instance
-) -> list[str]:
+def _unknown_labels(of: _Cause) -> list[str]:
+    findings, count = of.findings, of.count
     bare = [str(one.value) for one in findings if _BARE_ID.fullmatch(str(one.value))]
+    maps = [name for one in of.report.datasets for name in one.label_maps]
+    if bare and maps:
+        ids = _names((one.lstrip("#") for one in bare), len(bare))
+        name = os.path.basename(maps[0])
+        return [f"{name} has no id {ids}", "Add the class to it, or name the classes in the shard"]
     if bare:  # the zip may well have one, two folders away
         return [
             f"objects have only ids ({_names(bare, len(bare))}) and no label map explains them",
             "Put label_map.pbtxt beside the shard",
         ]
-    labels = sorted(instance.task.labels or ())
-    listed = f"Labels of the {instance.noun}: {_names(labels, len(labels), _LABELS_SHOWN)}"
+    labels = sorted(of.task.labels or ())
+    listed = f"Labels of the {of.noun}: {_names(labels, len(labels), _LABELS_SHOWN)}"
     if count == 1:
         return [f"class {_short(findings[0].value)} is not among the labels", listed]
     return [
@@ -129,19 +123,18 @@ def _unknown_labels(
     ]
 
 
-def _unmatched(
-    findings: Sequence[Finding], count: int, report: Report, instance: Instance
-) -> list[str]:
+def _unmatched(of: _Cause) -> list[str]:
+    findings, count = of.findings, of.count
     verb = "matches" if count == 1 else "match"
-    records = report.counts.records
+    records = of.report.counts.records
     if not any(one.item for one in findings):
         own = "the record" if records == 1 else f"{count} of {records} records"
         return [
             f"{own} {'has' if count == 1 else 'have'} no file name (image/filename)",
-            f"{findings[0].shard}: export them as an object detection dataset",
+            "Write image/filename: the name of the frame",
         ]
     images = "the image" if records == 1 else f"{count} of {records} images"
-    frames = instance.task.frames or ()
+    frames = of.task.frames or ()
     name = findings[0].item or "without a name"
     ending = f"/{root_of(name)}"
     alike = [one.name for one in frames if os.path.splitext(one.name)[0].endswith(ending)]
@@ -157,10 +150,11 @@ def _unmatched(
     ]
 
 
-def _numbered(findings: Sequence[Finding], count: int, report: Report, _: Instance) -> list[str]:
+def _numbered(of: _Cause) -> list[str]:
+    findings, count = of.findings, of.count
     first = findings[0].item or place_of(findings[0])
     return [
-        f"{count} of {report.counts.records} images are named by a number: "
+        f"{count} of {of.report.counts.records} images are named by a number: "
         + _short(first, quoted=False),
         "No frame has that name, and CVAT would take the number for a frame's",
         f"All of them: {_names((one.item or place_of(one) for one in findings), count)}"
@@ -169,13 +163,18 @@ def _numbered(findings: Sequence[Finding], count: int, report: Report, _: Instan
     ]
 
 
-def _other_records(findings: Sequence[Finding], _: int, __: Report, ___: Instance) -> list[str]:
-    first = findings[0]
-    shard = os.path.basename(first.shard.replace(f"{_UPLOAD}:", ""))
+def _other_records(of: _Cause) -> list[str]:
+    first = of.findings[0]
     return [
-        f"{_short(shard, quoted=False)} has no image/filename and no boxes",
+        f"{_short(of.shard, quoted=False)} has no image/filename and no boxes",
         f"{first.message[:1].upper()}{first.message[1:]}; export an object detection dataset",
     ]
+
+
+def _losses(of: _Cause) -> list[str]:
+    """What is lost, then which."""
+    cause, _, which = of.findings[0].message.partition(": ")
+    return [cause, which, of.findings[0].fix]
 
 
 _SENTENCES: dict[str, _Sentences] = {
@@ -183,14 +182,17 @@ _SENTENCES: dict[str, _Sentences] = {
     "TSK001": _unknown_labels,
     "TSK002": _unmatched,
     "TSK003": _numbered,
+    "TSK008": _losses,
+    "TSK009": _losses,
 }
 
 
-def _plain_sentences(findings: Sequence[Finding], count: int, _: Report, __: Instance) -> list[str]:
-    first = findings[0]
-    shard = os.path.basename(first.shard.replace(f"{_UPLOAD}:", ""))
-    place = _short(shard, quoted=False) if shard != _UPLOAD else ""
+def _plain_sentences(of: _Cause) -> list[str]:
+    first, count = of.findings[0], of.count
+    place = _short(of.shard, quoted=False)
     place += "" if first.record is None else f", record {first.record}"
+    if first.message.startswith("is "):  # the shard is what it speaks of
+        return [f"{place} {first.message}", first.fix]
     where = f" ({place})" if place else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
     if len(first.message + where) <= LONGEST_CAUSE:

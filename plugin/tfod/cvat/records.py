@@ -1,0 +1,247 @@
+"""From the records of a zip to the shapes of a task's frames, and a count of what cannot come.
+
+The one way in: of our own formats on the server, and of the bridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfod.check.references.cvat_task import Frame, Task
+from tfod.check.references.frames import Matcher, of_other_jobs
+from tfod.cvat.attributes import AttributeSpec, fit_value, storable, text_of
+from tfod.detection import keys
+from tfod.detection.boxes import PixelBox, corners_in_pixels
+from tfod.detection.detection import Detection
+from tfod.detection.detections import Detections
+from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
+from tfod.detection.labels.search import LabelMapFinder
+from tfod.detection.losses import Losses
+from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
+from tfod.formats.cvat_detections import TRACK, shapes_of
+from tfod.formats.cvat_shapes import Attributes, CvatShape, CvatTag, pillow
+from tfod.formats.writer import masks_of
+from tfod.tfrecord.reader import read_record_batches
+from tfod.tfrecord.shard_sets.search import find_shards
+
+_DIGITS = 2  # of a pixel, as in CVAT's own XML
+_LONGEST_NAME = 64  # of CVAT's tables
+_SCORE = "score"
+_ATTRIBUTES = "attributes that the labels lack or do not allow"
+_ABSENT = "classes said to be absent"
+_CAPTIONS = "captions of images, which CVAT does not have"
+_EMPTY = "masks without a pixel, which became their boxes"
+
+Labels = Mapping[str, Mapping[str, AttributeSpec]]
+"""The attributes of each label, by name."""
+
+
+@dataclass(frozen=True)
+class ZipRecord:
+    """A record as a Detection, and how its shard names classes.
+
+    Attributes:
+        subset: that its shard belongs to.
+        where: shard and number, for messages.
+        detection: valid until the next record is asked for.
+        label_map: of its shard.
+    """
+
+    subset: str
+    where: str
+    detection: Detection
+    label_map: LabelMap | None
+
+    def class_name(self, text: str | None, label: int | None) -> str:
+        """The class that an object's text and id name: the text, or what the id is called.
+
+        Raises:
+            TfodError: they name none.
+        """
+        if text:
+            return text
+        item = self.label_map.find_id(label) if self.label_map and label is not None else None
+        if item is None:
+            raise TfodError(
+                f"{self.where}: an object has no class (no class text, and an id that no label map "
+                "explains); add label_map.pbtxt to the zip"
+            )
+        return item.class_name
+
+
+def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
+    """Read all records of all shards in a zip that the checker has no errors against.
+
+    ``label_map`` is the file or name of one for all shards, in place of those in the zip.
+    """
+    for subset, shard, own, found in _batches(path, label_map):
+        first = found.examples.records.first
+        for number, detection in enumerate(found, first):
+            yield ZipRecord(subset, f"{shard}, record {number}", detection, own)
+
+
+def label_maps_of(path: str) -> list[LabelMap]:
+    """The label maps that the shards of a zip have."""
+    return [own for _, _, own in _shards(path, None) if own is not None]
+
+
+def _shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelMap | None]]:
+    named = load_label_map(label_map)[0] if label_map is not None else None
+    finder = LabelMapFinder()
+    for group in find_shards(path):
+        for shard in group.paths:
+            own, source = named, finder.find(shard)[0]
+            if own is None and source is not None:
+                own = read_label_map(source)[0]
+            yield group.subset, shard, own
+
+
+def _batches(
+    path: str, label_map: str | None
+) -> Iterator[tuple[str, str, LabelMap | None, Detections]]:
+    for subset, shard, own in _shards(path, label_map):
+        for records in read_record_batches(shard):
+            yield subset, shard, own, Detections(ExampleBatch.of(records))
+
+
+def on_frames(
+    path: str, task: Task, own: frozenset[int], what: object, label_map: str | None = None
+) -> Iterator[tuple[ZipRecord, Frame | None]]:
+    """The records of a zip, each with its frame; None for one of the task's other jobs.
+
+    Raises:
+        TfodError: one matches no frame, or none is of ``what`` they are imported into.
+    """
+    frames = task.frames or ()
+    names = (name or "" for *_, found in _batches(path, label_map) for name in found.filenames)
+    matcher = Matcher(task, names)
+    others = placed = 0
+    for record in read_zip(path, label_map):
+        frame = frames[matcher.place(record.detection.filename or "", record.where)]
+        is_own = frame.number is not None and frame.number in own
+        others, placed = others + (not is_own), placed + is_own
+        yield record, frame if is_own else None
+    if not placed:
+        raise TfodError(f"{of_other_jobs(what, others)}; import the zip there, or into the task")
+
+
+class ShapeBuilder:
+    """Makes the shapes of one record after the other, for certain labels.
+
+    Args:
+        labels: of what is imported into; None where it takes any, and makes them.
+        new_attributes: a label gets the attributes that it lacks.
+        taken: names of attributes that never come, for the server would take them for its own.
+        takes_score: whether a shape has a score, from 0 to 1, whatever its label has.
+    """
+
+    def __init__(
+        self,
+        labels: Labels | None,
+        *,
+        new_attributes: bool = False,
+        taken: frozenset[str] = frozenset(),
+        takes_score: bool = False,
+    ) -> None:
+        self._labels = labels
+        self._new_attributes = new_attributes
+        self._taken = taken
+        self._takes_score = takes_score
+        self.losses = Losses(_ATTRIBUTES, _ABSENT, _CAPTIONS, _EMPTY)
+
+    def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
+        """The shapes of a record's objects on a frame of this height and width.
+
+        Raises:
+            TfodError: an object has no class of the task, or its mask another size.
+        """
+        one = record.detection
+        self.losses[_CAPTIONS][""] += len(one.captions)
+        masks = masks_of(one)
+
+        def pixels(number: int) -> np.ndarray | None:
+            mask = masks[number]
+            drawn = None if mask is None else _drawn(mask, record.where, size)
+            self.losses[_EMPTY][""] += drawn is not None and not drawn.any()
+            return drawn
+
+        count = len(one.boxes)
+        texts, ids = one.class_text or (None,) * count, one.class_label or (None,) * count
+        classes = [self._known(record, *pair) for pair in zip(texts, ids, strict=True)]
+        return list(shapes_of(one, classes, _pixels(one.boxes, size), size, pixels, self._fit))
+
+    def tags(self, record: ZipRecord) -> list[CvatTag]:
+        """The classes of the whole image; those that are said to be absent do not come."""
+        tags = []
+        for one in record.detection.image_labels:
+            if one.confidence is not None and one.confidence <= 0:
+                self.losses[_ABSENT][""] += 1
+            else:
+                name = self._known(record, one.text, one.label)
+                tags.append(CvatTag(name, self._fit(name, one.attributes)))
+        return tags
+
+    def _known(self, record: ZipRecord, text: str | None, label: int | None) -> str:
+        name = record.class_name(text, label)
+        if self._labels is None or name in self._labels:
+            return name
+        # Open Images' names are /m/01yrx: take the display name where it is the label's.
+        item = record.label_map.find(name) if record.label_map is not None else None
+        if item is None or item.display_name not in self._labels:
+            raise TfodError(f"{record.where}: class {name!r} is not a label of the task")
+        return item.display_name
+
+    def _fit(self, label: str, values: Mapping[str, Any]) -> Attributes:
+        """Attributes that the label has, with values that it allows."""
+        specs = (self._labels or {}).get(label) or {}
+        found = []
+        for name, value in values.items():
+            spec = specs.get(name)
+            fit: bool | float | str | None = None
+            if name in keys.FLAGS and value in (0, 1):
+                value = bool(value)
+            if name == _SCORE and self._takes_score:
+                fit = value if isinstance(value, (int, float)) and 0 <= value <= 1 else None
+            elif name in self._taken:
+                pass
+            elif spec is not None:
+                fit = fit_value(value, spec)
+            elif self._new_attributes and len(name) <= _LONGEST_NAME:
+                fit = storable(value)
+            text = text_of(fit)
+            if text is not None:
+                found.append((name, text))
+            elif name != TRACK:  # a number of the task that was exported, of no use here
+                self.losses[_ATTRIBUTES][name] += 1
+        return tuple(found)
+
+
+def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
+    """Boxes in pixels, clamped to the image, as CVAT's own importers have them."""
+    _, corners = corners_in_pixels(boxes, size)
+    return [
+        (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()
+    ]
+
+
+def _drawn(mask: bytes | memoryview | np.ndarray, where: str, size: tuple[int, int]) -> np.ndarray:
+    if not isinstance(mask, np.ndarray):
+        pillow()  # says so where it is not installed
+        try:
+            mask = decode_mask_png(mask)
+        except ValueError as error:
+            raise TfodError(
+                f"{where}: a mask cannot be decoded ({error}); export the shard again"
+            ) from None
+    if mask.shape != size:
+        raise TfodError(
+            f"{where}: a mask is {mask.shape[1]}x{mask.shape[0]}, its frame {size[1]}x{size[0]}; "
+            "make the shard from the images that the task has"
+        )
+    return mask
