@@ -67,6 +67,18 @@ class Detections(DetectionColumns, Sequence[Detection]):
     def _first_problems(self) -> dict[int, DetectionProblem]:
         return {one.row: one for one in reversed(self.problems)}
 
+    @cached_property
+    def without(self) -> frozenset[str]:
+        """Which of the keys of rare things no record of the batch has values of."""
+        kinds = {
+            keys.IMAGE_CLASS_TEXT: Kind.BYTES,
+            keys.IMAGE_CLASS_LABEL: Kind.INT64,
+            keys.KEYPOINT_X: Kind.FLOAT,
+        }
+        return frozenset(
+            key for key, kind in kinds.items() if not self.column(key, kind).counts.any()
+        )
+
     def error(self, row: int) -> RecordError | None:
         """The first problem of a record as an exception; None where it has none."""
         refusal = self.examples.refusal(row)
@@ -178,6 +190,8 @@ def _png_masks(found: Detections, spans: Sequence[tuple[int, int]]) -> list[PngM
 
 
 def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
+    if keys.KEYPOINT_X in found.without:
+        return None
     column_x = found.column(keys.KEYPOINT_X, Kind.FLOAT)
     x, y = column_x[row], found.column(keys.KEYPOINT_Y, Kind.FLOAT)[row]
     if not len(x):
@@ -196,6 +210,8 @@ def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
 
 
 def _image_labels(found: Detections, row: int) -> list[ImageLabel]:
+    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.without:
+        return []
     texts = found.texts_in(found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES), row)
     labels = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)[row].tolist()
     if found.has_one_class and len(labels) > 1:
