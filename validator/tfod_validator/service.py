@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -51,6 +52,15 @@ _FIRST_PAUSE, _LOOK_EVERY = 0.02, 0.25
 _log = logging.getLogger("tfod.service")
 
 
+class _Arriving(BufferedWriter):
+    """A file of a form, which is closed when it is complete: there may be very many."""
+
+    def seek(self, *_: int) -> int:
+        """What Werkzeug does with a file when all of it was written."""
+        self.close()
+        return 0
+
+
 class UploadRequest(FlaskRequest):
     """A request whose files are written where uploads arrive, once."""
 
@@ -62,7 +72,7 @@ class UploadRequest(FlaskRequest):
         if self.folder is None:
             self.folder = service().folder.begin_upload()
         self._count += 1
-        return (self.folder / str(self._count)).open("x+b", buffering=1 << 20)
+        return cast("IO[bytes]", _Arriving(FileIO(self.folder / str(self._count), "xb")))
 
     def close(self) -> None:
         """Forget what was not accepted."""
@@ -253,7 +263,6 @@ def _require_files(files: list[UploadedFile]) -> None:
 def _take(folder: Path, role: str, uploaded: FileStorage) -> UploadedFile | None:
     """Put a file that has arrived where files of its role are; browsers send empty fields, too."""
     arrived = Path(uploaded.stream.name)
-    uploaded.close()
     if not uploaded.filename and not arrived.stat().st_size:
         arrived.unlink()
         return None
