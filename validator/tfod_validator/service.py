@@ -217,10 +217,11 @@ class Service:
         if source is None:
             detail = "The upload is no longer kept; upload it again to repair it."
             raise ProblemError(410, detail, limit="upload_seconds")
-        folder = self.folder.begin_upload()
+        upload = cast("UploadRequest", request)
+        folder = upload.folder = self.folder.begin_upload()
         (folder / FILES).mkdir()
-        stem = os.path.splitext(wanted.title.split(" and ")[0])[0]
-        files = [UploadedFile(f"{stem}_repaired.zip", 0)]
+        stem = next(os.path.splitext(one.name)[0] for one in wanted.files if one.role == "file")
+        files = [UploadedFile(shown_name(f"{stem}_repaired.zip"), 0)]
         for one in wanted.files:
             if one.role in ("profile", "cvat_labels"):
                 (folder / one.role).mkdir()
