@@ -97,6 +97,13 @@ def test_without_waiting(service: Service, good_zip: bytes) -> None:
     assert over["progress"]["records"] == {"done": 3, "total": 3}
 
 
+def test_a_report_is_in_the_answer_as_it_was_written(service: Service, bad_zip: bytes) -> None:
+    """It may be long, and is not read into memory."""
+    found = service.upload({"file": ('"report": null.zip', bad_zip)}).json()
+    assert found["report"] == service.get(found["links"]["json"]).json()
+    assert found["files"][0]["name"] == '"report": null.zip' and found["links"]["html"]
+
+
 def test_waiting_for_what_was_accepted(service: Service, good_zip: bytes) -> None:
     accepted = service.upload({"file": ("a.zip", good_zip)}, wait=0)
     address = service.url + accepted.headers["Location"]
