@@ -97,6 +97,13 @@ def test_without_waiting(service: Service, good_zip: bytes) -> None:
     assert over["progress"]["records"] == {"done": 3, "total": 3}
 
 
+def test_a_report_is_in_the_answer_as_it_was_written(service: Service, bad_zip: bytes) -> None:
+    """It may be long, and is not read into memory."""
+    found = service.upload({"file": ('"report": null.zip', bad_zip)}).json()
+    assert found["report"] == service.get(found["links"]["json"]).json()
+    assert found["files"][0]["name"] == '"report": null.zip' and found["links"]["html"]
+
+
 def test_waiting_for_what_was_accepted(service: Service, good_zip: bytes) -> None:
     accepted = service.upload({"file": ("a.zip", good_zip)}, wait=0)
     address = service.url + accepted.headers["Location"]
@@ -272,6 +279,24 @@ class TestRepair:
         saved = service.get(found["links"]["repaired"])
         with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
             assert set(archive.namelist()) == {*names, "label_map.pbtxt"}
+
+    def test_a_bomb_is_not_unpacked(self, start_service: Any, good_zip: bytes) -> None:
+        running = start_service(TFOD_MAX_ARCHIVE_BYTES="100")
+        address, token = self.upload(running, good_zip)
+        url = f"{running.url}{address}/repair?token={token}&wait=60"
+        failure = running.end_of(requests.post(url, timeout=90)).json()["failure"]
+        assert (failure["status"], failure["limit"]) == (422, "max_archive_bytes")
+
+    def test_of_a_repair_whose_name_becomes_long(self, service: Service, tmp_path: Path) -> None:
+        name = "cats and dogs" + "x" * 220 + ".tfrecord"
+        files = [("file", (name, shard_of(tmp_path))), ("label_map", ("m.pbtxt", LABEL_MAP))]
+        found = service.upload(files, wait=0).json()
+        for _ in range(8):
+            service.wait_until_over(found["id"])
+            url = f"{service.url}{found['links']['self']}/repair?token={found['token']}"
+            found = requests.post(url, timeout=90).json()
+            assert service.wait_until_over(found["id"])["state"] == "finished"
+            assert found["files"][0]["name"].endswith("_repaired.zip")
 
     def test_refusals(self, service: Service, bad_zip: bytes) -> None:
         address, token = self.upload(service, bad_zip)

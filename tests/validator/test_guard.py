@@ -98,6 +98,26 @@ def _send_chunks(one: socket.socket, count: int) -> None:
         return
 
 
+def test_what_says_how_long_a_chunk_is_has_an_end(guarded: Service) -> None:
+    """waitress would keep it in memory, for as long as it goes on."""
+    for text in (b"1" * 100_000, b"1\r\na\r\n0\r\nX: " + b"a" * 100_000):
+        answer = ask(guarded, head_of("Transfer-Encoding: chunked"), text)
+        assert (answer.status, answer.problem()["limit"]) == (413, "max_body_bytes")
+
+
+def test_requests_sent_at_once_do_not_pile_up(guarded: Service) -> None:
+    """The first is answered, and is the last of its connection."""
+    with connect(guarded, _HEALTH * 3) as one:
+        answer = answer_on(one)
+        assert (answer.status, answer.headers["Connection"]) == (200, "close")
+        assert one.recv(1) == b""
+
+
+def test_nobody_waits_for_a_body_of_no_bytes(guarded: Service) -> None:
+    with connect(guarded, head_of("Content-Length: 0", "Expect: 100-continue")) as one:
+        assert answer_on(one).status == 400
+
+
 def test_a_body_that_trickles_is_ended(guarded: Service) -> None:
     """Each byte comes in time; it is the whole that takes too long."""
     with connect(guarded, head_of("Content-Length: 1000000")) as one:

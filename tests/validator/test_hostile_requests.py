@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import resource
 import socket
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -110,6 +112,12 @@ class TestForms:
         assert problem(service.upload(fields), 413)["limit"] == "max_files"
         text = ("cvat_labels", (None, "x" * 1_000_000))
         assert problem(service.upload([("file", ("a", b"x")), text]), 413)
+
+    def test_many_files_are_not_open_at_once(self, start_service: Callable[..., Service]) -> None:
+        running = start_service()
+        resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (200, 200))
+        files = [("file", (f"{number}.txt", b"x")) for number in range(900)]
+        assert running.upload(files, wait=0).status_code == 202
 
     @pytest.mark.parametrize(
         ("name", "status"),

@@ -273,6 +273,37 @@ class TestFolder:
         with folder.held("0" * 22) as gone:
             assert gone is False
 
+    def test_what_is_deleted_meanwhile_does_not_come_back(
+        self, folder: DataFolder, tmp_path: Path
+    ) -> None:
+        key = self.accept(folder)
+        attempt, _ = folder.begin_attempt(key)
+        folder.delete(key)
+        with pytest.raises(FileNotFoundError):
+            folder.write_result(attempt, Result(True, 0.0, 1.0))
+        assert folder.publish(attempt) is None and folder.find(key) is None
+        assert not [*tmp_path.glob("*/*")]
+
+    def test_what_a_killed_repair_leaves_is_not_kept(self, folder: DataFolder) -> None:
+        key = self.accept(folder)
+        attempts = [folder.begin_attempt(key)[0] for _ in range(2)]
+        for one in attempts:
+            (one / "scratch").mkdir()
+        folder.write_result(attempts[1], Result(True, 0.0, 1.0))
+        assert folder.publish(attempts[1]) is not None
+        upload, found = folder.upload_of(key), folder.find(key)
+        assert upload and found and not [*upload.rglob("scratch"), *found.folder.rglob("scratch")]
+
+    def test_what_nobody_can_read_does_not_stop_the_others(
+        self, folder: DataFolder, tmp_path: Path
+    ) -> None:
+        key = self.accept(folder)
+        for name, text in (("a" * 22, ""), ("b" * 22, "[]"), ("c" * 22, '{"files": [{"x": 1}]}')):
+            (tmp_path / "waiting" / name).mkdir()
+            (tmp_path / "waiting" / name / "request.json").write_text(text)
+        assert [one for one, _ in folder.waiting()] == [key]
+        assert folder.find("a" * 22) is None
+
     def test_what_has_expired_is_removed(self, folder: DataFolder, tmp_path: Path) -> None:
         key = self.accept(folder)
         attempt, _ = folder.begin_attempt(key)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from flask import Blueprint, Response, current_app, request, send_file, url_for
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -40,6 +42,8 @@ _DOCUMENT_POLICY = (
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 )
 _ANSWER = ("wait", "format", "fail")
+_NO_REPORT = b'\n  "report": null'
+_IN_MEMORY = 128 << 10
 _RULE = ("code", "severity", "title", "why", "fix", "source")
 
 
@@ -217,12 +221,11 @@ def description() -> AnyResponse:
 
 
 def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
-    """A validation as JSON: its state, its progress and, when it has ended, its report."""
+    """A validation as JSON: its state and its progress, and where its report belongs."""
     key, wanted, result = found.id, found.request, found.result
     settings = service().settings
     total = sum(one.bytes for one in wanted.files)
     records = result.records if result else found.done[1]
-    saved = found.folder / REPORTS["json"]
     links = {
         "self": url_for("api.validation", key=key),
         "page": url_for("pages.report", key=key),
@@ -245,7 +248,7 @@ def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
             "records": {"done": records, "total": records if result else None},
         },
         "valid": result.valid if result else None,
-        "report": json.loads(saved.read_bytes()) if found.state == "finished" else None,
+        "report": None,
         "failure": problem_document(**result.failure) if result and result.failure else None,
         "repair_of": wanted.repair_of,
         "repair": result.repair if result else None,
@@ -264,13 +267,28 @@ def _state_or_report(
     name = given.get("format") or _accepted()
     if found.state == "failed" and ("fail" in given or name != "json"):
         raise _failure_of(found)
-    response = _json(describe(found, token)) if name == "json" else _document(found, name)
+    response = _with_report(found, token) if name == "json" else _document(found, name)
     if "fail" in given and found.is_over:
         counts = json.loads((found.folder / REPORTS["json"]).read_bytes())["counts"]["by_severity"]
         least = Severity(given["fail"]).rank
         if any(counts.get(one.value) for one in Severity if one.rank >= least):
             response.status_code = 422
     return response
+
+
+def _with_report(found: Validation, token: str | None) -> AnyResponse:
+    """A validation and its report, which may be long, and is not read into memory."""
+    answer = _json(describe(found, token))
+    if found.state != "finished":
+        return answer
+    head, _, tail = answer.get_data().partition(_NO_REPORT)
+    whole = tempfile.SpooledTemporaryFile(_IN_MEMORY)
+    whole.write(head + _NO_REPORT.removesuffix(b"null"))
+    with (found.folder / REPORTS["json"]).open("rb") as saved:
+        shutil.copyfileobj(saved, whole, _IN_MEMORY)
+    whole.write(tail)
+    whole.seek(0)
+    return _file(whole, _TYPES["json"])
 
 
 def _document(found: Validation, name: str) -> AnyResponse:
@@ -284,8 +302,8 @@ def _document(found: Validation, name: str) -> AnyResponse:
     return response
 
 
-def _file(path: Path, kind: str, **more: Any) -> AnyResponse:
-    response = send_file(path, kind, conditional=False, etag=False, **more)
+def _file(file: Path | IO[bytes], kind: str, **more: Any) -> AnyResponse:
+    response = send_file(file, kind, conditional=False, etag=False, **more)
     response.headers["Cache-Control"] = "no-store"
     return response
 

@@ -98,7 +98,11 @@ def _wait_for(child: Any, attempt: Path, settings: Settings, is_wanted: Callable
         if time.monotonic() > end:
             return False
         child.join(_LOOK_EVERY)
-        if child.is_alive() and (not is_wanted() or not attempt.exists()):
+        if not attempt.exists():
+            raise StoppedError
+        if child.is_alive() and not is_wanted():
+            child.kill()
+            child.join()
             DataFolder(settings).forget_attempt(attempt)
             raise StoppedError
     return True

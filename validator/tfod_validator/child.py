@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -42,9 +41,17 @@ from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import Outcome, repair
-from tfod.tfrecord.storage.archive import ZipLimits
+from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
-from tfod_validator.folder import FILES, PROGRESS, REPORTS, DataFolder, Request, Result
+from tfod_validator.folder import (
+    FILES,
+    PROGRESS,
+    REPORTS,
+    SCRATCH,
+    DataFolder,
+    Request,
+    Result,
+)
 from tfod_validator.settings import Settings
 
 _LEAST_ROOM = 64 << 20
@@ -225,20 +232,36 @@ def _repair(
         label_map=str(label_map) if label_map else None,
         max_record_bytes=settings.max_record_bytes,
     )
-    with tempfile.TemporaryDirectory(dir=attempt.parent) as scratch:
-        folder, made = Path(scratch, "repaired"), Path(scratch, "repaired.zip")
-        try:
-            outcome = repair(str(what), str(folder), options)
-        except TfodError as error:
-            place = str(source / FILES)
-            said = str(error).removeprefix(f"{place}: ").replace(f"{place}{os.sep}", "")
-            said = said.replace(place, "the upload")
-            raise _FailedError(f"It cannot be repaired: {said}") from None
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-            for one in sorted(folder.rglob("*")):
-                archive.write(one, one.relative_to(folder))
-        made.replace(request.files[0].name)
+    _require_disk(files, zips, settings)
+    scratch = attempt / SCRATCH
+    folder, made = scratch / "repaired", scratch / "repaired.zip"
+    scratch.mkdir()
+    try:
+        outcome = repair(str(what), str(folder), options)
+    except TfodError as error:
+        place = str(source / FILES)
+        said = str(error).removeprefix(f"{place}: ").replace(f"{place}{os.sep}", "")
+        said = said.replace(place, "the upload")
+        raise _FailedError(f"It cannot be repaired: {said}") from None
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for one in sorted(folder.rglob("*")):
+            archive.write(one, one.relative_to(folder))
+    made.replace(request.files[0].name)
     return _changes(outcome)
+
+
+def _require_disk(files: list[Path], zips: list[Path], settings: Settings) -> None:
+    """Refuse to repair what unpacks to more than there is room for: a copy, and the zip of it."""
+    packed = [one for path in zips for one in read_zip(str(path)).readable.values()]
+    total = sum(one.size for one in packed)
+    total += sum(one.stat().st_size for one in files if one not in zips)
+    if total > settings.max_archive_bytes:
+        most = f"{settings.max_archive_bytes >> 20:,} MiB"
+        detail = f"It cannot be repaired: it unpacks to more than the {most} allowed."
+        raise _FailedError(detail, limit="max_archive_bytes")
+    if DataFolder(settings).free_bytes() < 2 * total + settings.min_free_bytes:
+        detail = "The service's disk has no room for a repaired copy; try again later."
+        raise _FailedError(detail, 507, limit="min_free_bytes")
 
 
 def _changes(outcome: Outcome) -> dict[str, Any]:

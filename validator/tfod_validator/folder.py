@@ -34,6 +34,8 @@ FILES = "files"
 """The folder of an upload with what is to be checked; each other role has one of its name."""
 PROGRESS = "progress"
 """In the folder of an attempt: the bytes and records read so far, as JSON."""
+SCRATCH = "scratch"
+"""In the folder of an attempt: what is needed only while it lasts."""
 _REQUEST, _RESULT, _ATTEMPT = "request.json", "result.json", "attempt-"
 _IDS = re.compile(r"[A-Za-z0-9_-]{22}")
 _ABANDONED_AFTER = 3600.0
@@ -229,6 +231,8 @@ class DataFolder:
         """Make the documents of an attempt the report; None if there is one, or it was deleted."""
         key = attempt.parent.name
         (attempt / PROGRESS).unlink(missing_ok=True)
+        for one in attempt.parent.glob(f"{_ATTEMPT}*/{SCRATCH}"):  # of a repair that was killed
+            shutil.rmtree(one, ignore_errors=True)
         try:
             os.link(attempt.parent / _REQUEST, attempt / _REQUEST)
             attempt.rename(self._reports / key)  # fails where there is one already
@@ -274,9 +278,16 @@ class DataFolder:
         return None
 
     def delete(self, key: str) -> None:
-        """Remove all of a validation."""
-        for one in (self._waiting, self._reports, self._uploads):
-            shutil.rmtree(one / key, ignore_errors=True)
+        """Remove all of a validation, of which a check may be running."""
+        for one in (self._waiting, self._reports, self._uploads):  # the way that it moves
+            self._remove(one / key)
+
+    def _remove(self, folder: Path) -> None:
+        """Take a folder away at once, so that nobody writes to it while it goes, nor reads half."""
+        gone = self._incoming / secrets.token_urlsafe(16)
+        with suppress(FileNotFoundError):
+            folder.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
     def clean(self) -> None:
         """Remove what has expired, and uploads that have not arrived and will not."""
@@ -290,7 +301,7 @@ class DataFolder:
             for one in os.scandir(folder):
                 with suppress(FileNotFoundError):
                     if one.stat().st_mtime < oldest:
-                        shutil.rmtree(one.path, ignore_errors=True)
+                        self._remove(Path(one.path))
 
 
 def shown_name(name: str) -> str:
@@ -316,11 +327,13 @@ def _sync(path: str | Path) -> None:
 
 
 def _request_in(folder: Path) -> Request | None:
+    """None where there is none, or what no version of this service has written."""
     try:
         found = json.loads((folder / _REQUEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
+        files = tuple(UploadedFile(**one) for one in found["files"])
+        return Request(**{**found, "files": files})
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
         return None
-    return Request(**{**found, "files": tuple(UploadedFile(**one) for one in found["files"])})
 
 
 def _result_in(folder: Path) -> Result | None:

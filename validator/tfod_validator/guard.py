@@ -17,6 +17,7 @@ from typing import Any
 
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
+from waitress.receiver import ChunkedReceiver
 
 from tfod_validator.access import REFUSED, is_allowed, longest_body, network_of
 from tfod_validator.folder import DataFolder
@@ -25,6 +26,10 @@ from tfod_validator.settings import Settings
 _HEAD_SECONDS = 30.0
 _COPIES = 2
 """Of a body: waitress's, and the files of the form."""
+_PIECE = 8192
+"""Bytes of a chunked body at a time: what waitress does with many chunks grows with the square."""
+_LONGEST_LINE = 65_536
+"""Of what says how long chunks are, or follows the last: waitress keeps it in memory."""
 _TOO_MANY = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n"
     b"Content-Length: 50\r\nConnection: close\r\n\r\n"
@@ -91,9 +96,17 @@ class Parser(HTTPRequestParser):
         return max(self.content_length, self.body_bytes_received)
 
     def received(self, data: bytes) -> int:
-        """Take bytes in, as waitress does; all of them where the request is refused."""
-        taken: int = super().received(data)
+        """Take bytes in, as waitress does; all of them where the request is refused.
+
+        A request behind which another was sent at once is the last of its connection: answers that
+        nobody reads would pile up.
+        """
+        taken: int = super().received(data[:_PIECE] if self.chunked else data)
+        if self.completed:
+            self.expect_continue = False  # there is nothing to wait for
         if self.error or self.empty or not (reason := self._objection()):
+            if self.completed and not self.empty and taken < len(data):
+                self.headers["CONNECTION"], taken = "close", len(data)
             return taken
         self.close()
         if not self.headers_finished:
@@ -117,7 +130,9 @@ class Parser(HTTPRequestParser):
         if self.body_rcv is None:
             return ""
         self.guard.arriving.add(self)
-        if self.length > longest_body(self.path, settings):
+        body = self.body_rcv
+        line = body.control_line + body.trailer if isinstance(body, ChunkedReceiver) else b""
+        if self.length > longest_body(self.path, settings) or len(line) > _LONGEST_LINE:
             return "max_body_bytes"
         if seconds > settings.max_upload_seconds:
             return "max_upload_seconds"

@@ -48,6 +48,7 @@ def serve(settings: Settings) -> int:
         recv_bytes=262_144,
         inbuf_overflow=65_536,
         channel_request_lookahead=1,  # so that it is known who has left
+        outbuf_high_watermark=1 << 62,  # no thread waits for who does not read its answer
         max_request_body_size=1 << 62,  # the guard says it, with an answer
         **proxy,
     )

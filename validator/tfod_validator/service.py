@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -51,6 +52,15 @@ _FIRST_PAUSE, _LOOK_EVERY = 0.02, 0.25
 _log = logging.getLogger("tfod.service")
 
 
+class _Arriving(BufferedWriter):
+    """A file of a form, which is closed when it is complete: there may be very many."""
+
+    def seek(self, *_: int) -> int:
+        """What Werkzeug does with a file when all of it was written."""
+        self.close()
+        return 0
+
+
 class UploadRequest(FlaskRequest):
     """A request whose files are written where uploads arrive, once."""
 
@@ -62,7 +72,7 @@ class UploadRequest(FlaskRequest):
         if self.folder is None:
             self.folder = service().folder.begin_upload()
         self._count += 1
-        return (self.folder / str(self._count)).open("x+b", buffering=1 << 20)
+        return cast("IO[bytes]", _Arriving(FileIO(self.folder / str(self._count), "xb")))
 
     def close(self) -> None:
         """Forget what was not accepted."""
@@ -207,10 +217,11 @@ class Service:
         if source is None:
             detail = "The upload is no longer kept; upload it again to repair it."
             raise ProblemError(410, detail, limit="upload_seconds")
-        folder = self.folder.begin_upload()
+        upload = cast("UploadRequest", request)
+        folder = upload.folder = self.folder.begin_upload()
         (folder / FILES).mkdir()
-        stem = os.path.splitext(wanted.title.split(" and ")[0])[0]
-        files = [UploadedFile(f"{stem}_repaired.zip", 0)]
+        stem = next(os.path.splitext(one.name)[0] for one in wanted.files if one.role == "file")
+        files = [UploadedFile(shown_name(f"{stem}_repaired.zip"), 0)]
         for one in wanted.files:
             if one.role in ("profile", "cvat_labels"):
                 (folder / one.role).mkdir()
@@ -253,7 +264,6 @@ def _require_files(files: list[UploadedFile]) -> None:
 def _take(folder: Path, role: str, uploaded: FileStorage) -> UploadedFile | None:
     """Put a file that has arrived where files of its role are; browsers send empty fields, too."""
     arrived = Path(uploaded.stream.name)
-    uploaded.close()
     if not uploaded.filename and not arrived.stat().st_size:
         arrived.unlink()
         return None

@@ -54,7 +54,7 @@ class Settings:
     max_record_bytes: int = _setting(256 << 20, "larger records are not read")
     max_findings: int = _setting(1000, "findings that a report lists; all are counted")
     max_images: int = _setting(12, "images with their boxes drawn, in a report")
-    max_report_bytes: int = _setting(64 << 20, "length of a report")
+    max_report_bytes: int = _setting(16 << 20, "length of a report")
     max_check_bytes: int = _setting(2 << 30, "memory that a check may use", LEAST_CHECK_BYTES)
     max_check_seconds: int = _setting(15 * _MINUTE, "time that a check may take")
     max_attempts: int = _setting(3, "attempts of a check whose process or machine dies meanwhile")
