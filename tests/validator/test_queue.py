@@ -283,6 +283,8 @@ class TestFolder:
             folder.write_result(attempt, Result(True, 0.0, 1.0))
         assert folder.publish(attempt) is None and folder.find(key) is None
         assert not [*tmp_path.glob("*/*")]
+        (attempt / "scratch").mkdir(parents=True)  # as a repair does that has not been ended yet
+        assert folder.waiting() == [] and not [*tmp_path.glob("*/*")]
 
     def test_what_a_killed_repair_leaves_is_not_kept(self, folder: DataFolder) -> None:
         key = self.accept(folder)

@@ -19,6 +19,7 @@ import time
 import traceback
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ _NICENESS = 10
 """Pages go before checks."""
 _TELL_EVERY = 0.5
 _UNREADABLE = "TFR013"
+_GONE = "The upload is no longer kept; upload it again to repair it."
 
 # Once in the process that checks are forked from, not in each of them: it is most of a small check.
 load_template()
@@ -102,9 +104,11 @@ def run(settings: Settings, attempt: Path, request: Request, source: Path | None
         said = str(error).replace(f"{os.pardir}{os.sep}", "")
         failure = {"status": 422, "detail": f"The check could not run: {said}"}
     except Exception as error:
-        failure = _failure_of(error)
+        is_gone = source is not None and not source.exists()  # it has expired meanwhile
+        failure = _FailedError(_GONE, 410).failure if is_gone else _failure_of(error)
     ended = Result(valid, began, time.time(), records, changes, failure)
-    DataFolder(settings).write_result(attempt, ended)
+    with suppress(FileNotFoundError):  # it was deleted meanwhile
+        DataFolder(settings).write_result(attempt, ended)
 
 
 def _begin(settings: Settings, *, is_repair: bool) -> None:
@@ -221,7 +225,7 @@ def _repair(
 ) -> dict[str, Any]:
     """Put a repaired copy of an upload into the working folder, as a zip; what was changed."""
     if source is None:
-        raise _FailedError("The upload is no longer kept; upload it again to repair it.", 410)
+        raise _FailedError(_GONE, 410)
     files = sorted((source / FILES).iterdir())
     zips = [one for one in files if zipfile.is_zipfile(one)]
     what = zips[0] if len(zips) == 1 and len(files) <= 2 else source / FILES

@@ -184,6 +184,8 @@ class DataFolder:
         for one in self._waiting.iterdir():
             if (self._reports / one.name).exists():  # it was published, and then all was killed
                 self._keep_upload(one.name)
+            elif not (one / _REQUEST).exists():  # a check has written it after it was deleted
+                self._remove(one)
             elif (request := _request_in(one)) is not None:
                 found.append((one.name, request))
         return sorted(found, key=lambda one: one[1].created)
