@@ -8,9 +8,14 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod_validator.access import REFUSED
+from tfod_validator.guard import Guard, Parser
+from tfod_validator.settings import Settings
+from waitress.adjustments import Adjustments
 
 from tests.commands import wait_until
 from tests.validator.conftest import Service, running_service
@@ -132,6 +137,19 @@ def test_a_body_that_trickles_is_ended(guarded: Service) -> None:
     assert (answer.status, answer.problem()["limit"]) == (408, "max_upload_seconds")
 
 
+def test_a_body_that_comes_too_slowly_is_ended(tmp_path: Path) -> None:
+    """A thousand of them would hold all connections for an hour."""
+    parser = Parser(Guard(Settings(data=tmp_path, min_free_bytes=1)), Adjustments())
+    parser.received(head_of("Content-Length: 100000").encode() + bytes(10))
+    assert not parser.completed
+    parser.began -= 60
+    parser.received(bytes(50_000))  # enough for a minute
+    assert not parser.completed
+    parser.began -= 600
+    parser.received(b"a")
+    assert parser.completed and parser.headers[REFUSED] == "max_upload_seconds"
+
+
 def test_room_on_the_disk_is_looked_at_by_the_head(start_service: Start) -> None:
     running = start_service(TFOD_MIN_FREE_BYTES=str(1 << 60))
     for length in ("Content-Length: 1000000", "Transfer-Encoding: chunked"):
@@ -144,7 +162,6 @@ def test_room_on_the_disk_is_looked_at_by_the_head(start_service: Start) -> None
 def test_room_for_what_arrives_is_counted(start_service: Start) -> None:
     """Two bodies find room alone, but not together."""
     from tfod_validator.folder import DataFolder
-    from tfod_validator.settings import Settings
 
     running = start_service(TFOD_MAX_BODY_BYTES=str(1 << 60))
     free = DataFolder(Settings(data=running.data)).free_bytes()

@@ -55,9 +55,11 @@ def _says_something_else(case: schemathesis.Case) -> bool:
     whose fields are all texts, a number, a truth value, null or an object is its text.
     """
     form = case.body if isinstance(case.body, dict) else {}
-    fields = [value for name, value in form.items() if name != "file"]
-    sent = [*(case.query or {}).values(), *fields]
-    is_other = any(one is None or isinstance(one, (int, float, dict)) for one in fields)
+    files = form.get("file") if isinstance(form.get("file"), list) else []
+    texts = [value for name, value in form.items() if name != "file"]
+    sent = [*(case.query or {}).values(), *texts]
+    is_other = any(one is None or isinstance(one, (int, float, dict)) for one in texts)
+    is_other |= any(not isinstance(one, (str, bytes)) for one in files or ())
     return is_other or any(isinstance(one, list) for one in sent)
 
 

@@ -58,7 +58,7 @@ def parameters(*names: str) -> dict[str, str]:
         "fail": {"error": 1, "warning": 1},
         "for": RECEIVERS,
     }
-    given = {name: text for name, text in request.args.items() if text}
+    given = request.args.to_dict()
     for name, text in given.items():
         if name not in names:
             raise ProblemError(400, f"{name[:80]} is not a parameter here.", parameter=name[:80])

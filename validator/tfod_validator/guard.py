@@ -24,6 +24,7 @@ from tfod_validator.folder import DataFolder
 from tfod_validator.settings import Settings
 
 _HEAD_SECONDS = 30.0
+_LEAST_RATE = 1000  # bytes a second, of a body whose head came so long ago
 _COPIES = 2
 """Of a body: waitress's, and the files of the form."""
 _PIECE = 8192
@@ -134,7 +135,8 @@ class Parser(HTTPRequestParser):
         line = body.control_line + body.trailer if isinstance(body, ChunkedReceiver) else b""
         if self.length > longest_body(self.path, settings) or len(line) > _LONGEST_LINE:
             return "max_body_bytes"
-        if seconds > settings.max_upload_seconds:
+        is_slow = self.body_bytes_received < _LEAST_RATE * (seconds - _HEAD_SECONDS)
+        if is_slow or seconds > settings.max_upload_seconds:
             return "max_upload_seconds"
         has_room = not (is_first or self.chunked) or self.guard.has_room()
         return "" if has_room else "min_free_bytes"
