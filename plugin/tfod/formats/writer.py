@@ -53,6 +53,7 @@ class Writer(abc.ABC):
 
     Attributes:
         losses: what does not come along.
+        notes: what else is to be said, as sentences.
         documents: paths of the files that hold the annotations of a subset, or of all.
     """
 
@@ -74,6 +75,7 @@ class Writer(abc.ABC):
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         self.folder = folder
         self.losses = Losses(NO_PLACE)
+        self.notes: list[str] = []
         self.documents: list[str] = []
         self._image_folder = image_folder
         self._options = options
@@ -81,6 +83,16 @@ class Writer(abc.ABC):
         self._made: set[str] = set()
         self._taken: dict[str, set[int]] = {}  # numbers of images, by subset
         self._free: dict[str, int] = {}
+
+    def require_name(self, subset: str) -> None:
+        """See that a subset can be written under its name; raises TfodError where it cannot."""
+        if safe_relative_path(subset) != subset:
+            raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
+        if subset in self.NO_SUBSETS:
+            raise TfodError(
+                f"the subset {subset!r} cannot be written, since the format has that name for "
+                "something else; rename it"
+            )
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:

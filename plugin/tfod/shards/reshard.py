@@ -23,7 +23,7 @@ from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.rewrite import rewrite_example
 from tfod.shards.source_ids import number_source_ids, numbers_for
 from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
+from tfod.tfrecord.output import OutputFolder, WorkFolder
 from tfod.tfrecord.reader import (
     RecordBatch,
     read_record_batches,
