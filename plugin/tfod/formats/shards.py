@@ -26,14 +26,14 @@ from tfod.detection.images.masks import (
     png_size,
 )
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
-from tfod.detection.images.upright import opposite, orientation_of, turned_back, upright
+from tfod.detection.images.upright import orientation_of
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.files import TURNED
+from tfod.formats.files import Frame, settled
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.writer import Writer, fitting
 from tfod.formats.writing import write_all
@@ -158,11 +158,8 @@ def _upright(
         return found
     rows = list(found)
     for row, turn in turned.items():
-        problems.add(TURNED, f"{rows[row].filename}: orientation {turn}")
-        if options.no_images:
-            rows[row] = replace(turned_back(rows[row], opposite(turn)), encoded=b"")
-        else:
-            rows[row] = upright(rows[row])
+        one = replace(rows[row], encoded=b"") if options.no_images else rows[row]
+        rows[row] = settled(one, Frame(None, None, turn, is_upright=False), options, problems)
     return rows
 
 

@@ -54,7 +54,7 @@ class Writer(abc.ABC):
     Attributes:
         losses: what does not come along.
         notes: what else is to be said, as sentences.
-        documents: paths of the files that hold the annotations of a subset, or of all.
+        documents: of a format with a file for a dataset, paths of those that it has here.
     """
 
     IMAGES = "images"
@@ -193,12 +193,12 @@ class Writer(abc.ABC):
                 raise TfodError(f"{what}: {error.strerror}") from None
         return names
 
-    def _write(self, path: str, content: bytes | memoryview) -> None:
+    def _write(self, path: str, content: bytes | memoryview, mode: str = "xb") -> None:
         folder = os.path.dirname(path)
         if folder not in self._made:
             os.makedirs(folder, exist_ok=True)
             self._made.add(folder)
-        with open(path, "xb") as file:
+        with open(path, mode) as file:
             file.write(content)
 
     def _write_label_map(self, label_map: LabelMap) -> None:

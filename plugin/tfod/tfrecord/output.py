@@ -72,9 +72,9 @@ class Output(contextlib.ExitStack):
         is_empty = os.path.isdir(path) and not os.listdir(path)
         if os.path.lexists(path) and not is_empty:
             self._require_replaceable([path])
-        work = self.enter_context(WorkFolder(os.path.dirname(path) or "." if is_file else path))
-        self._asides[path] = work.path
-        return work.path
+        aside = self.enter_context(work_folder(os.path.dirname(path) or "." if is_file else path))
+        self._asides[path] = aside
+        return aside
 
     def replace(self, path: str, aside: str) -> None:
         """Let a path have a complete file, that lies on the same disk."""
@@ -179,8 +179,6 @@ class OutputFolder(Output):
     ) -> ShardSetWriter:
         """The writer of a subset's shards. Arguments as :class:`ShardSetWriter` has them."""
         self.require_free(subset, name_files(1)[0] if name_files else "")
-        if subset in self._writers:
-            raise ValueError(f"subset {subset!r} is there twice")
         writer = self._writers[subset] = ShardSetWriter(
             self._folder,
             subset,
@@ -285,25 +283,23 @@ def _files(path: str, aside: str) -> Iterator[tuple[str, str]]:
         yield from ((os.path.join(above, name), os.path.join(folder, name)) for name in names)
 
 
-class WorkFolder(contextlib.AbstractContextManager["WorkFolder"]):
-    """A hidden folder inside the one that shards are written to, on the same disk.
+@contextlib.contextmanager
+def work_folder(inside: str | os.PathLike[str]) -> Iterator[str]:
+    """A hidden folder inside the one that is written to, on the same disk; gives its whole path.
 
-    Use as a context manager: it goes in the end with all that is in it, and so do the folders that
-    were made for it, as far as nothing else is in them. ``path`` is absolute.
+    It goes in the end with all that is in it, and so do the folders that were made for it, as far
+    as nothing else is in them.
     """
-
-    def __init__(self, inside: str | os.PathLike[str]) -> None:
-        require_local(os.fspath(inside))
-        folder = os.path.abspath(inside)
-        self.path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
-        self._made = absent_folders(folder)
+    require_local(os.fspath(inside))
+    folder = os.path.abspath(inside)
+    path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
+    made = absent_folders(folder)
+    try:
         try:
-            os.makedirs(folder, exist_ok=True)
-            os.mkdir(self.path)
+            os.makedirs(path)
         except OSError as error:
-            remove_folders(self._made)
             raise no_folder(os.fspath(inside), error) from None
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        remove_folders(self._made)
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        remove_folders(made)
