@@ -296,7 +296,8 @@ def work_folder(inside: str | os.PathLike[str]) -> Iterator[str]:
     made = absent_folders(folder)
     try:
         try:
-            os.makedirs(path)
+            os.makedirs(folder, exist_ok=True)
+            os.mkdir(path)
         except OSError as error:
             raise no_folder(os.fspath(inside), error) from None
         yield path
