@@ -130,7 +130,7 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
         (("S", "OUT/a.json"), "is one file, and there are 2"),
         (("S", "OUT/x"), "does not say which format to write; say it with --to: shards, coco, "),
         (("S", "S", "--to", "coco"), "is read and not written to"),
-        (("S", "ZIP", "--to", "coco"), "is there already; name another one"),
+        (("S", "ZIP", "--to", "coco"), "is there already; write to another folder"),
         (("nothing", "OUT/x.json"), "nothing: no such file or folder"),
         (("OUT", "OUT/x.json"), "is of no format that is recognized; say which with --from"),
         (("OUT", "x", "--from", "yolo"), "holds none of data.yaml"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,21 @@ def test_shards_of_another_number_are_replaced(convert: Run, tmp_path: Path) -> 
     convert(VOC, out, "--set", "val", "--overwrite").succeeded()
     assert files_in(tmp_path).keys() == {*others, "p.record", "label_map.pbtxt"}
     assert others.items() <= files_in(tmp_path).items()
+
+
+@pytest.mark.parametrize("target", FORMATS)
+def test_the_folder_may_be_on_another_disk(
+    convert: Run, tmp_path: Path, dataset: Path, target: str
+) -> None:
+    """As one that is mounted into a container."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no other disk")
+    with tempfile.TemporaryDirectory(dir=memory) as there:
+        (tmp_path / "out").symlink_to(there)
+        convert(dataset, tmp_path / "out", "--to", target).succeeded()
+        convert(dataset, tmp_path / "new", "--to", target).succeeded()
+        assert files_in(Path(there)) == files_in(tmp_path / "new")
 
 
 def test_a_pipe_is_no_shard(convert: Run, tmp_path: Path, dataset: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tfod.shards.reshard import reshard
-from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.storage.publishing import (
     OutputExistsError,
     WriteError,

@@ -10,7 +10,7 @@ from tfod.check.rules.registry import all_rules, no_such_rule
 from tfod.cli.arguments import Arguments, Parser, to_write
 from tfod.cli.output import print_text
 from tfod.errors import TfodError
-from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.output import OutputFolder
 
 
 def add_arguments(parser: Parser) -> None:

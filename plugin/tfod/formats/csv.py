@@ -22,6 +22,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
+from tfod.formats.documents import reading
 from tfod.formats.files import AnnotatedSize, ImageFiles
 from tfod.formats.numbers import digits
 from tfod.formats.objects import KnownClasses, Objects, Reading
@@ -159,10 +160,8 @@ def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
         TfodError: it cannot be read, is no such CSV, or a row makes no sense.
     """
     try:
-        with _opened(path) as text:
+        with reading(path), _opened(path) as text:
             return _read(text, path, problems)
-    except OSError as error:
-        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise TfodError(f"{path}: is not UTF-8; save it as UTF-8") from None
 

@@ -79,8 +79,7 @@ def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[s
     return {wanted: subsets.get(wanted) or next(iter(subsets.values()))}
 
 
-@dataclass(frozen=True)
-class Converted:
+class Converted(NamedTuple):
     """What was written: images and objects by subset, and what was odd or lost, as sentences."""
 
     images: Mapping[str, int]

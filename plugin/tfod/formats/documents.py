@@ -59,11 +59,8 @@ def is_zip(path: str | os.PathLike[str]) -> bool:
     Raises:
         TfodError: it cannot be read.
     """
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
-    except OSError as error:
-        raise TfodError(f"{os.fspath(path)} cannot be read: {error.strerror}") from None
+    with reading(os.fspath(path)), open(path, "rb") as file:
+        return file.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
 
 
 @contextlib.contextmanager
@@ -76,11 +73,11 @@ def open_xml(path: str, called: str = "") -> Iterator[tuple[Any, str]]:
         TfodError: the file cannot be read, or the zip holds no such file or several.
     """
     if not is_zip(path):
-        with _unreadable(path), Path(path).open("rb") as file:
+        with reading(path), Path(path).open("rb") as file:
             yield file, path
         return
     shown = called or path
-    with _unreadable(shown), zipfile.ZipFile(path) as archive:
+    with reading(shown), zipfile.ZipFile(path) as archive:
         entry = _the_member(archive, shown)
         name = f"{shown}, {entry.filename}"
         most = min(_MOST_BYTES, max(_RATIO_FROM, _MOST_RATIO * entry.compress_size))
@@ -89,12 +86,13 @@ def open_xml(path: str, called: str = "") -> Iterator[tuple[Any, str]]:
                 f"{name} unpacks to more than {most:,} bytes, as a decompression bomb "
                 "does; export the task again, and pass annotations.xml itself if it is that large"
             )
-        with _unreadable(name), archive.open(entry) as stream:
+        with reading(name), archive.open(entry) as stream:
             yield stream, name
 
 
 @contextlib.contextmanager
-def _unreadable(name: str) -> Iterator[None]:
+def reading(name: str) -> Iterator[None]:
+    """What the system or a zip says of a file that cannot be read becomes a TfodError."""
     try:
         yield
     except OSError as error:
@@ -167,15 +165,12 @@ def parse(path: str) -> Any:
     Raises:
         TfodError: it cannot be read, is not well-formed XML, has a document type, or is too long.
     """
-    try:
+    with reading(path), _lxml(path) as etree:
         if os.path.getsize(path) > _LONGEST_PARSED:
             most = _LONGEST_PARSED >> 20
             raise TfodError(f"{path} has more than {most} MiB, too much for one image")
         # Not the file, whose name lxml would take for UTF-8.
-        with _lxml(path) as etree:
-            tree = etree.parse(io.BytesIO(Path(path).read_bytes()), etree.XMLParser(**_SAFE))
-    except OSError as error:
-        raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
+        tree = etree.parse(io.BytesIO(Path(path).read_bytes()), etree.XMLParser(**_SAFE))
     _check(tree, path, None)
     return tree.getroot()
 
@@ -342,12 +337,10 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
         TfodError: it cannot be read, or is not UTF-8.
     """
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        with reading(path), open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line := line.strip():
                     yield number, line
-    except OSError as error:
-        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise TfodError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
 

@@ -7,9 +7,8 @@ import functools
 import hashlib
 import itertools
 import os
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,19 +26,19 @@ from tfod.detection.images.masks import (
     png_size,
 )
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
-from tfod.detection.images.upright import opposite, orientation_of, turned_back, upright
+from tfod.detection.images.upright import orientation_of
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
-from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.files import TURNED
+from tfod.formats.files import Frame, settled
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
-from tfod.formats.writer import fitting
+from tfod.formats.writer import Writer, fitting
+from tfod.formats.writing import write_all
 from tfod.tfrecord.image_names import names_in_folder
-from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import (
@@ -159,11 +158,8 @@ def _upright(
         return found
     rows = list(found)
     for row, turn in turned.items():
-        problems.add(TURNED, f"{rows[row].filename}: orientation {turn}")
-        if options.no_images:
-            rows[row] = replace(turned_back(rows[row], opposite(turn)), encoded=b"")
-        else:
-            rows[row] = upright(rows[row])
+        one = replace(rows[row], encoded=b"") if options.no_images else rows[row]
+        rows[row] = settled(one, Frame(None, None, turn, is_upright=False), options, problems)
     return rows
 
 
@@ -194,40 +190,16 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
     if not dataset.label_maps:
         for batch in dataset.read():
             Images.of(batch, classes)
-    folder, shards_there = target, None
+    folder, name, shards_there = target or ".", "", None
     if parse_shard_name(target):
-        if os.path.exists(target) and not os.path.isfile(target):
-            what = "a folder; name a file in it"
-            what = what if os.path.isdir(target) else "not a regular file; name another one"
-            raise TfodError(f"{target} is {what}")
-        folder = os.path.dirname(target)
-        shards_there = functools.partial(_shards_in, folder or ".")
+        folder, name = os.path.split(target)
+        folder = folder or "."
+        shards_there = functools.partial(_shards_in, folder)
     with OutputFolder(
-        folder or ".", dataset.sources, options.overwrite, shards_there=shards_there
+        folder, dataset.sources, options.overwrite, shards_there=shards_there
     ) as output:
-        writing = _Writing(target, output, classes, dataset, options)
-        for subset in dataset.subsets:
-            writing.begin(subset)
-        for batch in dataset.read():
-            writing.add(batch)
-        for writer in writing.writers.values():
-            writer.complete()
-        notes = list(dataset.finish(writing.images.total(), writing.objects.total()))
-        text = classes.label_map.to_text()
-        with _sound_texts("the label map"):
-            notes += _add_label_map(output, os.path.join(folder, LABEL_MAP_FILE), classes, text)
-        if options.verify is not None:
-            aside = output.complete()
-            complete = [
-                CompleteShard(path, aside[path], subset)
-                for subset, writer in writing.writers.items()
-                for path in writer.paths()
-                if writer.count
-            ]
-            options.verify(complete, text)
-    notes += writing.losses.sentences()
-    notes += [f"{subset} holds no image" for subset, count in writing.images.items() if not count]
-    return Converted(writing.images, writing.objects, notes)
+        writer = _ShardsWriter(output, folder, name, dataset, options)
+        return write_all(dataset, classes, writer, target)
 
 
 def _shards_in(folder: str, subset: str) -> list[str]:
@@ -244,59 +216,45 @@ def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:
     return names and item.keypoints in ((), there.keypoints if there else ())
 
 
-def _add_label_map(output: OutputFolder, path: str, classes: Classes, text: str) -> list[str]:
-    """Write the label map, unless the same one is there; say where it replaces another."""
-    replaces = os.path.exists(path)
-    if replaces:
-        there = read_label_map(path)[0]
-        if all(_is_in(there, item) for item in classes.label_map.items):
-            return []
-    output.add_text(LABEL_MAP_FILE, text.encode())
-    return [f"{path}: replaced, its classes were others"] if replaces else []
+class _ShardsWriter(Writer):
+    """Writes the records of some images; a subset is begun with its first one at the latest.
 
+    Args:
+        output: what the shards are in.
+        folder: where that is.
+        name: of the only shard; '' to name them for their subsets.
+        dataset: which is written.
+        options: what was asked for.
+    """
 
-@dataclass
-class _Writing:
-    """The sets that are being written, and how many images and objects each has by now."""
-
-    target: str
-    output: OutputFolder
-    classes: Classes
-    dataset: Dataset
-    options: Options
-    writers: dict[str, ShardSetWriter] = field(default_factory=dict)
-    images: Counter[str] = field(default_factory=Counter)
-    objects: Counter[str] = field(default_factory=Counter)
-    losses: Losses = field(default_factory=Losses)
-
-    def __post_init__(self) -> None:
-        ids, self._largest = self.dataset.source_ids, self.options.largest_source_id
+    def __init__(
+        self, output: OutputFolder, folder: str, name: str, dataset: Dataset, options: Options
+    ) -> None:
+        super().__init__(folder, None, options)
+        self._output = output
+        self._name = name
+        self._writers: dict[str, ShardSetWriter] = {}
+        ids, self._largest = dataset.source_ids, options.largest_source_id
         self._numbers = itertools.count(last_before_free(ids, self._largest, len(ids)))
 
-    def begin(self, subset: str) -> ShardSetWriter:
-        """The writer of a subset, which is begun with its first image at the latest."""
-        if subset not in self.writers:
-            name = os.path.basename(self.target)
-            one = parse_shard_name(name)
-            if one is not None and self.writers:
-                names = ", ".join(dict.fromkeys([*self.dataset.subsets, *self.writers, subset]))
-                raise TfodError(
-                    f"{self.target} is one shard, and there are the subsets {names}; name a "
-                    "folder, or choose one with --set"
-                )
-            self.images[subset] = self.objects[subset] = 0
-            self.writers[subset] = self.output.add_subset(
-                subset if one is None else subset_of_stem(one.stem),
-                ShardLayout(num_shards=self.options.num_shards),
-                None if one is None else functools.partial(numbered_file_names, name),
+    def require_name(self, subset: str) -> None:
+        if self._name and self._writers:
+            names = ", ".join([*self._writers, subset])
+            raise TfodError(
+                f"{os.path.join(self.folder, self._name)} is one shard, and there are the subsets "
+                f"{names}; name a folder, or choose one with --set"
             )
-        return self.writers[subset]
 
-    def add(self, batch: Batch) -> None:
-        """Write the records of some images."""
-        writer = self.begin(batch.subset)
-        images = Images.of(batch, self.classes)
-        names = self.classes.label_map.class_names
+    def begin(self, subset: str) -> None:
+        one = parse_shard_name(self._name)
+        self._writers[subset] = self._output.add_subset(
+            subset if one is None else subset_of_stem(one.stem),
+            ShardLayout(num_shards=self._options.num_shards),
+            None if one is None else functools.partial(numbered_file_names, self._name),
+        )
+
+    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
+        names = label_map.class_names
         for row, one in enumerate(images.detections):
             ids = images.classes[images.splits[row] : images.splits[row + 1]]
             one = replace(one, class_text=[names[each] for each in ids], class_label=ids)
@@ -305,13 +263,35 @@ class _Writing:
                 self._completed(one)
             )
             with _sound_texts(one.filename or ""):
-                writer.write(encode_detection(one))
-            self.images[batch.subset] += 1
-            self.objects[batch.subset] += len(ids)
+                self._writers[subset].write(encode_detection(one))
+
+    def finish(self, label_map: LabelMap) -> None:
+        text = label_map.to_text()
+        with _sound_texts("the label map"):
+            self._add_label_map(label_map, text.encode())
+        complete = []
+        for subset, writer in self._writers.items():
+            writer.complete()
+            if writer.count:
+                complete += [CompleteShard(*one, subset) for one in writer.pending().items()]
+            else:
+                self.notes.append(f"{subset} holds no image")
+        if self._options.verify is not None:
+            self._options.verify(complete, text)
+
+    def _add_label_map(self, label_map: LabelMap, text: bytes) -> None:
+        """Write the label map, unless its classes are there; say where it replaces others."""
+        path = os.path.join(self.folder, LABEL_MAP_FILE)
+        if os.path.exists(path):
+            there = read_label_map(path)[0]
+            if all(_is_in(there, item) for item in label_map.items):
+                return
+            self.notes.append(f"{path}: replaced, its classes were others")
+        self._output.add_text(LABEL_MAP_FILE, text)
 
     def _completed(self, one: Detection) -> Detection:
         """What the source has not said of an image, as its file has it."""
-        encoded = b"" if self.options.no_images else bytes(one.encoded or b"")
+        encoded = b"" if self._options.no_images else bytes(one.encoded or b"")
         height, width = size_of(one)
         digest = one.sha256
         if encoded and not digest:
@@ -335,7 +315,7 @@ class _Writing:
                 continue
             drawn = None
             if not is_box_png(data):
-                drawn = fitting(data, size, self.options.odd_masks, self.losses, one.filename)
+                drawn = fitting(data, size, self._options.odd_masks, self.losses, one.filename)
             is_box = drawn is None
             if drawn is None:  # where one object has a mask, readers want one of each
                 corners = one.boxes[row].astype(np.float64) * np.tile(size[::-1], 2)

@@ -375,11 +375,7 @@ class VocWriter(Writer):
     def _list(self, subset: str, lines: str) -> None:
         """Add lines to the list of a subset."""
         path = os.path.join(self.folder, _LISTS, stem_of_subset(subset) + _LIST)
-        if path not in self.documents:
-            self.documents.append(path)
-            self._write(path, b"")
-        with open(path, "a", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(lines)
+        self._write(path, lines.encode("utf-8", "surrogateescape"), "ab")
 
     def _flags(self, images: Images, row: int) -> list[str]:
         """What the XML has between the class and the box of each object."""

@@ -55,7 +55,8 @@ class Writer(abc.ABC):
 
     Attributes:
         losses: what does not come along.
-        documents: paths of the files that hold the annotations of a subset, or of all.
+        notes: what else is to be said, as sentences.
+        documents: of a format with a file for a dataset, paths of those that it has here.
     """
 
     IMAGES = "images"
@@ -76,6 +77,7 @@ class Writer(abc.ABC):
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         self.folder = folder
         self.losses = Losses(NO_PLACE)
+        self.notes: list[str] = []
         self.documents: list[str] = []
         self._image_folder = image_folder
         self._options = options
@@ -83,6 +85,16 @@ class Writer(abc.ABC):
         self._made: set[str] = set()
         self._taken: dict[str, set[int]] = {}  # numbers of images, by subset
         self._free: dict[str, int] = {}
+
+    def require_name(self, subset: str) -> None:
+        """See that a subset can be written under its name; raises TfodError where it cannot."""
+        if safe_relative_path(subset) != subset:
+            raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
+        if subset in self.NO_SUBSETS:
+            raise TfodError(
+                f"the subset {subset!r} cannot be written, since the format has that name for "
+                "something else; rename it"
+            )
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:
@@ -183,12 +195,12 @@ class Writer(abc.ABC):
                 raise TfodError(f"{what}: {error.strerror}") from None
         return names
 
-    def _write(self, path: str, content: bytes | memoryview) -> None:
+    def _write(self, path: str, content: bytes | memoryview, mode: str = "xb") -> None:
         folder = os.path.dirname(path)
         if folder not in self._made:
             os.makedirs(folder, exist_ok=True)
             self._made.add(folder)
-        with open(path, "xb") as file:
+        with open(path, mode) as file:
             file.write(content)
 
     def _write_label_map(self, label_map: LabelMap) -> None:

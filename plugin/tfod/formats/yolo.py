@@ -386,8 +386,7 @@ class YoloWriter(Writer):
         parts = [f"{_quoted(one)}: {_quoted(f'images/{one}')}\n" for one in self._subsets]
         parts.append("names:\n")
         parts += (f"  {at}: {_quoted(names[one])}\n" for one, at in self._places.items())
-        self.documents.append(os.path.join(self.folder, "data.yaml"))
-        self._write(self.documents[-1], "".join(parts).encode())
+        self._write(os.path.join(self.folder, "data.yaml"), "".join(parts).encode())
         self._write_label_map(label_map)
         for one in _REQUIRED:
             if one not in self._subsets:

@@ -40,7 +40,7 @@ from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.output_folder import OutputFolder, sets_in
+from tfod.tfrecord.output import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
 from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import require_content

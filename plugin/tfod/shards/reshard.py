@@ -6,7 +6,6 @@ ids in the records follow it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.rewrite import rewrite_example
 from tfod.shards.source_ids import number_source_ids, numbers_for
 from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
+from tfod.tfrecord.output import OutputFolder, work_folder
 from tfod.tfrecord.reader import (
     RecordBatch,
     read_record_batches,
@@ -122,19 +121,17 @@ def reshard(
     paths = [path for one in sets for path in one.paths]
     read = [*sources, *paths]
     notes = missing_shards(sets)
-    # The work folder goes after what is in it has got its names.
     maps = label_maps_of(paths, notes)
     copies = _copies(sets, maps)
     joined = JoinedClasses(maps) if copies is None else None
     texts = {LABEL_MAP_FILE: joined.label_map.to_text().encode()} if joined else copies or {}
-    # The work folder goes after what is in it has got its names.
-    with contextlib.ExitStack() as stack, OutputFolder(folder, read, overwrite) as out:
+    with OutputFolder(folder, read, overwrite) as out:
         for name, text in texts.items():
             out.add_text(name, text)
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
-        work = stack.enter_context(WorkFolder(folder)).path if is_unpacked else ""
+        work = out.enter_context(work_folder(folder)) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
         if largest is not None:
             numbers = numbers_for(paths, largest)

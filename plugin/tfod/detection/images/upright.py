@@ -111,19 +111,6 @@ def _other_tags(image: Any) -> bytes:
         return b""
 
 
-def upright(one: Detection) -> Detection:
-    """A Detection of a shard whose image has an EXIF orientation, as that shows the image.
-
-    Boxes, masks and keypoints lie on the stored pixels, as readers of shards decode them, and are
-    turned with them.
-
-    Raises:
-        TfodError: the image cannot be turned.
-    """
-    turn = opposite(orientation_of(one.encoded or b""))
-    return with_upright_pixels(turned_back(one, turn))
-
-
 def with_upright_pixels(one: Detection) -> Detection:
     """The same with its image turned, of which all the rest says already how it is shown.
 

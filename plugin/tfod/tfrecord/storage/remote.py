@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import io
 import os
 from collections.abc import Iterator
@@ -219,7 +218,11 @@ class RemoteStream(io.RawIOBase):
 
     def __init__(self, url: str, *, hashed: bool = False, read_ahead: bool = True) -> None:
         self._url = url
-        self._checksum = hashlib.sha256() if hashed else None
+        self._checksum = None
+        if hashed:
+            from hashlib import sha256  # with OpenSSL, 3.5 MiB that no local shard needs
+
+            self._checksum = sha256()
         with _one_line(url):
             self._file, self.size = _Store(url).open(read_ahead)
 
