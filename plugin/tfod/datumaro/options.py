@@ -9,9 +9,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tfod.detection.encoder import LabelProfile
-from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import OptionError, parse_count, parse_size
+
+LAYOUT_OPTIONS = frozenset(
+    (
+        *("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext"),
+        *("layout", "name", "receiver", "profile"),
+    )
+)
+"""Options that change shards whose images did not change."""
 
 DEFAULT_NAME = "Objects"
 """What Roboflow calls the annotations of a project that were given no name."""
@@ -136,13 +143,6 @@ def add_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None
             )
         else:
             parser.add_argument(flag, type=_argument(parse), default=default, help=shown)
-
-
-def check_image_extension(extension: str | None) -> None:
-    """See that images can be encoded to an extension. Raises OptionError: they cannot."""
-    if extension and f".{extension.lower().lstrip('.')}" not in FORMAT_OF_EXTENSION:
-        known = ", ".join(FORMAT_OF_EXTENSION)
-        raise OptionError(f"image_ext: {extension!r} is not one of {known}")
 
 
 def _parsed(name: str, parse: Any, value: Any) -> Any:

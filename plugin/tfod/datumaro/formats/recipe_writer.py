@@ -30,6 +30,7 @@ from tfod.detection.encoder import (
     encode_keras_annotations,
     encode_labelled_image,
 )
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import labels_text
 from tfod.detection.labels.search import LABELS_FILE
 from tfod.detection.losses import Losses
@@ -53,6 +54,7 @@ class KerasCocoExporter(ShardExporter):
     NAME = "tf_keras_coco"
     DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
     ALWAYS_IMAGES = True
+    IN_PARTS = False  # numbers of images and objects are the dataset's
     LOSSES = (NOT_CARRIED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
               ATTRIBUTES, _WITHOUT_CLASS)  # fmt: skip
 
@@ -79,8 +81,8 @@ class KerasCocoExporter(ShardExporter):
 
         return ShardSetWriter(self._save_dir, subset, shard_records=_MOST, name_files=name_files)
 
-    def _own_shards(self, folder: str) -> dict[str, list[str]]:
-        found = shards_directly_in(folder, EXTENSION)
+    def _own_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
+        found = shards_directly_in(self._save_dir, EXTENSION)
         return {
             subset: [path for path in paths if _OWN.fullmatch(path)]
             for subset, paths in found.items()
@@ -94,14 +96,12 @@ class KerasCocoExporter(ShardExporter):
         self._images_done += 1
         if not found:
             return ()
-        media, encoded = self._images.required(item)
+        image = self._image(item)
         image_id = _image_id(item) if self._keeps_images else self._images_done
-        path = self._images.filename(item, media, encoded)
-        image = self._upright(item, media, encoded, path)
         if image.frame is not None:
             self._objects.count_outside([one.corners for one in found], image.frame)
         annotations = [self._annotation(one, image) for one in found]
-        return encode_keras_annotations(image.encoded or b"", path, image_id, annotations)
+        return encode_keras_annotations(image.encoded or b"", image.filename, image_id, annotations)
 
     def _annotation(self, one: ExportedObject, image: UprightImage) -> KerasAnnotation:
         self._objects_done += 1
@@ -154,13 +154,11 @@ class ImageClassificationExporter(ShardExporter):
 
     can_stream = True  # the dataset is walked through once, one image at a time
 
-    def _texts(self) -> dict[str, str]:
-        return {LABELS_FILE: labels_text(self._classes.label_map.items)}
+    def _names_of(self, label_map: LabelMap) -> tuple[str, str]:
+        return LABELS_FILE, labels_text(label_map.items)
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
-        media, encoded = self._images.required(item)
-        name = self._images.filename(item, media, encoded)
-        image = self._upright(item, media, encoded, name)
+        image = self._image(item)
         if image.size is None:
             raise TfodError(f"item {item.id!r} has an image of unknown size")
         labels = [one for one in item.annotations if one.type.name == "label"]
@@ -170,7 +168,7 @@ class ImageClassificationExporter(ShardExporter):
         self._losses[_WITHOUT_LABEL][""] += not labels
         count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
         label = self._classes.of(labels[0].label).label if labels else NO_CLASS
-        data = image.encoded or b""
+        data, name = image.encoded or b"", image.filename
         return (encode_labelled_image(self._options.profile, data, name, image.size, label),)
 
 
