@@ -61,6 +61,12 @@ class ExportedObject:
     drawn: Drawn = field(default_factory=Drawn)
     points: Any = None
 
+    @property
+    def id(self) -> int:
+        """Number of the annotation that it was; 0 for none."""
+        parts = [self.shape, *self.outlines, self.points]
+        return next((int(part.id) for part in parts if part is not None and part.id), 0)
+
 
 class ObjectBuilder:
     """Makes the objects of one image after the other.
