@@ -56,7 +56,10 @@ def rotated_box(corners: tuple[float, float, float, float], degrees: float, **fi
     return annotation.Bbox(left, top, width, height, attributes=attributes, **fields)
 
 
-class EncodedImage(_either("media.ImageFromBytes", "media.ByteImage")):  # type: ignore[misc]
+_Encoded: Any = _either("media.ImageFromBytes", "media.ByteImage")
+
+
+class EncodedImage(_Encoded):
     """An image file's bytes, which go into a file of the same extension as they are.
 
     Datumaro 1.x decodes them and encodes them again, which changes a JPEG's pixels; the 0.3 line
@@ -124,10 +127,9 @@ def image_bytes(media: Any) -> bytes | None:
     Raises:
         OSError: the file that it is cannot be read.
     """
-    if hasattr(media, "get_bytes"):
-        return _as_bytes(media.get_bytes())
-    if hasattr(media, "bytes"):
-        return _as_bytes(media.bytes)
+    if isinstance(media, _Encoded):
+        data = media.get_bytes() if hasattr(media, "get_bytes") else media.bytes
+        return bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else None
     path = image_path(media)
     if not path or not media.has_data:
         return None
@@ -141,7 +143,3 @@ def extension_of(media: Any, data: bytes | None) -> str:
     if own or data is None:
         return own
     return EXTENSION_OF_FORMAT.get(sniff_format(data[:16]) or "", "")
-
-
-def _as_bytes(data: Any) -> bytes | None:
-    return bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else None

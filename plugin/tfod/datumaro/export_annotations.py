@@ -81,9 +81,11 @@ class ObjectBuilder:
         save_masks: bool,
         report: Callable[[str], None],
         losses: Losses,
+        unlabelled: str,
     ) -> None:
         self._classes = classes
-        self._unlabelled = ExportClass("", classes.unlabelled_id)
+        self._no_class = ExportClass("", classes.unlabelled_id)
+        self._unlabelled = unlabelled
         self._save_masks = save_masks
         self._report = report
         self._losses = losses
@@ -96,12 +98,9 @@ class ObjectBuilder:
             return self._assemble(boxes, annotations, size)
         others = [one for one in annotations if one.type is not AnnotationType.caption]
         found, image_labels = self.objects(others)
-        corners = [one.corners for one in found]
-        self.count_outside(corners, size)
-        masks = [self._mask(one, size) for one in found] if self._save_masks else None
         return replace(
-            self._assemble(corners, found, size),
-            masks=masks or None,
+            self.assemble(found, size),
+            masks=[self._mask(one, size) for one in found] if found and self._save_masks else None,
             keypoints=self._keypoints(found, size),
             drawn=_drawn(found),
             image_labels=image_labels,
@@ -218,6 +217,13 @@ class ObjectBuilder:
             drawn = _how(one)
             objects.append(ExportedObject(one.label, corners, attributes, points=one, drawn=drawn))
 
+    def assemble(self, found: Sequence[ExportedObject], size: tuple[int, int]) -> Detection:
+        """Boxes, classes and attributes of objects on an image of this height and width."""
+        made = self._assemble([one.corners for one in found], found, size)
+        outside = ((made.boxes < 0) | (made.boxes > 1)).any(axis=1)
+        self._losses[OUTSIDE][""] += int(outside.sum())
+        return made
+
     def _assemble(
         self, corners: Sequence[Sequence[float]], objects: Sequence[Any], size: tuple[int, int]
     ) -> Detection:
@@ -225,19 +231,14 @@ class ObjectBuilder:
         boxes = np.array(corners, np.float64).reshape(-1, 4) / _scale(size)
         labels = [one.label for one in objects]
         attributes = [one.attributes for one in objects]
-        self._losses[UNLABELLED][""] += labels.count(None)
-        known = [self._unlabelled if label is None else self._classes.of(label) for label in labels]
+        self._losses[self._unlabelled][""] += labels.count(None)
+        known = [self._no_class if label is None else self._classes.of(label) for label in labels]
         return Detection(
             boxes=boxes.astype(np.float32),
             class_text=[one.text for one in known],
             class_label=[one.label for one in known],
             attributes=self._attributes(attributes) if any(attributes) else {},
         )
-
-    def count_outside(self, rows: Sequence[PixelBox], size: tuple[int, int]) -> None:
-        """Count the boxes that reach outside their image."""
-        boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
-        self._losses[OUTSIDE][""] += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
 
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import OBJECT_LOSSES, ObjectBuilder
+from tfod.datumaro.export_annotations import OBJECT_LOSSES, UNLABELLED, ObjectBuilder
 from tfod.datumaro.images import ImageEncoder, UprightImage
 from tfod.datumaro.options import LAYOUT_OPTIONS, ExportOptions, add_arguments
 from tfod.detection import keys
@@ -67,6 +67,10 @@ class ShardExporter(compat.Exporter):
     """Whether a record needs an image, so that they are written, asked for or not."""
     LOSSES: ClassVar[tuple[str, ...]] = OBJECT_LOSSES
     """What the format cannot take, in the order of the message."""
+    UNLABELLED: ClassVar[str] = UNLABELLED
+    """One of these: objects without a class."""
+    HAS_TEXTS: ClassVar[bool] = True
+    """Whether records have the texts of classes, so that an id of 0 can be none."""
     IN_PARTS: ClassVar[bool] = True
     """Whether a subset can be written again without the others."""
 
@@ -112,8 +116,13 @@ class ShardExporter(compat.Exporter):
     def _prepare(self, classes: ExportClasses) -> None:
         """Get ready to write items whose classes are these."""
         self._classes = classes
-        save_masks = self._options.save_masks
-        self._objects = ObjectBuilder(classes, save_masks, self._report_annotation, self._losses)
+        self._objects = ObjectBuilder(
+            classes,
+            self._options.save_masks,
+            self._report_annotation,
+            self._losses,
+            self.UNLABELLED,
+        )
 
     def _names_of(self, label_map: LabelMap) -> tuple[str, str]:
         """The file beside the shards that names the classes, and its text."""
@@ -222,7 +231,9 @@ class ShardExporter(compat.Exporter):
             wanted, liberties = load_classes(self._options.label_map)
             for liberty in liberties:
                 _log.warning(liberty)
-        return export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
+        classes = export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
+        has_texts = self.HAS_TEXTS and self._options.label_key != "id"
+        return classes if has_texts else replace(classes, unlabelled_id=NO_CLASS)
 
     def _names_would_change(self) -> bool:
         name, text = self._names_of(self._export_classes().label_map)

@@ -28,7 +28,6 @@ from tfod.detection.images.image import (
 )
 from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.images.upright import (
-    boxes_turned_back,
     opposite,
     orientation_of,
     turned_back,
@@ -70,15 +69,6 @@ class UprightImage(NamedTuple):
     def place(self, objects: Detection) -> Detection:
         """The objects on the upright pixels."""
         return objects if self.turn == UPRIGHT else turned_back(objects, self.turn)
-
-    def corners(self, box: PixelBox) -> PixelBox:
-        """A box in pixels of the frame, as one in pixels of the image."""
-        if not self.frame or not self.size or (self.frame == self.size and self.turn == UPRIGHT):
-            return box
-        sides = np.tile((self.frame[::-1], self.size[::-1]), 2).astype(np.float64)
-        found = boxes_turned_back(np.array([box]) / sides[0], self.turn) * sides[1]
-        left, top, right, bottom = found[0].tolist()
-        return left, top, right, bottom
 
 
 @dataclass(frozen=True)

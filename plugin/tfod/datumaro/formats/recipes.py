@@ -31,10 +31,10 @@ from tfod.datumaro.exporter import (
     count_image_attributes,
     shards_directly_in,
 )
-from tfod.datumaro.images import UprightImage
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.detection import keys
+from tfod.detection.boxes import corners_in_pixels
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import (
     KerasAnnotation,
@@ -66,7 +66,6 @@ _MOST = 4096  # records a file: n_samples of the recipe
 _OWN = re.compile(r".+_\d\d+-\d+\.tfrec", re.DOTALL)  # others name the files of a subset otherwise
 _WITHOUT_OBJECTS = "images without an object, for which there is no record"
 _NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
-_WITHOUT_CLASS = f"without a class, written as category {NO_CLASS}"
 _WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
 
 
@@ -98,13 +97,15 @@ class KerasCocoExporter(ShardExporter):
     DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
     ALWAYS_IMAGES = True
     IN_PARTS = False  # numbers of images and objects are the dataset's
+    UNLABELLED = f"without a class, written as category {NO_CLASS}"
+    HAS_TEXTS = False
     LOSSES = (NOT_CARRIED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
-              ATTRIBUTES, _WITHOUT_CLASS)  # fmt: skip
+              ATTRIBUTES, UNLABELLED)  # fmt: skip
 
     def _prepare(self, classes: ExportClasses) -> None:
         """See whether images, and objects, have ids, each once in its subset; else count them."""
         super()._prepare(classes)
-        builder = ObjectBuilder(classes, False, lambda reason: None, Losses())
+        builder = ObjectBuilder(classes, False, lambda reason: None, Losses(), "")
         images, objects = [], []
         for item in self._extractor:
             images.append((item.subset, _image_id(item)))
@@ -140,25 +141,25 @@ class KerasCocoExporter(ShardExporter):
         if not found:
             return ()
         image = self._image(item)
+        objects = image.place(self._objects.assemble(found, image.frame or (1, 1)))
+        self._losses[_NOT_WRITTEN]["points"] += sum(one.points is not None for one in found)
+        for name, values in objects.attributes.items():
+            carried = (v in EMPTY_VALUES or (name == "area" and _is_number(v)) for v in values)
+            self._losses[ATTRIBUTES][name] += sum(not one for one in carried)
         image_id = _image_id(item) if self._keeps_images else self._images_done
-        if image.frame is not None:
-            self._objects.count_outside([one.corners for one in found], image.frame)
-        annotations = [self._annotation(one, image) for one in found]
+        annotations = []
+        corners, _ = corners_in_pixels(objects.boxes, image.size or (1, 1))
+        labels = objects.class_label or ()
+        for one, box, label in zip(found, corners.tolist(), labels, strict=True):
+            self._objects_done += 1
+            left, top, right, bottom = box
+            # Rounded as Datumaro rounds corners.
+            sides = left, top, right - left, bottom - top
+            x, y, width, height = (round(side, 2) for side in sides)
+            number = one.id if self._keeps_objects else self._objects_done
+            area = _area(one, width * height)
+            annotations.append(KerasAnnotation(number, label, (x, y, width, height), area))
         return encode_keras_annotations(image.encoded or b"", image.filename, image_id, annotations)
-
-    def _annotation(self, one: ExportedObject, image: UprightImage) -> KerasAnnotation:
-        self._objects_done += 1
-        self._losses[_WITHOUT_CLASS][""] += one.label is None
-        self._losses[_NOT_WRITTEN]["points"] += one.points is not None
-        for name, value in one.attributes.items():
-            carried = value in EMPTY_VALUES or (name == "area" and _is_number(value))
-            self._losses[ATTRIBUTES][name] += not carried
-        left, top, right, bottom = image.corners(one.corners)
-        # Rounded as Datumaro rounds corners: 1.x has them as float32, whose difference is not.
-        x, y, width, height = (round(float(v), 2) for v in (left, top, right - left, bottom - top))
-        label = NO_CLASS if one.label is None else self._classes.of(one.label).label
-        number = one.id if self._keeps_objects else self._objects_done
-        return KerasAnnotation(number, label, (x, y, width, height), _area(one, width * height))
 
 
 def _are_ids(found: list[tuple[str, int]]) -> bool:

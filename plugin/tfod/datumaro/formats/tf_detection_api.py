@@ -10,9 +10,9 @@ from typing import Any
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, OUTLINES
-from tfod.datumaro.exporter import NO_CLASS, OF_IMAGE, ShardExporter
+from tfod.datumaro.exporter import OF_IMAGE, ShardExporter
 from tfod.datumaro.formats.roboflow import LOST, RoboflowLayout
-from tfod.datumaro.options import DEFAULT_NAME, LabelKey, Layout
+from tfod.datumaro.options import DEFAULT_NAME, ROBOFLOW
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
@@ -50,7 +50,7 @@ class TfDetectionApiExporter(ShardExporter):
     def __init__(self, extractor: Any, save_dir: str, **options: Any) -> None:
         super().__init__(extractor, save_dir, **options)
         self._roboflow: RoboflowLayout | None = None
-        if self._options.layout is Layout.ROBOFLOW:
+        if self._options.layout == ROBOFLOW:
             name = self._options.name or DEFAULT_NAME
             self._roboflow = RoboflowLayout(save_dir, name, self._losses[LOST])
 
@@ -61,7 +61,7 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
-        largest, last = LARGEST_FOR.get(self._options.receiver.value), 0
+        largest, last = LARGEST_FOR.get(self._options.receiver), 0
         if not self._is_stream:  # which is walked through only once
             # Of all items, also those that are not written.
             own = (str(_own_id(item.attributes)) for item in self._extractor)
@@ -104,10 +104,7 @@ class TfDetectionApiExporter(ShardExporter):
             labels = self._extractor.categories().get(compat.AnnotationType.label) or ()
             names = LabelMap.from_names(sorted(label.name for label in labels))
             return export_classes(self._extractor.categories(), names)
-        classes = super()._export_classes()
-        if self._options.label_key is LabelKey.ID:  # without a text, 0 could be a class
-            return replace(classes, unlabelled_id=NO_CLASS)
-        return classes
+        return super()._export_classes()
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         detection = self._detection(item)
@@ -125,9 +122,9 @@ class TfDetectionApiExporter(ShardExporter):
         height, width = image.size or (None, None)
         encoded, filename = image.encoded, image.filename
         objects = image.place(self._objects.build(item.annotations, image.frame or (1, 1)))
-        if self._options.label_key is LabelKey.ID:
+        if self._options.label_key == "id":
             objects = replace(objects, class_text=None)
-        elif self._options.label_key is LabelKey.TEXT:
+        elif self._options.label_key == "text":
             objects = replace(objects, class_label=None)
         attributes = dict(item.attributes)
         source_id = self._source_id(attributes, filename)
