@@ -179,7 +179,7 @@ class AnnotationBuilder:
         )
         bad: Mapping[int, str] = {}
         if row in self._odd_rows:
-            corners, bad = self._odd_corners(row, more, size)
+            corners, bad = self._odd_corners(row, size)
         boxes = make_boxes(corners, labels, _attribute_dicts(more.attributes, count))
         for box, number in zip(boxes, self._found.annotation_ids(row), strict=False):
             box.id = number
@@ -219,17 +219,16 @@ class AnnotationBuilder:
         self._boxes, self._far_boxes = 0, BoxCounts()
 
     def _odd_corners(
-        self, row: int, more: Detection, size: tuple[int, int]
+        self, row: int, size: tuple[int, int]
     ) -> tuple[list[list[float]], dict[int, str]]:
         """Corners where boxes are not all within the image, and why some are no boxes."""
         first, end = self._found.box_splits[row : row + 2].tolist()
         boxes = self._found.boxes[first:end]
         corners, clamped = corners_in_pixels(boxes, size)
         rounded: list[list[float]] = round_points(clamped)
-        if not _has_more_than_boxes(more) and _are_inside(round_points(corners), size):
-            return rounded, _bad_boxes(boxes)
-        outside = (clamped != corners).any(axis=1) & np.isfinite(boxes).all(axis=1)
-        self._report.clamped_boxes += int(outside.sum())
+        # What rounding takes away is outside by no more than float32 is inexact.
+        outside = (np.array(round_points(corners)) != rounded).any(axis=1)
+        self._report.clamped_boxes += int((outside & np.isfinite(boxes).all(axis=1)).sum())
         self._far_boxes += replace(BoxCounts.of(boxes), boxes=0)  # they are counted
         return rounded, _bad_boxes(boxes)
 
@@ -308,11 +307,6 @@ def _has_more_than_boxes(detection: Detection) -> bool:
         or detection.keypoints is not None
         or bool(detection.drawn)
     )
-
-
-def _are_inside(corners: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
-    height, width = size
-    return all(0 <= x1 <= x2 <= width and 0 <= y1 <= y2 <= height for x1, y1, x2, y2 in corners)
 
 
 def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
