@@ -116,6 +116,9 @@ class ShardExporter(compat.Exporter):
     def _prepare(self, classes: ExportClasses) -> None:
         """Get ready to write items whose classes are these."""
         self._classes = classes
+        labels = self._extractor.categories().get(compat.AnnotationType.label)
+        self._is_of_shards = getattr(labels, "origin", None) is not None
+        self._is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
         self._objects = ObjectBuilder(
             classes,
             self._options.save_masks,
@@ -183,10 +186,8 @@ class ShardExporter(compat.Exporter):
         In shards they are of the stored pixels. YOLO's boxes are of the upright ones, whatever
         size its importer has scaled them by.
         """
-        labels = self._extractor.categories().get(compat.AnnotationType.label)
-        is_of_shards = getattr(labels, "origin", None) is not None
-        is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
-        image = self._images.image(item, self.ALWAYS_IMAGES, not is_normalized, is_of_shards)
+        tells, is_of_shards = not self._is_normalized, self._is_of_shards
+        image = self._images.image(item, self.ALWAYS_IMAGES, tells, is_of_shards)
         if image.is_turned:
             self._turned[TURNED].append(image.filename)
             has_places = any(one.type not in OF_IMAGE for one in item.annotations)
@@ -217,7 +218,7 @@ class ShardExporter(compat.Exporter):
         if cls.IN_PARTS and is_as_asked and is_ours and not exporter._names_would_change():
             changed = [name for name in updated if name in present]
         if is_as_asked:
-            exporter._layouts = {name: _layout_of(ours[name]) for name in changed if name in ours}
+            exporter._layouts = {name: _layout_of(ours[name]) for name in changed if ours.get(name)}
         exporter._changed = changed
         # What became empty leaves no files, either.
         goes = {*changed, *(name for name in updated if name not in present)}
