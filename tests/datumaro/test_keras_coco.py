@@ -313,6 +313,13 @@ class TestWriting:
         assert sorted(os.listdir(tmp_path)) == ["label_map.pbtxt", "notes.txt", "train_00-1.tfrec"]
         assert len(load(tmp_path)) == 1
 
+    def test_saving_over_files_of_other_names(self, tmp_path) -> None:
+        write_recipe(tmp_path, "train.tfrec", recipe_record(1), recipe_record(2, image=8))
+        found = load(tmp_path)
+        found.remove("val/000000000008", "train")
+        found.save(save_media=True)
+        assert sorted(os.listdir(tmp_path)) == ["label_map.pbtxt", "train_00-1.tfrec"]
+
     def test_what_lies_in_the_folder_is_replaced_only_by_the_same_subset(self, tmp_path) -> None:
         one = item("a", Bbox(0, 0, 1, 1, label=0), subset="train")
         two = item("b", Bbox(0, 0, 1, 1, label=0), subset="train")

@@ -25,10 +25,10 @@ PLUGINS = {
     "RoboflowTfrecordImporter": "importer",
     "KerasCocoBase": "formats.recipes",
     "KerasCocoImporter": "formats.recipes",
-    "KerasCocoExporter": "formats.recipe_writer",
+    "KerasCocoExporter": "formats.recipes",
     "ImageClassificationBase": "formats.recipes",
     "ImageClassificationImporter": "formats.recipes",
-    "ImageClassificationExporter": "formats.recipe_writer",
+    "ImageClassificationExporter": "formats.recipes",
 }
 """The classes that Datumaro registers, and the modules that they are in."""
 _FUNCTIONS = {"activate": "activation", "register": "activation"}

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Sequence
+import os
 from typing import Any
 
-import attr
 from datumaro.components import annotation as annotation
 from datumaro.components import errors as errors
 from datumaro.components import media as _media
@@ -46,40 +45,7 @@ Image = _media.Image
 Size = tuple[int, int]
 
 
-def make_boxes(
-    points: Sequence[list[float]],
-    labels: Sequence[int | None],
-    attributes: Sequence[dict[str, Any]],
-) -> list[Any]:
-    """Make the boxes of an image from corners in pixels: left, top, right, bottom each.
-
-    The corners must have been through :func:`round_points`. Datumaro's constructor rounds and
-    validates each box by itself, which is half of an import's time. Here the fields are set
-    directly, as far as its class has exactly the fields that we know (tried once, on import).
-    """
-    if not _can_be_quick:
-        return [
-            annotation.Bbox(x1, y1, x2 - x1, y2 - y1, label=label, attributes=own)
-            for (x1, y1, x2, y2), label, own in zip(points, labels, attributes, strict=True)
-        ]
-    boxes = []
-    for row, label, own in zip(points, labels, attributes, strict=True):
-        box = _new_object(annotation.Bbox)
-        box.id = 0
-        box.attributes = own
-        box.group = 0
-        box.points = row
-        box.label = label
-        box.z_order = 0
-        if _has_object_id:
-            box.object_id = -1
-        boxes.append(box)
-    return boxes
-
-
-def make_turned_box(
-    corners: tuple[float, float, float, float], degrees: float, **fields: Any
-) -> Any:
+def rotated_box(corners: tuple[float, float, float, float], degrees: float, **fields: Any) -> Any:
     """A box that is turned: a class of its own, or in the 0.3 line and in CVAT an attribute."""
     left, top, right, bottom = corners
     width, height = right - left, bottom - top
@@ -90,49 +56,25 @@ def make_turned_box(
     return annotation.Bbox(left, top, width, height, attributes=attributes, **fields)
 
 
-_new_object = object.__new__
-_box_fields = {field.name: field for field in attr.fields(annotation.Bbox)}
-round_points = _box_fields["points"].converter
-"""Datumaro's own rounding of coordinates (an array of any shape), to lists."""
-_has_object_id = "object_id" in _box_fields
-_can_be_quick = set(_box_fields) - {"object_id"} == {
-    *("id", "attributes", "group", "points", "label", "z_order")
-}
-_can_be_quick = _can_be_quick and make_boxes(
-    round_points([[1.237, 2.0, 4.0, 6.5]]), [3], [{"a": 1}]
-) == [annotation.Bbox(1.237, 2.0, 4.0 - 1.237, 4.5, label=3, attributes={"a": 1})]
+_Encoded: Any = _either("media.ImageFromBytes", "media.ByteImage")
 
 
-def make_item(
-    item_id: str, subset: str, media: Any, annotations: list[Any], attributes: dict[str, Any]
-) -> Any:
-    """Make a dataset item whose id is known to be a safe relative path.
+class EncodedImage(_Encoded):
+    """An image file's bytes, which go into a file of the same extension as they are.
 
-    Datumaro's constructor sees to it that neither id nor subset leads out of a folder; that is
-    asked once for each subset. For ids :func:`tfod.tfrecord.image_names.safe_relative_path` has
-    seen to it.
+    Datumaro 1.x decodes them and encodes them again, which changes a JPEG's pixels; the 0.3 line
+    and images on disk are copied.
     """
-    if subset not in _safe_subsets:
-        item = DatasetItem(
-            id=item_id, subset=subset, media=media, annotations=annotations, attributes=attributes
-        )
-        if _has_known_item_fields and item.subset == subset:
-            _safe_subsets.add(subset)
-        return item
-    item = _new_object(DatasetItem)
-    _set(item, "id", item_id)
-    _set(item, "subset", subset)
-    item.media = media
-    item.annotations = annotations
-    item.attributes = attributes
-    return item
 
-
-_set = object.__setattr__  # past Datumaro's own check on each assignment
-_safe_subsets: set[str] = set()
-_has_known_item_fields = {field.name for field in attr.fields(DatasetItem)} == {
-    *("id", "subset", "media", "annotations", "attributes")
-}
+    def save(self, fp: Any, *arguments: Any, **options: Any) -> None:
+        is_alike = isinstance(fp, str) and os.path.splitext(fp)[1].lower() == self.ext.lower()
+        data = None if arguments or options or not is_alike else image_bytes(self)
+        if data is None:
+            super().save(fp, *arguments, **options)
+            return
+        os.makedirs(os.path.dirname(os.path.abspath(fp)), exist_ok=True)
+        with open(fp, "wb") as file:
+            file.write(data)
 
 
 def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
@@ -144,8 +86,8 @@ def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
         size: height and width in pixels.
     """
     if hasattr(Image, "from_bytes"):
-        return Image.from_bytes(data=data, ext=split_extension(path)[1], size=size)
-    return _media.ByteImage(data=data, path=path, size=size)
+        return EncodedImage(data=data, ext=split_extension(path)[1], size=size)
+    return EncodedImage(data=data, path=path, size=size)
 
 
 def image_from_file(path: str, size: Size | None) -> Any:
@@ -185,10 +127,9 @@ def image_bytes(media: Any) -> bytes | None:
     Raises:
         OSError: the file that it is cannot be read.
     """
-    if hasattr(media, "get_bytes"):
-        return _as_bytes(media.get_bytes())
-    if type(media).__name__ == "ImageFromBytes":
-        return _as_bytes(media.bytes)
+    if isinstance(media, _Encoded):
+        data = media.get_bytes() if hasattr(media, "get_bytes") else media.bytes
+        return bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else None
     path = image_path(media)
     if not path or not media.has_data:
         return None
@@ -202,7 +143,3 @@ def extension_of(media: Any, data: bytes | None) -> str:
     if own or data is None:
         return own
     return EXTENSION_OF_FORMAT.get(sniff_format(data[:16]) or "", "")
-
-
-def _as_bytes(data: Any) -> bytes | None:
-    return bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else None

@@ -57,9 +57,15 @@ class ExportedObject:
     attributes: dict[str, Any]
     outlines: list[Any] = field(default_factory=list)
     shape: Any = None
-    turned: Sequence[float] | None = None  # outline of a rotated shape: x, y, x, y, …
+    outline: Sequence[float] | None = None  # of a shape that is no upright box: x, y, x, y, …
     drawn: Drawn = field(default_factory=Drawn)
     points: Any = None
+
+    @property
+    def id(self) -> int:
+        """Number of the annotation that it was; 0 for none."""
+        parts = [self.shape, *self.outlines, self.points]
+        return next((int(part.id) for part in parts if part is not None and part.id), 0)
 
 
 class ObjectBuilder:
@@ -75,9 +81,11 @@ class ObjectBuilder:
         save_masks: bool,
         report: Callable[[str], None],
         losses: Losses,
+        unlabelled: str,
     ) -> None:
         self._classes = classes
-        self._unlabelled = ExportClass("", classes.unlabelled_id)
+        self._no_class = ExportClass("", classes.unlabelled_id)
+        self._unlabelled = unlabelled
         self._save_masks = save_masks
         self._report = report
         self._losses = losses
@@ -90,12 +98,9 @@ class ObjectBuilder:
             return self._assemble(boxes, annotations, size)
         others = [one for one in annotations if one.type is not AnnotationType.caption]
         found, image_labels = self.objects(others)
-        corners = [one.corners for one in found]
-        self.count_outside(corners, size)
-        masks = [self._mask(one, size) for one in found] if self._save_masks else None
         return replace(
-            self._assemble(corners, found, size),
-            masks=masks or None,
+            self.assemble(found, size),
+            masks=[self._mask(one, size) for one in found] if found and self._save_masks else None,
             keypoints=self._keypoints(found, size),
             drawn=_drawn(found),
             image_labels=image_labels,
@@ -149,68 +154,67 @@ class ObjectBuilder:
         return objects
 
     def _box(self, one: Any) -> ExportedObject:
-        kind = one.type.name
-        attributes = one.attributes
+        kind, attributes = one.type.name, one.attributes
         if kind == "bbox" and "rotation" not in attributes:
             left, top, right, bottom = one.points
             corners = left, top, right, bottom
             return ExportedObject(one.label, corners, attributes, shape=one, drawn=_how(one))
         corners = _as_corners(one.get_bbox())
-        turned, drawn = None, _how(one)
+        outline, drawn = None, _how(one)
         if kind == "rotated_bbox":
             half_width, half_height = one.w / 2, one.h / 2
             upright = (one.cx - half_width, one.cy - half_height,
                        one.cx + half_width, one.cy + half_height)  # fmt: skip
-            turned = box_outline(upright, one.r)
+            outline = box_outline(upright, one.r)
             drawn = replace(drawn, box=upright, rotation=float(one.r))
         elif _is_angle(attributes.get("rotation")):
             # The 0.3 line and CVAT keep a shape's rotation (degrees) in an attribute.
             attributes = dict(attributes)
             degrees = float(attributes.pop("rotation"))
-            turned = _turned(kind, corners, degrees)
+            outline = _turned(kind, corners, degrees)
             if kind == "bbox":
-                drawn = replace(drawn, box=corners, rotation=degrees)
-            kind = "rotated_bbox" if kind == "bbox" else kind
-        if turned is not None:
-            corners = enclosing_points(turned)
+                kind, drawn = "rotated_bbox", replace(drawn, box=corners, rotation=degrees)
+        if outline is not None:
+            corners = enclosing_points(outline)
+        elif kind == "ellipse" and self._save_masks:
+            # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
+            outline = np.asarray(one.as_polygon(), np.float64).reshape(-1).tolist()
         if kind != "bbox":
             self._losses[ENCLOSED][kind] += 1
-        return ExportedObject(one.label, corners, attributes, [], one, turned, drawn)
+        return ExportedObject(one.label, corners, attributes, [], one, outline, drawn)
 
     def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
+        free = [one for one in objects if one.shape is not None and not one.outlines]
         corners = enclosing([_outline_corners(part) for part in parts])
-        label, number = parts[0].label, parts[0].id
-        free = [o for o in objects if o.shape is not None and not o.outlines and o.label == label]
-        same = [o for o in free if number and o.shape.id == number]
-        best, overlap = _nearest(same or free, corners)
-        if best is not None and (same or overlap >= _MIN_OVERLAP):
-            best.outlines.extend(parts)
-            if not self._save_masks:
-                self._losses[OUTLINES][parts[0].type.name] += len(parts)
-            best.attributes = {**parts[0].attributes, **best.attributes}
-            return
+        found = _partner(parts[0], corners, free, _MIN_OVERLAP)
         if not self._save_masks:
-            self._losses[ENCLOSED][parts[0].type.name] += 1
-        attributes = dict(parts[0].attributes)
-        drawn = _how(parts[0])
-        objects.append(ExportedObject(label, corners, attributes, list(parts), drawn=drawn))
+            lost = self._losses[OUTLINES if found else ENCLOSED]
+            lost[parts[0].type.name] += len(parts) if found else 1
+        if found is None:
+            found = ExportedObject(parts[0].label, corners, {}, drawn=_how(parts[0]))
+            objects.append(found)
+        found.outlines.extend(parts)
+        found.attributes = {**parts[0].attributes, **found.attributes}
 
     def _add_points(self, one: Any, objects: list[ExportedObject]) -> None:
         known = one.label is not None and self._classes.of(one.label).keypoint_ids
         if not known or len(known) != len(one.visibility):
             self._losses[NOT_CARRIED]["points without a schema"] += 1
             return
-        free = [o for o in objects if o.points is None and o.label == one.label]
-        same = [o for o in free if one.id and o.shape is not None and o.shape.id == one.id]
         corners = _as_corners(one.get_bbox())
-        best, _ = _nearest(same or free, corners)
-        if best is not None:
-            best.points = one
-            best.attributes = {**one.attributes, **best.attributes}
-        else:
-            attributes = dict(one.attributes)
-            drawn = _how(one)
-            objects.append(ExportedObject(one.label, corners, attributes, points=one, drawn=drawn))
+        found = _partner(one, corners, [each for each in objects if each.points is None])
+        if found is None:
+            found = ExportedObject(one.label, corners, {}, drawn=_how(one))
+            objects.append(found)
+        found.points = one
+        found.attributes = {**one.attributes, **found.attributes}
+
+    def assemble(self, found: Sequence[ExportedObject], size: tuple[int, int]) -> Detection:
+        """Boxes, classes and attributes of objects on an image of this height and width."""
+        made = self._assemble([one.corners for one in found], found, size)
+        outside = ((made.boxes < 0) | (made.boxes > 1)).any(axis=1)
+        self._losses[OUTSIDE][""] += int(outside.sum())
+        return made
 
     def _assemble(
         self, corners: Sequence[Sequence[float]], objects: Sequence[Any], size: tuple[int, int]
@@ -219,19 +223,14 @@ class ObjectBuilder:
         boxes = np.array(corners, np.float64).reshape(-1, 4) / _scale(size)
         labels = [one.label for one in objects]
         attributes = [one.attributes for one in objects]
-        self._losses[UNLABELLED][""] += labels.count(None)
-        known = [self._unlabelled if label is None else self._classes.of(label) for label in labels]
+        self._losses[self._unlabelled][""] += labels.count(None)
+        known = [self._no_class if label is None else self._classes.of(label) for label in labels]
         return Detection(
             boxes=boxes.astype(np.float32),
             class_text=[one.text for one in known],
             class_label=[one.label for one in known],
             attributes=self._attributes(attributes) if any(attributes) else {},
         )
-
-    def count_outside(self, rows: Sequence[PixelBox], size: tuple[int, int]) -> None:
-        """Count the boxes that reach outside their image."""
-        boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
-        self._losses[OUTSIDE][""] += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
 
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
@@ -243,16 +242,9 @@ class ObjectBuilder:
                 self._report(f"a mask is {own}, its image {image}; resize the mask with its image")
                 continue
             mask = drawn if mask is None else mask | drawn
-        if mask is None:
-            if one.turned is not None:
-                mask = _draw(one.turned, size)
-            elif one.shape is not None and one.shape.type.name != "bbox":
-                # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
-                outline = np.asarray(one.shape.as_polygon(), np.float64).reshape(-1).tolist()
-                mask = _draw(outline, size)
-            else:
-                return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))
-        return PngMask(encode_mask_png(mask))
+        if mask is None and one.outline is None:
+            return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))
+        return PngMask(encode_mask_png(_draw(one.outline or (), size) if mask is None else mask))
 
     def _keypoints(self, found: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:
         if not any(one.points is not None for one in found):
@@ -370,16 +362,22 @@ def _turned(kind: str, upright: PixelBox, degrees: float) -> list[float]:
     return ellipse_outline(*center, (right - left) / 2, (bottom - top) / 2, degrees)
 
 
-def _nearest(
-    objects: Sequence[ExportedObject], corners: PixelBox
-) -> tuple[ExportedObject | None, float]:
-    """The object whose box overlaps the corners most, and its intersection over union with them."""
-    if not objects:
-        return None, 0.0
-    own = np.array([one.corners for one in objects], np.float64)
-    found = iou(own, np.array(corners, np.float64))
-    best = int(found.argmax())
-    return objects[best], float(found[best])
+def _partner(
+    one: Any, corners: PixelBox, objects: Iterable[ExportedObject], least: float = 0.0
+) -> ExportedObject | None:
+    """The object that an outline, or points, belong to: of the same class, and by id or place.
+
+    By place it is the one whose box overlaps the corners most; ``least`` is the intersection over
+    union that it takes.
+    """
+    free = [each for each in objects if each.label == one.label]
+    same = [each for each in free if one.id and each.shape is not None and each.shape.id == one.id]
+    if not free:
+        return None
+    boxes = np.array([each.corners for each in same or free], np.float64)
+    overlaps = iou(boxes, np.array(corners, np.float64))
+    best = int(overlaps.argmax())
+    return (same or free)[best] if same or overlaps[best] >= least else None
 
 
 def _outline_corners(part: Any) -> PixelBox:

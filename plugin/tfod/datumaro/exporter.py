@@ -8,22 +8,27 @@ import os
 from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import OBJECT_LOSSES, ObjectBuilder
-from tfod.datumaro.images import ImageEncoder, UprightImage, media_size
-from tfod.datumaro.options import ExportOptions, add_arguments, check_image_extension
-from tfod.detection.images.image import DEFAULT_EXTENSION, UPRIGHT
-from tfod.detection.images.upright import orientation_of
+from tfod.datumaro.export_annotations import OBJECT_LOSSES, UNLABELLED, ObjectBuilder
+from tfod.datumaro.images import ImageEncoder, UprightImage
+from tfod.datumaro.options import LAYOUT_OPTIONS, ExportOptions, add_arguments
+from tfod.detection import keys
+from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.detection.losses import Losses
 from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.example.columns import ExampleBatch
+from tfod.example.wire import Kind
 from tfod.formats.files import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.reader import read_record_batches, shard_compression
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stated_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
@@ -62,18 +67,20 @@ class ShardExporter(compat.Exporter):
     """Whether a record needs an image, so that they are written, asked for or not."""
     LOSSES: ClassVar[tuple[str, ...]] = OBJECT_LOSSES
     """What the format cannot take, in the order of the message."""
+    UNLABELLED: ClassVar[str] = UNLABELLED
+    """One of these: objects without a class."""
+    HAS_TEXTS: ClassVar[bool] = True
+    """Whether records have the texts of classes, so that an id of 0 can be none."""
+    IN_PARTS: ClassVar[bool] = True
+    """Whether a subset can be written again without the others."""
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
         kwargs.setdefault("description", cls.DESCRIPTION)
         parser = super().build_cmdline_parser(**kwargs)
         if not any("--save-images" in action.option_strings for action in parser._actions):
-            parser.add_argument(
-                "--save-images",
-                action="store_true",
-                default=None,
-                help="the old name of --save-media",
-            )
+            about = "the old name of --save-media"
+            parser.add_argument("--save-images", action="store_true", default=None, help=about)
         add_arguments(parser, cls.OPTIONS)
         return parser
 
@@ -90,17 +97,17 @@ class ShardExporter(compat.Exporter):
         try:
             self._options = ExportOptions.take({"label_map", *self.OPTIONS}, options)
             super().__init__(extractor, save_dir, save_media=with_images, **options)
-            check_image_extension(self._image_ext)
+            self._images = ImageEncoder(with_images, self._image_ext, self._default_image_ext)
         except OptionError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
         self._losses = Losses(*self.LOSSES)
-        # Of subsets that are written again: how many shards there were, and how compressed.
+        self._turned: defaultdict[str, list[str]] = defaultdict(list)
+        self._writers: dict[str, ShardSetWriter] = {}
+        # Of an export over what is there: the subsets that are written, None for all; how many
+        # shards they had, and how compressed; and what goes.
+        self._changed: Collection[str] | None = None
         self._layouts: dict[str, tuple[int, Compression]] = {}
         self._stale: set[str] = set()
-        self._writers: dict[str, ShardSetWriter] = {}
-        self._files: dict[str, AtomicFile] = {}
-        self._images = ImageEncoder(self._save_media, self._image_ext, self._default_image_ext)
-        self._turned: defaultdict[str, list[str]] = defaultdict(list)
 
     @abstractmethod
     def _payloads(self, item: Any) -> Iterable[bytes]:
@@ -109,45 +116,53 @@ class ShardExporter(compat.Exporter):
     def _prepare(self, classes: ExportClasses) -> None:
         """Get ready to write items whose classes are these."""
         self._classes = classes
-        save_masks = self._options.save_masks
-        self._objects = ObjectBuilder(classes, save_masks, self._report_annotation, self._losses)
+        labels = self._extractor.categories().get(compat.AnnotationType.label)
+        self._is_of_shards = getattr(labels, "origin", None) is not None
+        self._is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
+        self._objects = ObjectBuilder(
+            classes,
+            self._options.save_masks,
+            self._report_annotation,
+            self._losses,
+            self.UNLABELLED,
+        )
+
+    def _names_of(self, label_map: LabelMap) -> tuple[str, str]:
+        """The file beside the shards that names the classes, and its text."""
+        return LABEL_MAP_FILE, label_map.to_text()
 
     def _texts(self) -> dict[str, str]:
         """Called when all items are written: texts by path in the folder, the classes' first."""
-        return {LABEL_MAP_FILE: self._classes.label_map.to_text()}
-
-    def _make_writer(self, subset: str) -> ShardSetWriter:
-        options = self._options
-        layout = self._layouts.get(subset, (options.num_shards, options.compression))
-        folder, name = self._place(subset)
-        return ShardSetWriter(
-            folder,
-            name,
-            num_shards=layout[0],
-            shard_size=options.shard_size,
-            compression=layout[1],
-        )
+        return dict([self._names_of(self._classes.label_map)])
 
     def _place(self, subset: str) -> tuple[str, str]:
         """The folder of a subset's shards, and what their names begin with."""
         return self._save_dir, subset
 
-    def _own_shards(self, folder: str) -> dict[str, list[str]]:
-        """Absolute paths, by subset, of the shards that lie as this exporter lays them."""
-        return shards_directly_in(folder)
+    def _own_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
+        """Absolute paths, by subset, of the shards that lie as this exporter lays them.
+
+        Those of other subsets are there, too, where they lie in the same folder.
+        """
+        return shards_directly_in(self._save_dir)
+
+    def _make_writer(self, subset: str) -> ShardSetWriter:
+        options = self._options
+        count, compression = self._layouts.get(subset, (options.num_shards, options.compression))
+        return ShardSetWriter(
+            *self._place(subset),
+            num_shards=count,
+            shard_size=options.shard_size,
+            compression=compression,
+        )
 
     def apply(self) -> None:
         """Write everything, or raise and leave everything as it was."""
         try:
             self._prepare(self._export_classes())
-            try:
+            with contextlib.ExitStack() as self._discard:
                 self._write_items()
                 self._publish()
-            finally:
-                for file in reversed(self._files.values()):
-                    file.discard()
-                for writer in self._writers.values():
-                    writer.discard()
         except TfodError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
         if self._save_dataset_meta:
@@ -165,34 +180,50 @@ class ShardExporter(compat.Exporter):
             *(f"{what}: {len(names)} (the first: {names[0]})" for what, names in turned),
         ]
 
-    def _upright(self, item: Any, media: Any, encoded: bytes | None, name: str) -> UprightImage:
+    def _image(self, item: Any) -> UprightImage:
         """An item's image with its pixels as EXIF shows them, and what its annotations are of.
 
         In shards they are of the stored pixels. YOLO's boxes are of the upright ones, whatever
         size its importer has scaled them by.
         """
-        if not encoded or orientation_of(encoded) == UPRIGHT:
-            size = media_size(media, encoded)
-            return UprightImage(encoded, size, size)
-        labels = self._extractor.categories().get(compat.AnnotationType.label)
-        is_of_shards = getattr(labels, "origin", None) is not None
-        is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
-        found, told = UprightImage.of(media, encoded, name, not is_normalized, is_of_shards)
-        self._turned[TURNED].append(name)
-        if not (told or is_of_shards) and any(one.type not in OF_IMAGE for one in item.annotations):
-            self._turned[TAKEN_UPRIGHT].append(name)
-        return found._replace(encoded=self._images.as_asked(found.encoded or b""))
+        tells, is_of_shards = not self._is_normalized, self._is_of_shards
+        image = self._images.image(item, self.ALWAYS_IMAGES, tells, is_of_shards)
+        if image.is_turned:
+            self._turned[TURNED].append(image.filename)
+            has_places = any(one.type not in OF_IMAGE for one in item.annotations)
+            if has_places and not (image.is_told or is_of_shards):
+                self._turned[TAKEN_UPRIGHT].append(image.filename)
+        return image
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
-        """Write everything over the shards that the dataset came from; those of no use go."""
+        """Write the subsets that changed over the shards that the dataset came from.
+
+        Shards of subsets that are gone go too; those of subsets that the dataset never had stay.
+        Everything is written anew, in our own layout, where the folder has another one, the
+        classes changed, or other options are given. Where the shards that are replaced hold
+        images, the new ones do, asked for or not: they may be the only place that has them.
+        """
         exporter = cls(dataset, save_dir, **options)
-        stale = set(came_from(dataset, save_dir))
-        # A subset that is gone, or has nothing to write any more, leaves no files; those that
-        # the dataset never had stay.
-        for subset in {*patch.updated_subsets, *dataset.subsets()}:
-            stale.update(exporter._own_shards(save_dir).get(subset, ()))
-        exporter._stale = stale
+        present = list(dataset.subsets())
+        updated = list(patch.updated_subsets)
+        sources = _came_from(dataset, save_dir)
+        ours = exporter._own_shards({*present, *updated})
+        there = {*sources, *(path for paths in ours.values() for path in paths)}
+        if not exporter._images.save_media and _hold_images(there):
+            exporter._images = replace(exporter._images, save_media=True)
+        is_as_asked = LAYOUT_OPTIONS.isdisjoint(options)
+        is_ours = all(path in ours.get(subset, ()) for path, subset in sources.items())
+        changed = present
+        if cls.IN_PARTS and is_as_asked and is_ours and not exporter._names_would_change():
+            changed = [name for name in updated if name in present]
+        if is_as_asked:
+            exporter._layouts = {name: _layout_of(ours[name]) for name in changed if ours.get(name)}
+        exporter._changed = changed
+        # What became empty leaves no files, either.
+        goes = {*changed, *(name for name in updated if name not in present)}
+        exporter._stale = {path for path, subset in sources.items() if subset in goes}
+        exporter._stale.update(path for name in goes for path in ours.get(name, ()))
         exporter.apply()
 
     def _export_classes(self) -> ExportClasses:
@@ -201,16 +232,26 @@ class ShardExporter(compat.Exporter):
             wanted, liberties = load_classes(self._options.label_map)
             for liberty in liberties:
                 _log.warning(liberty)
-        return export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
+        classes = export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
+        has_texts = self.HAS_TEXTS and self._options.label_key != "id"
+        return classes if has_texts else replace(classes, unlabelled_id=NO_CLASS)
+
+    def _names_would_change(self) -> bool:
+        name, text = self._names_of(self._export_classes().label_map)
+        path = os.path.join(self._save_dir, name)
+        return not os.path.exists(path) or _names_others(path, text)
 
     def _writer(self, subset: str) -> ShardSetWriter:
         """The writer of a subset, made when it is first asked for."""
         if subset not in self._writers:
-            self._writers[subset] = self._make_writer(subset)
+            writer = self._writers[subset] = self._make_writer(subset)
+            self._discard.callback(writer.discard)
         return self._writers[subset]
 
     def _write_items(self) -> None:
         for item in self._ctx.progress_reporter.iter(self._extractor, desc="Writing TFRecords"):
+            if self._changed is not None and item.subset not in self._changed:
+                continue
             self._current = item
             try:
                 payloads = self._payloads(item)
@@ -225,34 +266,30 @@ class ShardExporter(compat.Exporter):
 
     def _publish(self) -> None:
         """Complete all files, then give them their names; drop stale shards."""
-        texts = self._texts()
-        for name, text in texts.items():
-            path = os.path.join(self._save_dir, name)
-            file = self._files[path] = AtomicFile(path)
-            file.write(text.encode())
-            file.complete()
+        texts = {os.path.join(self._save_dir, name): one for name, one in self._texts().items()}
         files: dict[str, str] = {}
         for writer in self._writers.values():
             writer.complete()
             files |= writer.pending()
-        shards = set(map(os.path.abspath, files))
-        before = self._own_shards(self._save_dir)
-        self._warn_of_others(before, *next(iter(texts.items())))
-        files |= {path: file.aside for path, file in self._files.items()}
-        goes = {*self._stale, *(path for one in self._writers for path in before.get(one, ()))}
-        publish_together(files, goes - shards)
-
-    def _warn_of_others(self, before: Collection[str], names_file: str, names: str) -> None:
-        """Shards that stay in the folder were written for the names that go."""
+        before = self._own_shards(self._writers)
         others = sorted(set(before) - set(self._writers))
-        path = os.path.join(self._save_dir, names_file)
-        if others and text_without_comments(path) not in (None, _without_comments(names)):
+        names, text = next(iter(texts.items()))
+        if others and os.path.exists(names) and _names_others(names, text):
             _log.warning(
                 "%s: the label map changes, but these subsets in the folder were written with "
                 "the old one: %s",
-                path,
+                names,
                 ", ".join(others),
             )
+        goes = {*self._stale, *(path for one in self._writers for path in before.get(one, ()))}
+        goes -= set(map(os.path.abspath, files))
+        for path, text in texts.items():
+            file = AtomicFile(path)
+            self._discard.callback(file.discard)
+            file.write(text.encode())
+            file.complete()
+            files |= file.pending()
+        publish_together(files, goes)
 
     def _report_annotation(self, reason: str) -> None:
         error = TfodError(f"item {self._current.id!r}: {reason}")
@@ -275,15 +312,6 @@ def shards_directly_in(folder: str, extension: str = SHARD_EXTENSIONS[0]) -> dic
     return found
 
 
-def came_from(dataset: Any, folder: str) -> dict[str, str]:
-    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
-    labels = dataset.categories().get(compat.AnnotationType.label)
-    origin = getattr(labels, "origin", None)
-    if origin is None or origin.source != os.path.abspath(folder):
-        return {}
-    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
-
-
 def count_image_attributes(
     lost: Counter[str], attributes: Mapping[str, Any], known: Collection[str] = ()
 ) -> None:
@@ -295,16 +323,39 @@ def count_image_attributes(
     )
 
 
-def text_without_comments(path: str) -> str | None:
-    """A label map's text as far as it means something; None where there is no such file."""
-    if not os.path.exists(path):
-        return None
+def _came_from(dataset: Any, folder: str) -> dict[str, str]:
+    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
+    labels = dataset.categories().get(compat.AnnotationType.label)
+    origin = getattr(labels, "origin", None)
+    if origin is None or origin.source != os.path.abspath(folder):
+        return {}
+    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
+
+
+def _hold_images(paths: Iterable[str]) -> bool:
+    """Whether any record of these shards has an image's bytes."""
+    return any(
+        ExampleBatch.of(records).column(keys.ENCODED, Kind.BYTES).values[:, 1].any()
+        for path in paths
+        if os.path.getsize(path)
+        for records in read_record_batches(path)
+    )
+
+
+def _layout_of(paths: list[str]) -> tuple[int, Compression]:
+    """Number of shards and compression of a subset that is to be written again."""
+    with open(paths[0], "rb") as file:
+        return len(paths), shard_compression(file.read(HEADER_BYTES))
+
+
+def _names_others(path: str, text: str) -> bool:
+    """Whether a label map names other classes than a text, whatever their comments say."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        return _without_comments(file.read())
-
-
-def _without_comments(text: str) -> str:
-    return "".join(line for line in text.splitlines(True) if not line.startswith("#"))
+        there, wanted = (
+            [line for line in lines if not line.startswith("#")]
+            for lines in (file.read().splitlines(), text.splitlines())
+        )
+    return there != wanted
 
 
 def _named(item: Any, error: Exception) -> TfodError:

@@ -26,9 +26,8 @@ from tfod.detection.images.image import (
     image_size,
     sniff_format,
 )
-from tfod.detection.images.masks import decode_mask_png, png_size
+from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.images.upright import (
-    boxes_turned_back,
     opposite,
     orientation_of,
     turned_back,
@@ -39,10 +38,37 @@ from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
+from tfod.tfrecord.writer import OptionError
 
 _log = logging.getLogger("tfod.datumaro")
 _HEADER_BYTES = 1 << 15  # enough for most headers
 _MASK_FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the format asks for PNG; writers err
+
+
+class UprightImage(NamedTuple):
+    """An image as it is written: its pixels are stored as its EXIF orientation shows them.
+
+    Attributes:
+        filename: ``image/filename``.
+        encoded: its file's bytes; None where they are not written.
+        frame: height and width of what its annotations are of; None where nothing says them.
+        size: its own.
+        turn: what puts annotations of the pixels that were stored on these.
+        is_turned: whether it had another orientation.
+        is_told: whether its size told which pixels its annotations are of.
+    """
+
+    filename: str
+    encoded: bytes | None
+    frame: tuple[int, int] | None
+    size: tuple[int, int] | None
+    turn: int = UPRIGHT
+    is_turned: bool = False
+    is_told: bool = False
+
+    def place(self, objects: Detection) -> Detection:
+        """The objects on the upright pixels."""
+        return objects if self.turn == UPRIGHT else turned_back(objects, self.turn)
 
 
 @dataclass(frozen=True)
@@ -53,21 +79,58 @@ class ImageEncoder:
         save_media: whether images go into the shards at all.
         image_ext: the extension to re-encode to, if any.
         default_ext: the extension of an image that has none.
+
+    Raises:
+        OptionError: images cannot be encoded to the extension.
     """
 
     save_media: bool
     image_ext: str | None
     default_ext: str
 
-    def filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
-        """``image/filename``: the one it was imported with, or its id with its extension."""
-        original = item.attributes.get("filename")
-        if isinstance(original, str) and is_id_of(item.id, original):
-            if not self.image_ext:
-                return original
-            return split_extension(original)[0] + _dotted(self.image_ext)
-        own = compat.extension_of(media, encoded) if media is not None else ""
-        return str(item.id) + _dotted(self.image_ext or own or self.default_ext)
+    def __post_init__(self) -> None:
+        if self.image_ext and _dotted(self.image_ext).lower() not in FORMAT_OF_EXTENSION:
+            known = ", ".join(FORMAT_OF_EXTENSION)
+            raise OptionError(f"image_ext: {self.image_ext!r} is not one of {known}")
+
+    def image(self, item: Any, is_needed: bool, tells: bool, is_stored: bool) -> UprightImage:
+        """An item's image; one that has an EXIF orientation is turned.
+
+        Args:
+            item: what has it.
+            is_needed: whether there is no record without an image.
+            tells: whether the size that the dataset gives may tell which pixels its annotations
+                are of: it does where the image is turned by a quarter and not square.
+            is_stored: what holds else: whether they are of the stored pixels.
+
+        Raises:
+            TfodError: it is needed and there is none, or it cannot be turned.
+        """
+        media = item.media if isinstance(item.media, compat.Image) else None
+        is_there = media is not None and (media.has_data or not is_needed)
+        encoded = self.encoded(item, media) if is_there else None
+        if is_needed and not encoded:
+            raise TfodError(
+                f"item {item.id!r} has no image, and this format has no record without one; "
+                "import the dataset with its images"
+            )
+        name = self._filename(item, media, encoded)
+        frame = media_size(media, encoded)
+        turn = orientation_of(encoded) if encoded else UPRIGHT
+        if not encoded or turn == UPRIGHT:
+            return UprightImage(name, encoded, frame, frame)
+        assert media is not None  # it has bytes
+        turned, stored = upright_image(encoded, f"image {name!r}"), image_size(encoded)
+        shown = image_size(turned)
+        tells = tells and media.has_size and stored != shown and frame in (stored, shown)
+        of_stored = frame == stored if tells else is_stored
+        if not media.has_size:
+            frame = stored if of_stored else shown
+        if self._must_reencode(turned):
+            source = compat.image_from_bytes(lambda *_: turned, "", None)
+            turned = self._reencoded(source, turned)
+        turn = opposite(turn) if of_stored else UPRIGHT
+        return UprightImage(name, turned, frame, shown, turn, is_turned=True, is_told=tells)
 
     def encoded(self, item: Any, media: Any) -> bytes | None:
         """The image's bytes as they go into the record; None for a shard without images."""
@@ -81,11 +144,15 @@ class ImageEncoder:
             return None
         return self._reencoded(media, data)
 
-    def as_asked(self, data: bytes) -> bytes:
-        """A file that was turned, in the format that is asked for."""
-        if not self._must_reencode(data):
-            return data
-        return self._reencoded(compat.image_from_bytes(lambda *_: data, "", None), data)
+    def _filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
+        """The one it was imported with, or the item's id with its extension."""
+        original = item.attributes.get("filename")
+        if isinstance(original, str) and is_id_of(item.id, original):
+            if not self.image_ext:
+                return original
+            return split_extension(original)[0] + _dotted(self.image_ext)
+        own = compat.extension_of(media, encoded) if media is not None else ""
+        return str(item.id) + _dotted(self.image_ext or own or self.default_ext)
 
     def _reencoded(self, media: Any, data: bytes | None) -> bytes:
         extension = _dotted(self.image_ext or compat.extension_of(media, data) or "")
@@ -93,85 +160,11 @@ class ImageEncoder:
             extension = self.default_ext if not extension else ".png"
         return bytes(compat.encode_image(media.data, extension.lower()))
 
-    def required(self, item: Any) -> tuple[Any, bytes]:
-        """The media and the bytes of an image, for records that need one.
-
-        Raises:
-            TfodError: the item has none.
-        """
-        media = item.media if isinstance(item.media, compat.Image) else None
-        encoded = self.encoded(item, media) if media is not None and media.has_data else None
-        if not encoded:
-            raise TfodError(
-                f"item {item.id!r} has no image, and this format has no record without one; "
-                "import the dataset with its images"
-            )
-        return media, encoded
-
     def _must_reencode(self, data: bytes) -> bool:
         """Only where an extension is asked for that the bytes are not."""
         if not self.image_ext:
             return False
         return FORMAT_OF_EXTENSION.get(_dotted(self.image_ext).lower()) != sniff_format(data[:16])
-
-
-class UprightImage(NamedTuple):
-    """An image as it is written: its pixels are stored as its EXIF orientation shows them.
-
-    Attributes:
-        encoded: its file's bytes; None where they are not written.
-        frame: height and width of what its annotations are of; None where nothing says them.
-        size: its own.
-        turn: what puts annotations of the pixels that were stored on these.
-    """
-
-    encoded: bytes | None
-    frame: tuple[int, int] | None
-    size: tuple[int, int] | None
-    turn: int = UPRIGHT
-
-    @classmethod
-    def of(
-        cls, media: Any, encoded: bytes, name: str, tells: bool, is_stored: bool
-    ) -> tuple[UprightImage, bool]:
-        """Turn an image that has an orientation, and find out which pixels its annotations are of.
-
-        Args:
-            media: the image.
-            encoded: its file's bytes.
-            name: for messages.
-            tells: whether the size that the dataset gives may tell it: it does where the image is
-                turned by a quarter and not square.
-            is_stored: what holds else: whether they are of the stored pixels.
-
-        Returns:
-            The image, and whether its size told it.
-
-        Raises:
-            TfodError: it cannot be turned.
-        """
-        has_size, turn = media.has_size, orientation_of(encoded)
-        frame, stored = media_size(media, encoded), image_size(encoded)
-        found = upright_image(encoded, f"image {name!r}")
-        shown = image_size(found)
-        tells = tells and has_size and stored != shown and frame in (stored, shown)
-        of_stored = frame == stored if tells else is_stored
-        if not has_size:
-            frame = stored if of_stored else shown
-        return cls(found, frame, shown, opposite(turn) if of_stored else UPRIGHT), tells
-
-    def place(self, objects: Detection) -> Detection:
-        """The objects on the upright pixels."""
-        return objects if self.turn == UPRIGHT else turned_back(objects, self.turn)
-
-    def corners(self, box: PixelBox) -> PixelBox:
-        """A box in pixels of the frame, as one in pixels of the image."""
-        if not self.frame or not self.size or (self.frame == self.size and self.turn == UPRIGHT):
-            return box
-        sides = np.tile((self.frame[::-1], self.size[::-1]), 2).astype(np.float64)
-        found = boxes_turned_back(np.array([box]) / sides[0], self.turn) * sides[1]
-        left, top, right, bottom = found[0].tolist()
-        return left, top, right, bottom
 
 
 def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
@@ -292,16 +285,6 @@ class BoxedMask(annotation.Mask):
         """Build one; ``image`` is the pixels or a callable that returns them."""
         build: Callable[..., BoxedMask] = cls  # attrs makes its arguments, which have no types
         return build(image=image, corners=corners, boxed=image, **fields)
-
-    @property
-    def size_on_disk(self) -> tuple[int, int] | None:
-        """Height and width of a mask that is a PNG in its shard, from its header.
-
-        None where it is no PNG. Masks that are numbers have the size of their record.
-        """
-        if isinstance(self.boxed, LazyPngMask):
-            return png_size(self.boxed.span.read())
-        return tuple(np.asarray(self.image).shape)
 
     @property
     def has_its_box(self) -> bool:

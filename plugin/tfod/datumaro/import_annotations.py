@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tfod.check.findings.finding import first_of, plural
-from tfod.datumaro.compat import annotation, make_boxes, make_turned_box, round_points
+from tfod.datumaro.compat import annotation, rotated_box
+from tfod.datumaro.construct import make_boxes, round_points
 from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask
 from tfod.detection import keys
 from tfod.detection.attributes import box_as_drawn
@@ -40,34 +41,16 @@ ReportBox = Callable[[str], None]
 
 
 class ImportReport:
-    """What an import noticed and a user should know, collected while reading."""
+    """What an import noticed and a user should know: sentences, and counts that become some."""
 
     def __init__(self) -> None:
+        self.lines: list[str] = []
         self.missing_shards: list[str] = []
-        self.label_map_liberties: list[str] = []
-        self.ambiguous_label_maps: set[tuple[str, ...]] = set()
         self.empty_subsets: dict[str, list[str]] = {}
-        self.odd_lengths: list[str] = []
-        self.other_images = 0
-        self.clamped_boxes = 0
-        self.boxes_in_pixels = 0
-        self.odd_masks = 0
-        self._no_images = 0
-        self._first_no_image = ""
-        self._oddities: Counter[str] = Counter()
-        self._unread: Counter[str] = Counter()
-
-    def see(self, oddities: Sequence[str], unread_keys: Sequence[str]) -> None:
-        """Note what one record has that is odd or not read, which most have not."""
-        if oddities or unread_keys:
-            self._oddities.update(oddities)
-            self._unread.update(unread_keys)
-
-    def note_no_image(self, shard: str, number: int) -> None:
-        """Note a record whose encoded image cannot be read."""
-        self._no_images += 1
-        if not self._first_no_image:
-            self._first_no_image = f"record {number} of {os.path.basename(shard)}"
+        self.clamped_boxes = self.boxes_in_pixels = self.odd_masks = self.other_images = 0
+        self.no_images, self.first_no_image = 0, ""
+        self.oddities: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
 
     def note_empty_subsets(self, label_map: str) -> None:
         """Remember which subsets the exporter of this label map left empty on purpose."""
@@ -91,59 +74,49 @@ class ImportReport:
                 f"{plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
                 f"reading without: {first_of(self.missing_shards, _SHOWN)}"
             )
-        yield from self.odd_lengths
-        yield from self.label_map_liberties
-        for candidates in sorted(self.ambiguous_label_maps):
-            yield (
-                f"several label maps, none is used: {first_of(candidates, _SHOWN)}; classes come "
-                "from the records; choose one with the option label_map"
-            )
+        yield from self.lines
         if self.clamped_boxes:
-            hint = ""
-            if self.boxes_in_pixels:
-                hint = f"; {self.boxes_in_pixels} of them look like pixels, not normalized"
-            yield (
-                f"{plural(self.clamped_boxes, 'box')} outside the image clamped to its edge{hint}"
-            )
+            text = f"{plural(self.clamped_boxes, 'box')} outside the image clamped to its edge"
+            in_pixels = self.boxes_in_pixels
+            if in_pixels:
+                text += f"; {in_pixels} of them look like pixels, not normalized"
+            yield text
         if self.odd_masks:
             yield f"{plural(self.odd_masks, 'mask')} of another size than the image"
-        if classes.contradictions:
-            examples = [
-                f"'{pair.text}' with id {pair.label} ({count})"
-                for pair, count in classes.contradictions.most_common(5)
-            ]
-            total = sum(classes.contradictions.values())
+        if found := classes.contradictions:
+            pairs = Counter({f"'{x.text}' with id {x.label}": n for x, n in found.most_common(5)})
             yield (
-                f"{plural(total, 'object')} whose class text and id name different classes "
-                f"of the label map; the text was followed: {first_of(examples, _SHOWN)}"
+                f"{plural(found.total(), 'object')} whose class text and id name different "
+                f"classes of the label map; the text was followed: {_counted(pairs)}"
             )
         if classes.unknown_texts:
-            texts = [f"{text!r} ({count})" for text, count in classes.unknown_texts.most_common()]
-            yield f"classes that the label map lacks, added: {first_of(texts, _SHOWN)}"
+            texts = Counter({repr(text): count for text, count in classes.unknown_texts.items()})
+            yield f"classes that the label map lacks, added: {_counted(texts)}"
         if classes.unknown_ids:
+            ids = _counted(classes.unknown_ids)
+            yield f"class ids that the label map lacks, named by their number: {ids}"
+        if self.no_images:
             yield (
-                "class ids that the label map lacks, named by their number: "
-                f"{first_of([f'{i} ({n})' for i, n in classes.unknown_ids.most_common()], _SHOWN)}"
-            )
-        if self._no_images:
-            yield (
-                f"{plural(self._no_images, 'record')} whose encoded image is neither a JPEG, PNG, "
-                "GIF, BMP, TIFF or WebP image nor pixels of the record's size; the annotations "
-                "were imported, but exports and transforms that use the image will fail (first: "
-                f"{self._first_no_image}); look at the shards with: tfod check"
+                f"{plural(self.no_images, 'record')} whose encoded image is neither a "
+                "JPEG, PNG, GIF, BMP, TIFF or WebP image nor pixels of the record's size; the "
+                "annotations were imported, but exports and transforms that use the image will "
+                f"fail (first: {self.first_no_image}); look at the shards with: tfod check"
             )
         if self.other_images:
             yield (
                 f"{plural(self.other_images, 'record')} with another image than an earlier "
                 "record of the same image number; the first was taken"
             )
-        for oddity, count in self._oddities.items():
+        for oddity, count in self.oddities.items():
             yield f"{oddity} ({plural(count, 'record')})"
-        if self._unread:
-            yield (
-                "features that have no meaning to Datumaro, not imported: "
-                f"{first_of([f'{k} ({n})' for k, n in self._unread.most_common()], _SHOWN)}"
-            )
+        if self.unread:
+            unread = _counted(self.unread)
+            yield f"features that have no meaning to Datumaro, not imported: {unread}"
+
+
+def _counted(counts: Counter[Any]) -> str:
+    """``pose (3), view (1)``, the most frequent first."""
+    return first_of([f"{name} ({count})" for name, count in counts.most_common()], _SHOWN)
 
 
 class AnnotationBuilder:
@@ -206,7 +179,7 @@ class AnnotationBuilder:
         )
         bad: Mapping[int, str] = {}
         if row in self._odd_rows:
-            corners, bad = self._odd_corners(row, more, size)
+            corners, bad = self._odd_corners(row, size)
         boxes = make_boxes(corners, labels, _attribute_dicts(more.attributes, count))
         for box, number in zip(boxes, self._found.annotation_ids(row), strict=False):
             box.id = number
@@ -235,7 +208,7 @@ class AnnotationBuilder:
         fields = {name: getattr(box, name) for name in _FIELDS}
         upright = box_as_drawn(drawn, tuple(corners), size)
         if upright is not None:
-            return make_turned_box(upright, drawn.rotation, **fields)
+            return rotated_box(upright, drawn.rotation, **fields)
         if mask is None:
             return box
         return BoxedMask.make(mask, tuple(corners), **fields)
@@ -246,17 +219,16 @@ class AnnotationBuilder:
         self._boxes, self._far_boxes = 0, BoxCounts()
 
     def _odd_corners(
-        self, row: int, more: Detection, size: tuple[int, int]
+        self, row: int, size: tuple[int, int]
     ) -> tuple[list[list[float]], dict[int, str]]:
         """Corners where boxes are not all within the image, and why some are no boxes."""
         first, end = self._found.box_splits[row : row + 2].tolist()
         boxes = self._found.boxes[first:end]
         corners, clamped = corners_in_pixels(boxes, size)
         rounded: list[list[float]] = round_points(clamped)
-        if not _has_more_than_boxes(more) and _are_inside(round_points(corners), size):
-            return rounded, _bad_boxes(boxes)
-        outside = (clamped != corners).any(axis=1) & np.isfinite(boxes).all(axis=1)
-        self._report.clamped_boxes += int(outside.sum())
+        # What rounding takes away is outside by no more than float32 is inexact.
+        outside = (np.array(round_points(corners)) != rounded).any(axis=1)
+        self._report.clamped_boxes += int((outside & np.isfinite(boxes).all(axis=1)).sum())
         self._far_boxes += replace(BoxCounts.of(boxes), boxes=0)  # they are counted
         return rounded, _bad_boxes(boxes)
 
@@ -335,11 +307,6 @@ def _has_more_than_boxes(detection: Detection) -> bool:
         or detection.keypoints is not None
         or bool(detection.drawn)
     )
-
-
-def _are_inside(corners: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
-    height, width = size
-    return all(0 <= x1 <= x2 <= width and 0 <= y1 <= y2 <= height for x1, y1, x2, y2 in corners)
 
 
 def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:

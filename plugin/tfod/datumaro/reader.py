@@ -12,8 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tfod.check.findings.finding import first_of
 from tfod.datumaro import compat
 from tfod.datumaro.categories import Origin, make_categories
+from tfod.datumaro.construct import make_item
 from tfod.datumaro.images import raw_channels, record_media, record_size
 from tfod.datumaro.import_annotations import AnnotationBuilder, ImportReport
 from tfod.datumaro.importer import import_errors, load_classes_of
@@ -37,6 +39,7 @@ from tfod.tfrecord.image_names import (
 )
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
+from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, require_content
 from tfod.tfrecord.storage.open import shard_size
 
@@ -144,7 +147,11 @@ class TfDetectionApiBase(compat.DatasetBase):
             if source not in maps:
                 maps[source] = self._classes.add_label_map(self._load(source, wanted))
             found[path] = maps[source]
-        self._report.ambiguous_label_maps.update(map(tuple, ambiguous.values()))
+        for candidates in sorted(set(map(tuple, ambiguous.values()))):
+            self._report.lines.append(
+                f"several label maps, none is used: {first_of(candidates, 8)}; classes come from "
+                "the records; choose one with the option label_map"
+            )
         return found
 
     def _find_label_map(
@@ -153,7 +160,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         return finder.find(shard)
 
     def _load(self, source: str | None, wanted: str | None) -> LabelMap | None:
-        label_map = load_classes_of(source, wanted, self._report.label_map_liberties.append)
+        label_map = load_classes_of(source, wanted, self._report.lines.append)
         if source is not None and label_map is not None:
             self._report.note_empty_subsets(source)
         return label_map
@@ -169,7 +176,9 @@ class TfDetectionApiBase(compat.DatasetBase):
             self._builder.open(found, scope, identity)
             self._read_batch(found, shard, done)
         self._builder.finish_shard()
-        self._note_length(path, count)
+        stated = stated_name(path).records
+        if stated not in (None, count):
+            self._report.lines.append(f"{path} has {count} records where its name says {stated}")
 
     def _read_batch(self, found: Detections, shard: _Shard, done: int) -> None:
         examples = found.examples
@@ -192,9 +201,6 @@ class TfDetectionApiBase(compat.DatasetBase):
             if number % 1000 == 999:
                 offset = min(int(records.offsets[row]), shard.identity.size)
                 self._ctx.progress_reporter.report_status(done + offset)
-
-    def _note_length(self, shard: str, records: int) -> None:
-        """See whether a shard has as many records as it should, where its name tells."""
 
     def _detections(self, examples: ExampleBatch) -> Detections:
         """What records say, by the field mapping."""
@@ -242,17 +248,22 @@ class TfDetectionApiBase(compat.DatasetBase):
             head = bytes(records.buffer[start : min(end, start + 16)])
             media = record_media(head, span, path, item_id, size, on_disk)
             attributes = self._attributes(found, row, more, item_id, media)
-            item = compat.make_item(item_id, shard.subset, media, [], attributes)
+            item = make_item(item_id, shard.subset, media, [], attributes)
             self._items.append(item)
             if image_id is not None:
                 self._images[of_image] = item, length
             if length and found.headers[row] is None and not raw_channels(length, size):
-                self._report.note_no_image(records.shard, records.first + row)
+                place = f"record {records.first + row} of {os.path.basename(records.shard)}"
+                self._report.no_images += 1
+                self._report.first_no_image = self._report.first_no_image or place
         where = item.id, shard.subset
         report = functools.partial(self._report_box, found.examples, row, where)
         item.annotations += self._builder.build(row, more, size, report)
         masks = [keys.IMAGE_MASKS[name] for name in more.image_masks]
-        self._report.see(found.oddities(row), [*more.unread_keys, *masks])
+        oddities, unread = found.oddities(row), [*more.unread_keys, *masks]
+        if oddities or unread:  # which most have not
+            self._report.oddities.update(oddities)
+            self._report.unread.update(unread)
 
     def _attributes(
         self, found: Detections, row: int, more: Detection, item_id: str, media: Any

@@ -23,6 +23,7 @@ from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, refusal
 from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
+from tfod.datumaro.construct import make_item
 from tfod.datumaro.images import BoxedMask
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.detection.boxes import PixelBox
@@ -152,7 +153,7 @@ class _Converter:
             annotations = self._annotations(record, size)
             attributes = {_FRAME: frame.number}
             media = _image_of(size)  # CVAT looks at its extension
-            items.append(compat.make_item(name, _SUBSET, media, annotations, attributes))
+            items.append(make_item(name, _SUBSET, media, annotations, attributes))
         if others:
             _log.warning("TFRecord: %s of the task's other jobs left out", plural(others, "image"))
         return self._dataset(items)

@@ -1,4 +1,4 @@
-"""``tf_keras_coco`` and ``tf_image_classification``, read: the reader of any shards, by their keys.
+"""``tf_keras_coco`` and ``tf_image_classification``: records of other keys, each with its image.
 
 Sources: keras.io/examples/keras_recipes/creating_tfrecords, which has a record for each annotation;
 tensorflow.org/tutorials/load_data/tfrecord, which has an image with one label.
@@ -6,45 +6,70 @@ tensorflow.org/tutorials/load_data/tfrecord, which has an image with one label.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tfod.datumaro import compat
+from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.export_annotations import (
+    ATTRIBUTES,
+    ENCLOSED,
+    NOT_CARRIED,
+    OUTLINES,
+    OUTSIDE,
+    ExportedObject,
+    ObjectBuilder,
+)
+from tfod.datumaro.exporter import (
+    EMPTY_VALUES,
+    NO_CLASS,
+    ShardExporter,
+    count_image_attributes,
+    shards_directly_in,
+)
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.detection import keys
+from tfod.detection.boxes import corners_in_pixels
 from tfod.detection.detections import Detections
+from tfod.detection.encoder import (
+    KerasAnnotation,
+    encode_keras_annotations,
+    encode_labelled_image,
+)
 from tfod.detection.features.field_mapping import (
     KERAS_COCO,
     FieldMapping,
     classification_field_mapping,
     is_keras_coco,
 )
-from tfod.detection.labels.search import LabelMapFinder, find_labels
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.labels_file import labels_text
+from tfod.detection.labels.search import LABELS_FILE, LabelMapFinder, find_labels
+from tfod.detection.losses import Losses
 from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.shard_sets.names import stated_name
+from tfod.tfrecord.shard_sets.names import EXTENSION, file_names
 from tfod.tfrecord.storage.urls import folder_of
+from tfod.tfrecord.writer import ShardSetWriter
 
 # What follows from the image, or from the label: channels, size, a vector of zeros and a one.
 _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
+# Of images: carried by the record, or made anew.
+_KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
+_MOST = 4096  # records a file: n_samples of the recipe
+_OWN = re.compile(r".+_\d\d+-\d+\.tfrec", re.DOTALL)  # others name the files of a subset otherwise
+_WITHOUT_OBJECTS = "images without an object, for which there is no record"
+_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
+_WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
 
 
-class CountedShardsBase(TfDetectionApiBase):
-    """Sees whether a shard has as many records as its name says."""
-
-    def _note_length(self, shard: str, records: int) -> None:
-        stated = stated_name(shard).records
-        if stated not in (None, records):
-            self._report.odd_lengths.append(
-                f"{shard} has {records} records where its name says {stated}"
-            )
-
-
-class KerasCocoBase(CountedShardsBase):
+class KerasCocoBase(TfDetectionApiBase):
     """Shards of the Keras recipe. The records of an image become one item, wherever they are."""
 
     NAME = "tf_keras_coco"
@@ -65,7 +90,102 @@ class KerasCocoImporter(ShardImporter):
         return compat.FormatDetectionConfidence.MEDIUM
 
 
-class ImageClassificationBase(CountedShardsBase):
+class KerasCocoExporter(ShardExporter):
+    """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map."""
+
+    NAME = "tf_keras_coco"
+    DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
+    ALWAYS_IMAGES = True
+    IN_PARTS = False  # numbers of images and objects are the dataset's
+    UNLABELLED = f"without a class, written as category {NO_CLASS}"
+    HAS_TEXTS = False
+    LOSSES = (NOT_CARRIED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
+              ATTRIBUTES, UNLABELLED)  # fmt: skip
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        """See whether images, and objects, have ids, each once in its subset; else count them."""
+        super()._prepare(classes)
+        builder = ObjectBuilder(classes, False, lambda reason: None, Losses(), "")
+        images, objects = [], []
+        for item in self._extractor:
+            images.append((item.subset, _image_id(item)))
+            with contextlib.suppress(TfodError):  # stated when the item is written
+                found, _ = builder.objects(item.annotations)
+                objects += [(item.subset, one.id) for one in found]
+        self._keeps_images = _are_ids(images)
+        # Datumaro has 0 for an object without an id, so one 0 is an id where others have some.
+        self._keeps_objects = _are_ids(objects) and any(number for _, number in objects)
+        self._images_done = self._objects_done = 0
+
+    def _make_writer(self, subset: str) -> ShardSetWriter:
+        def name_files(count: int) -> list[str]:
+            full = [_MOST] * (count - 1)
+            done = self._writers[subset].count if subset in self._writers else 0
+            return file_names(subset, [*full, done - sum(full)])
+
+        return ShardSetWriter(self._save_dir, subset, shard_records=_MOST, name_files=name_files)
+
+    def _own_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
+        found = shards_directly_in(self._save_dir, EXTENSION)
+        return {
+            subset: [path for path in paths if _OWN.fullmatch(path)]
+            for subset, paths in found.items()
+        }
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        found, image_labels = self._objects.objects(item.annotations)
+        self._losses[_WITHOUT_OBJECTS][""] += not found
+        self._losses[_NOT_WRITTEN]["class of the whole image"] += len(image_labels)
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
+        self._images_done += 1
+        if not found:
+            return ()
+        image = self._image(item)
+        objects = image.place(self._objects.assemble(found, image.frame or (1, 1)))
+        self._losses[_NOT_WRITTEN]["points"] += sum(one.points is not None for one in found)
+        for name, values in objects.attributes.items():
+            carried = (v in EMPTY_VALUES or (name == "area" and _is_number(v)) for v in values)
+            self._losses[ATTRIBUTES][name] += sum(not one for one in carried)
+        image_id = _image_id(item) if self._keeps_images else self._images_done
+        annotations = []
+        corners, _ = corners_in_pixels(objects.boxes, image.size or (1, 1))
+        labels = objects.class_label or ()
+        for one, box, label in zip(found, corners.tolist(), labels, strict=True):
+            self._objects_done += 1
+            left, top, right, bottom = box
+            # Rounded as Datumaro rounds corners.
+            sides = left, top, right - left, bottom - top
+            x, y, width, height = (round(side, 2) for side in sides)
+            number = one.id if self._keeps_objects else self._objects_done
+            area = _area(one, width * height)
+            annotations.append(KerasAnnotation(number, label, (x, y, width, height), area))
+        return encode_keras_annotations(image.encoded or b"", image.filename, image_id, annotations)
+
+
+def _are_ids(found: list[tuple[str, int]]) -> bool:
+    return len(set(found)) == len(found) and all(number >= 0 for _, number in found)
+
+
+def _image_id(item: Any) -> int:
+    number = item.attributes.get("id")
+    return number if isinstance(number, int) else -1
+
+
+def _area(one: ExportedObject, of_box: float) -> float:
+    """COCO's: what an attribute says, or of the outline where there is one."""
+    if _is_number(one.attributes.get("area")):
+        return float(one.attributes["area"])
+    if one.outlines:
+        return float(sum(part.get_area() for part in one.outlines))
+    is_box = one.shape is None or one.shape.type.name == "bbox"
+    return of_box if is_box else float(one.shape.get_area())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class ImageClassificationBase(TfDetectionApiBase):
     """Shards of images with a label; which keys they have shows in the first record.
 
     Names of the classes come from ``labels.txt`` beside the shards or one folder up, else from a
@@ -114,3 +234,33 @@ class ImageClassificationImporter(ShardImporter):
         if example is None or is_other or classification_field_mapping(example) is None:
             context.fail("there must be TFRecord shards with an image and its label")
         return compat.FormatDetectionConfidence.MEDIUM
+
+
+class ImageClassificationExporter(ShardExporter):
+    """Writes ``<subset>.tfrecord`` files and ``labels.txt``; ``profile`` says with which keys."""
+
+    NAME = "tf_image_classification"
+    DESCRIPTION = "Shards of images with one label each."
+    OPTIONS = ("profile", "num_shards", "shard_size", "compression", "label_map")
+    FIRST_ID = 0
+    ALWAYS_IMAGES = True
+    LOSSES = (_ONE_LABEL, ATTRIBUTES, _WITHOUT_LABEL)
+
+    can_stream = True  # the dataset is walked through once, one image at a time
+
+    def _names_of(self, label_map: LabelMap) -> tuple[str, str]:
+        return LABELS_FILE, labels_text(label_map.items)
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        image = self._image(item)
+        if image.size is None:
+            raise TfodError(f"item {item.id!r} has an image of unknown size")
+        labels = [one for one in item.annotations if one.type.name == "label"]
+        others = [one.type.name for one in item.annotations if one.type.name != "label"]
+        self._losses[_ONE_LABEL].update([*others, *["further label"] * (len(labels) - 1)])
+        self._losses[ATTRIBUTES].update(name for one in labels[:1] for name in one.attributes)
+        self._losses[_WITHOUT_LABEL][""] += not labels
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
+        label = self._classes.of(labels[0].label).label if labels else NO_CLASS
+        data, name = image.encoded or b"", image.filename
+        return (encode_labelled_image(self._options.profile, data, name, image.size, label),)

@@ -100,11 +100,11 @@ class RoboflowLayout:
         if detection.source_id not in (None, detection.filename):
             lost["source_id (of the image)"] += 1
 
-    def new_folder(self, subset: str, others: Iterable[str]) -> str:
-        """Name of a subset's folder: Roboflow says ``valid`` where others say ``val``.
+    def place(self, subset: str, others: Iterable[str]) -> tuple[str, str]:
+        """A subset's folder, and what its shards are called.
 
         Raises:
-            TfodError: another subset has taken it.
+            TfodError: another subset has taken the folder.
         """
         folder = self._folder_of(subset)
         for other in others:
@@ -113,7 +113,7 @@ class RoboflowLayout:
                     f"the subsets {other!r} and {subset!r} would both be written to {folder}/; "
                     "rename one of them"
                 )
-        return folder
+        return os.path.join(self._folder, folder), self.name
 
     def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
         """The note, where Roboflow says what an export is, and the label map of each subset."""
