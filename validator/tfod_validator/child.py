@@ -57,8 +57,6 @@ from tfod_validator.settings import Settings
 
 _LEAST_ROOM = 64 << 20
 """Bytes below the limit of memory with which a check may begin."""
-_NICENESS = 10
-"""Pages go before checks."""
 _TELL_EVERY = 0.5
 _UNREADABLE = "TFR013"
 _GONE = "The upload is no longer kept; upload it again to repair it."
@@ -116,7 +114,6 @@ def _begin(settings: Settings, *, is_repair: bool) -> None:
     os.setsid()  # Ctrl-C is for the service alone
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.nice(_NICENESS)
     longest = settings.max_body_bytes if is_repair else settings.max_report_bytes
     for limit, most in (
         (resource.RLIMIT_AS, settings.max_check_bytes),

@@ -39,7 +39,7 @@ class Settings:
     queue: str = _setting("", "URL of a Redis, for workers beside this process (`--worker`)")
     trusted_proxy: str = _setting("", "address of a proxy, whose X-Forwarded-* count; * for any")
     trusted_hosts: str = _setting("", "names by which it may be called, with commas; else all")
-    checks: int = _setting(2, "checks at a time")
+    checks: int = _setting(4, "checks at a time")
     threads: int = _setting(64, "requests at a time; half of them may wait for a report", 2)
     max_connections: int = _setting(256, "connections of one address at a time; no proxy's", 1, 900)
     max_body_bytes: int = _setting(4 << 30, "length of an upload")
