@@ -12,7 +12,6 @@ from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.text import group_lines
 from tfod.check.reporters.wording import group_findings, place_of
 from tfod.check.rules.registry import all_rules
-from tfod.check.rules.repairs import INEVITABLE
 from tfod.cli.arguments import (
     Arguments,
     Parser,
@@ -24,7 +23,7 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.output import begin_output, files_among, print_text
 from tfod.errors import TfodError
-from tfod.shards.repair import Options, Outcome, repair
+from tfod.shards.repair import INEVITABLE, Options, Outcome, repair
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 
 from tfod.check.find import find
 from tfod.check.findings.finding import plural
@@ -20,7 +19,6 @@ from tfod.cli.output import begin_output, files_among, files_of, print_line, pri
 from tfod.errors import TfodError
 from tfod.shards.show import draw_records
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
 _MOST = 10_000
 
 
@@ -38,25 +36,14 @@ def add_arguments(parser: Parser) -> None:
     which = Arguments(parser.add_mutually_exclusive_group())
     number = whole_number(1, _MOST)
     which.value("--first", "N", "the first N records (default: 24)", type=number, default=24)
-    which.value("--records", "LIST", "records by number: 3,7-9 (one shard)", type=_numbers)
-    which.value("--random", "N", "N records at random", type=number)
+    which.value("--records", "LIST", "records by number: 3,7 (one shard)", type=_numbers)
     arguments.value("--class", "NAME", "only records with this class", dest="class_name")
     arguments.label_map()
     arguments.profile()
 
 
 def _numbers(text: str) -> frozenset[int]:
-    found: set[int] = set()
-    for part in text.split(","):
-        match = _RANGE.match(part.strip())
-        if match is None:
-            what = "is neither a number nor a range such as 7-9"
-            raise argparse.ArgumentTypeError(f"{part!r} {what}")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= _MOST:
-            raise argparse.ArgumentTypeError(f"{part!r} is not a range of 1 to {_MOST:,} records")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+    return frozenset(map(whole_number(), text.split(",")))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -70,7 +57,6 @@ def _run(options: argparse.Namespace) -> int:
                 named_profile(options.profile),
                 first=options.first,
                 records=options.records,
-                at_random=options.random,
                 class_name=options.class_name,
             )
             if not shown.cards:
