@@ -10,7 +10,7 @@ from tfod.check.findings.finding import FAMILIES, Rule
 from tfod.check.reporters.escaping import WIDTH
 from tfod.check.reporters.rules_pages import by_family, parts
 from tfod.check.rules.registry import all_rules, no_such_rule
-from tfod.cli.arguments import Arguments, Parser
+from tfod.cli.arguments import Parser
 from tfod.cli.output import print_text
 from tfod.errors import TfodError
 
@@ -22,7 +22,7 @@ def add_arguments(parser: Parser) -> None:
         "what to do about it and who says so."
     )
     parser.set_defaults(run=_run)
-    Arguments(parser).value("name", "CODE|FAMILY", "such as TFR003, or TFR", nargs="?")
+    parser.add_argument("name", metavar="CODE|FAMILY", help="such as TFR003, or TFR", nargs="?")
 
 
 def _run(options: argparse.Namespace) -> int:

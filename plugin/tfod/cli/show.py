@@ -9,10 +9,12 @@ from tfod.check.find import find
 from tfod.check.findings.finding import plural
 from tfod.check.reporters.html import render_cards
 from tfod.cli.arguments import (
-    Arguments,
     Parser,
-    file_name,
+    add_label_map,
+    add_output,
+    add_profile,
     named_profile,
+    not_empty,
     whole_number,
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
@@ -29,17 +31,18 @@ def add_arguments(parser: Parser) -> None:
         "the record's number and the file name. It is one file, and loads nothing."
     )
     parser.set_defaults(run=_run)
-    arguments = Arguments(parser)
+    add = parser.add_argument
     text = "a shard, a folder, a glob, a zip, an fsspec URL, or -"
-    arguments.value("source", "SOURCE", text, type=file_name)
-    arguments.output("the page to write (default: sheet.html)", default="sheet.html")
-    which = Arguments(parser.add_mutually_exclusive_group())
+    add("source", metavar="SOURCE", help=text, type=not_empty)
+    add_output(add, "the page to write (default: sheet.html)", default="sheet.html")
+    either = parser.add_mutually_exclusive_group().add_argument
     number = whole_number(1, _MOST)
-    which.value("--first", "N", "the first N records (default: 24)", type=number, default=24)
-    which.value("--records", "LIST", "records by number: 3,7 (one shard)", type=_numbers)
-    arguments.value("--class", "NAME", "only records with this class", dest="class_name")
-    arguments.label_map()
-    arguments.profile()
+    text = "the first N records (default: 24)"
+    either("--first", metavar="N", help=text, type=number, default=24)
+    either("--records", metavar="LIST", help="records by number: 3,7 (one shard)", type=_numbers)
+    add("--class", metavar="NAME", help="only records with this class", dest="class_name")
+    add_label_map(add)
+    add_profile(add)
 
 
 def _numbers(text: str) -> frozenset[int]:
