@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
@@ -111,3 +112,10 @@ def test_every_room_says_what_it_is_for(room: str) -> None:
     output = ast.get_docstring(ast.parse(MODULES[f"tfod.{room}"].read_bytes()))
     assert output
     assert "import" in output  # which rooms it may
+
+
+def test_the_drawing_of_the_rooms_is_of_this_code() -> None:
+    path = PLUGIN.parent / "docs" / "draw_rooms.py"
+    drawn = runpy.run_path(str(path))
+    expected = drawn["drawing"](drawn["arrows"]())
+    assert drawn["DRAWING"].read_text(encoding="utf-8") == expected, "type: make docs"

@@ -19,6 +19,6 @@ def test_every_path_exists() -> None:
 def test_a_change_is_in_few_places() -> None:
     table = TEXT.partition("\n## Where would I change")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith(("| a ", "| the ", "| how "))]
-    assert len(rows) == 13
+    assert len(rows) >= 13
     for row in rows:
         assert 1 <= len(_PATH.findall(row)) <= 3, row

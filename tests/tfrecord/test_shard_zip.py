@@ -155,7 +155,8 @@ class TestFinding:
         line = f"tfod: {path}: holds {what}, and no shards; unpack it first, then type: {command}"
         assert run("describe", path).refused().startswith(line)
         assert run("reshard", path, tmp_path / "out").refused().startswith(line)
-        assert "unpack it first" in " ".join(run("check", path).out.split())
+        checked = " ".join(run("check", path).out.split())
+        assert "or unpack the zip and convert the folder" in checked
 
     def test_a_folder_with_a_zip_is_not_searched_inside(self, tmp_path: Path) -> None:
         make_zip(tmp_path / "a.zip", ROBOFLOW)
