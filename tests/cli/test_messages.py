@@ -66,7 +66,7 @@ def test_what_cannot_be_read_or_written(run: Run, folder: Path, command: str, me
 def test_a_source_without_a_name(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([command, ""])
-    assert "is empty; name a file" in capsys.readouterr().err
+    assert "is empty; is a variable not set?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

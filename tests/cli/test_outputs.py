@@ -71,7 +71,7 @@ def test_unknown_formats(run: Run, name: str) -> None:
 def test_nothing_is_no_name(run: Run, capsys: pytest.CaptureFixture[str], option: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run("check", "a.record", option)
-    assert "is empty; name a file" in (err := capsys.readouterr().err) or "names no rule" in err
+    assert "is empty; is a var" in (err := capsys.readouterr().err) or "names no rule" in err
 
 
 def test_quiet_prints_nothing_of_valid_shards(run: Run) -> None:

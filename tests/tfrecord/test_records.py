@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import ShardError
-from tfod.tfrecord.framing import is_record_header, masked_crc32c
+from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.reader import read_record_stream, read_records
 from tfod.tfrecord.walk import LARGEST_BUFFER
 
@@ -86,15 +86,12 @@ def test_empty_file_is_an_error_that_says_so() -> None:
     assert str(failure(b"")).startswith("x.record: is empty (0 bytes); ")
 
 
-def test_every_truncation_of_a_compressed_file_is_an_error() -> None:
-    for data in (gzip.compress(frame(b"some payload")), zlib.compress(frame(b"some payload"))):
-        for length in range(1, len(data)):
-            failure(data[:length])
-
-
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zlib.compress])
 def test_every_flipped_bit_is_an_error(compress) -> None:
+    """And every cut."""
     data = compress(frame(b"some payload", b"another one"))
+    for length in set(range(1, len(data))) - {len(frame(b"some payload"))}:
+        failure(data[:length])
     for position in range(len(data)):
         changed = bytearray(data)
         changed[position] ^= 1 << position % 8
@@ -118,10 +115,6 @@ def test_damaged_data_names_record_and_byte() -> None:
         "after it was written; download or export the shard again; tfod repair writes what is "
         "sound of it to a new shard"
     )
-
-
-def test_trailing_zeros_are_named() -> None:
-    assert "only zero bytes follow" in failure(frame(b"first") + bytes(40)).cause
 
 
 @pytest.mark.parametrize(
@@ -150,12 +143,6 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         payloads_of(data)
     except ShardError as error:
         assert "\n" not in str(error)
-
-
-def test_record_header_check() -> None:
-    assert is_record_header(frame(b"abc")[:12])
-    assert not is_record_header(frame(b"abc")[:11])
-    assert not is_record_header(b"\1" + frame(b"abc")[1:12])
 
 
 def test_streams_that_give_little_at_a_time() -> None:

@@ -65,36 +65,6 @@ def test_names(name: str, parsed: ShardName | None) -> None:
     assert parse_shard_name(name) == parsed
 
 
-def test_numbered_shards_are_one_subset_and_missing_ones_are_named(tmp_path: Path) -> None:
-    fill(tmp_path, "train-00000-of-00003", "train-00002-of-00003", "val.record-00000-of-00001")
-    train, val = find_shards(tmp_path)
-    assert (train.subset, len(train.paths), train.missing) == (
-        "train",
-        2,
-        ("train-00001-of-00003",),
-    )
-    assert (val.subset, val.missing) == ("val", ())
-
-
-def test_a_set_that_counts_from_1_lacks_no_shard_0(tmp_path: Path) -> None:
-    fill(tmp_path, "a-00001-of-00002.record", "a-00002-of-00002.record", "b-00001-of-00002")
-    fill(tmp_path, "c-00001-of-00003.record", "c-00003-of-00003.record")
-    missing = [name for one in find_shards(tmp_path) for name in one.missing]
-    assert missing == ["b-00000-of-00002", "c-00002-of-00003.record"]
-
-
-def test_number_before_or_behind_the_extension(tmp_path: Path) -> None:
-    fill(tmp_path, "a-00001-of-00002.tfrecord", "b.tfrecord-00000-of-00002")
-    missing = [name for one in find_shards(tmp_path) for name in one.missing]
-    assert missing == ["a-00000-of-00002.tfrecord", "b.tfrecord-00001-of-00002"]
-
-
-def test_number_in_the_name_of_a_set_is_not_its_number(tmp_path: Path) -> None:
-    fill(tmp_path, "a-00001-of-00009-00000-of-00002.tfrecord", "b-00007-of-9-00001-of-00002")
-    missing = [name for one in find_shards(tmp_path) for name in one.missing]
-    assert missing == ["a-00001-of-00009-00001-of-00002.tfrecord", "b-00007-of-9-00000-of-00002"]
-
-
 def test_roboflow_folders(tmp_path: Path) -> None:
     fill(tmp_path, "train/Objects.tfrecord", "valid/Objects.tfrecord", "test/Objects.tfrecord")
     assert subsets(tmp_path) == {

@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from tfod.tfrecord import writer as writer_module
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import WriteError
@@ -83,21 +82,6 @@ def test_a_subset_that_leads_out_of_the_folder_stays_in_it_and_stays_escaped(
     assert os.listdir(tmp_path) == ["in"]
     (found,) = find_shards(tmp_path / "in")
     assert "%" in found.subset and safe_relative_path(found.subset) == found.subset
-
-
-def test_failing_to_open_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, opened = writer_module.AtomicFile, []
-
-    def two(*arguments: str) -> object:
-        if len(opened) == 2:
-            raise WriteError("too many")
-        opened.append(arguments)
-        return real(*arguments)
-
-    monkeypatch.setattr(writer_module, "AtomicFile", two)
-    with pytest.raises(WriteError):
-        ShardSetWriter(tmp_path, "s", num_shards=3)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -2,35 +2,34 @@
 
 An image that was imported is a span (file, offset, length) until its bytes are wanted. The file
 is held open from the moment its spans are made, so that images stay readable while an export
-replaces the shard they come from; when too many files are open the oldest is closed, and a file
-that is not the same any more when it is opened again is refused instead of misread.
+replaces the shard they come from; of a shard that is compressed or in a zip, where nothing seeks,
+the plain bytes are put into a temporary file once they are asked for. When too many files are open
+the oldest is closed. One that is not the same any more when it is opened again is refused instead
+of misread.
 """
 
 from __future__ import annotations
 
 import array
-import io
 import os
 import shutil
 import tempfile
 import threading
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast, overload
+from typing import BinaryIO, NamedTuple, cast, overload
 
 import numpy as np
 
 from tfod.errors import ShardError
-from tfod.tfrecord.compression import Compression, InflatingStream
-from tfod.tfrecord.damage import bad_data
+from tfod.tfrecord.compression import Compression, InflatingStream, PeekedStream
+from tfod.tfrecord.damage import bad_data, damaged_compression
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, length_in_header, masked_crc32c
 from tfod.tfrecord.reader import read_records, shard_compression
-from tfod.tfrecord.storage.open import read_at, zip_entry
+from tfod.tfrecord.storage.open import open_shard, read_at, zip_entry
 from tfod.tfrecord.storage.urls import is_url
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 
 def _open_file_limit() -> int:
@@ -139,19 +138,26 @@ class RecordIndex(Sequence[bytes]):
 
 
 def _payload_spans(shard: ShardIdentity) -> Iterator[tuple[int, int]]:
-    """Offset and length of each payload: from headers alone where the file is plain."""
-    offset = index = 0
-    is_sound = _open_files.compression(shard) is Compression.NONE
-    while is_sound and offset < shard.size:
+    """Offset and length of each payload, from headers alone."""
+    offset = 0
+    size = _open_files.size(shard)
+    while offset < size:
         length = length_in_header(_open_files.read(shard, offset, HEADER_BYTES))
-        is_sound = length is not None and offset + FRAME_BYTES + length <= shard.size
-        if length is not None and is_sound:
-            yield offset + HEADER_BYTES, length
-            offset, index = offset + FRAME_BYTES + length, index + 1
-    if not is_sound:  # compressed; or the walk through all of it knows what is wrong and says it
+        if length is None or offset + FRAME_BYTES + length > size:
+            break
+        yield offset + HEADER_BYTES, length
+        offset += FRAME_BYTES + length
+    if offset < size:  # the walk through all of it knows what is wrong and says it
         for record in read_records(shard.path):
-            if record.number >= index:
+            if record.offset >= offset:
                 yield record.payload_offset, record.length
+
+
+class _OpenFile(NamedTuple):
+    """A file that is held open; ``is_copy`` where it is a temporary one of plain bytes."""
+
+    file: BinaryIO
+    is_copy: bool
 
 
 class _OpenFiles:
@@ -163,124 +169,94 @@ class _OpenFiles:
 
     def open(self, path: str) -> ShardIdentity:
         with self._lock:
-            opened = _OpenFile(path)
-            shard = opened.identity()
-            if shard in self._files:
-                opened.close()
-                self._files.move_to_end(shard)
-            else:
-                self._keep(shard, opened)
-            return shard
+            return self._open(path)
 
-    def compression(self, shard: ShardIdentity) -> Compression:
+    def size(self, shard: ShardIdentity) -> int:
+        """How many plain bytes it has."""
         with self._lock:
-            return self._file(shard).compression
+            return os.fstat(self._file(shard)).st_size
 
     def read(self, shard: ShardIdentity, offset: int, length: int) -> bytes:
+        """Some of the plain bytes; fewer at the end."""
         with self._lock:
-            return self._file(shard).read(offset, length)
+            return read_at(self._file(shard), length, offset)
 
     def close(self) -> None:
         with self._lock:
             while self._files:
-                self._files.popitem()[1].close()
+                self._files.popitem()[1].file.close()
 
-    def _file(self, shard: ShardIdentity) -> _OpenFile:
+    def _file(self, shard: ShardIdentity) -> int:
+        """The descriptor of its plain bytes."""
         if shard not in self._files:
-            try:
-                self._keep(shard, _OpenFile(shard.path))
-            except (OSError, ShardError):
-                raise _changed(shard) from None
+            self._require_same(shard)
+        if shard not in self._files:
+            self._keep(shard, _OpenFile(_plain_copy(shard.path), is_copy=True))
+            self._require_same(shard)
         self._files.move_to_end(shard)
-        # Another file of that name, or another content in the same file.
-        if self._files[shard].is_spooled or self._files[shard].identity() == shard:
-            return self._files[shard]
-        self._files.pop(shard).close()
-        raise _changed(shard)
+        opened = self._files[shard]
+        # The content of a file may become another one in place.
+        if not opened.is_copy and _identity(shard.path, opened.file) != shard:
+            self._files.pop(shard).file.close()
+            raise _changed(shard)
+        return opened.file.fileno()
+
+    def _require_same(self, shard: ShardIdentity) -> None:
+        try:
+            is_same = self._open(shard.path) == shard
+        except (OSError, ShardError):
+            is_same = False
+        if not is_same:
+            raise _changed(shard)
+
+    def _open(self, path: str) -> ShardIdentity:
+        """Note which file it is, and keep it open if its bytes are those of the plain shard."""
+        if is_url(path):
+            cause = "is remote, and its records are read one by one only as they come"
+            raise ShardError(cause, shard=path, fix="copy it here first")
+        entry = zip_entry(path)
+        file: BinaryIO = open(entry.archive if entry else path, "rb", buffering=0)
+        shard = _identity(path, file, entry.size if entry else None)
+        is_packed = entry or shard_compression(file.read(HEADER_BYTES)) is not Compression.NONE
+        if is_packed or shard in self._files:
+            file.close()
+        else:
+            self._keep(shard, _OpenFile(file, is_copy=False))
+        return shard
 
     def _keep(self, shard: ShardIdentity, opened: _OpenFile) -> None:
         self._files[shard] = opened
         while len(self._files) > _MAX_OPEN_FILES:
-            self._files.popitem(last=False)[1].close()
+            self._files.popitem(last=False)[1].file.close()
 
 
-class _OpenFile:
-    """A shard that is open: a file, an entry of a zip, or its plain bytes in a temporary file.
-
-    Attributes:
-        compression: of the shard itself.
-        is_spooled: whether its plain bytes lie in an unnamed temporary file, since nothing seeks
-            in what is packed or zipped; then it needs the shard's own file no more.
-    """
-
-    def __init__(self, path: str) -> None:
-        if is_url(path):
-            cause = "is remote, and its records are read one by one only as they come"
-            raise ShardError(cause, shard=path, fix="copy it here first")
-        self._path = path
-        self._entry = zip_entry(path)
-        self._file: BinaryIO = open(self._entry.archive if self._entry else path, "rb", buffering=0)
-        self.is_spooled = False
-        try:
-            whole = self._entry.stream(self._file) if self._entry else self._file
-            self.compression = shard_compression(whole.read(HEADER_BYTES))
-        except BaseException:
-            self._file.close()
-            raise
-
-    def identity(self) -> ShardIdentity:
-        """Which file it is; for an entry its archive, but with its own path and size."""
-        status = os.fstat(self._file.fileno())
-        size = self._entry.size if self._entry else status.st_size
-        return ShardIdentity(self._path, status.st_dev, status.st_ino, size, status.st_mtime_ns)
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Some of the plain bytes; fewer at the end."""
-        is_plain = self.compression is Compression.NONE and self._entry is None
-        if not is_plain and not self.is_spooled:
-            self._spool()
-        return read_at(self._file.fileno(), length, offset)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _spool(self) -> None:
-        plain = tempfile.TemporaryFile(buffering=0)
-        packed = cast(io.FileIO, _FromStart(self._file.fileno()))
-        stream: BinaryIO = cast(BinaryIO, self._entry.stream(packed) if self._entry else packed)
-        try:
-            if self.compression is not Compression.NONE:
-                stream = cast(BinaryIO, InflatingStream(stream))
-            shutil.copyfileobj(stream, plain, 1 << 20)
-        except OSError as error:
-            plain.close()
-            cause = f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})"
-            fix = "make room there, set TMPDIR, or decompress the shard yourself"
-            raise ShardError(cause, shard=self._path, fix=fix) from None
-        self._file.close()
-        self._file, self.is_spooled = plain, True
+def _identity(path: str, file: BinaryIO, size: int | None = None) -> ShardIdentity:
+    """Which file it is; of an entry of a zip its archive, but with its own path and size."""
+    status = os.fstat(file.fileno())
+    size = status.st_size if size is None else size
+    return ShardIdentity(path, status.st_dev, status.st_ino, size, status.st_mtime_ns)
 
 
-class _FromStart(io.RawIOBase):
-    """An open file from its start on, whatever forked processes that share it read meanwhile."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, position: int, _: int = os.SEEK_SET) -> int:
-        self._position = position
-        return position
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        target = memoryview(buffer)
-        data = read_at(self._handle, len(target), self._position)
-        target[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+def _plain_copy(path: str) -> BinaryIO:
+    """An unnamed temporary file with the plain bytes of a shard."""
+    copy = tempfile.TemporaryFile(buffering=0)
+    compression = Compression.NONE
+    try:
+        with open_shard(path) as (stream, _):
+            source = PeekedStream(stream, HEADER_BYTES)
+            compression = shard_compression(source.head)
+            is_plain = compression is Compression.NONE
+            plain = cast(BinaryIO, source if is_plain else InflatingStream(source))
+            shutil.copyfileobj(plain, copy, 1 << 20)
+    except (zlib.error, EOFError) as error:
+        copy.close()
+        raise damaged_compression(path, compression.value, str(error)).to_error() from None
+    except OSError as error:
+        copy.close()
+        cause = f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})"
+        fix = "make room there, set TMPDIR, or decompress the shard yourself"
+        raise ShardError(cause, shard=path, fix=fix) from None
+    return copy
 
 
 def _changed(shard: ShardIdentity) -> ShardError:

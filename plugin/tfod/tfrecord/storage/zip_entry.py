@@ -9,7 +9,7 @@ import stat
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, BinaryIO, NoReturn, cast
+from typing import IO, TYPE_CHECKING, NoReturn, cast
 
 from tfod.errors import ShardError
 
@@ -77,21 +77,15 @@ class ZipEntry:
         """How many bytes it has when it is unpacked; never more are read."""
         return self.info.file_size
 
-    def stream(self, file: BinaryIO | io.FileIO) -> io.FileIO:
-        """Its plain bytes, out of the open archive; the archive's position is used.
+    def open(self) -> io.FileIO:
+        """Its plain bytes, in order.
 
         Reading raises ZipEntryError where the data are damaged, or not those of the directory.
-        """
-        return cast(io.FileIO, _EntryStream(self, file))
-
-    def open(self) -> io.FileIO:
-        """The same, with the archive opened for it.
 
         Raises:
             OSError: the archive cannot be opened.
         """
-        file = open(self.archive, "rb", buffering=0)  # the stream closes it
-        return cast(io.FileIO, _EntryStream(self, file, is_own=True))
+        return cast(io.FileIO, _EntryStream(self))
 
     def head(self, most: int) -> bytes:
         """At most so many of its first bytes; nothing where it cannot be read."""
@@ -133,7 +127,7 @@ def printable(text: str) -> str:
     )
 
 
-def _data_start(entry: ZipEntry, file: BinaryIO | io.FileIO) -> int:
+def _data_start(entry: ZipEntry, file: io.FileIO) -> int:
     """Byte of the archive at which an entry's data begin, behind its own header."""
     offset, name = entry.info.header_offset, stored_name(entry.info)
     try:
@@ -153,10 +147,9 @@ def _data_start(entry: ZipEntry, file: BinaryIO | io.FileIO) -> int:
 class _EntryStream(io.RawIOBase):
     """The unpacked bytes of an entry; what is wrong with them is a ZipEntryError."""
 
-    def __init__(self, entry: ZipEntry, file: BinaryIO | io.FileIO, is_own: bool = False) -> None:
+    def __init__(self, entry: ZipEntry) -> None:
         self._entry = entry
-        self._file = file
-        self._is_own = is_own
+        self._file = open(entry.archive, "rb", buffering=0)
         self._unpacked: zipfile.ZipExtFile | None = None
         self._count = self._crc = 0
 
@@ -164,8 +157,7 @@ class _EntryStream(io.RawIOBase):
         return True
 
     def close(self) -> None:
-        if self._is_own:
-            self._file.close()
+        self._file.close()
         super().close()
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
