@@ -108,12 +108,12 @@ class FrameShards(contextlib.ExitStack):
         """
         image = replace(image, shapes=tuple(sorted(image.shapes, key=_order)))
         try:
-            placed = self._builder.place(image)
-            if not placed and not image.tags and not self._options.keep_empty:
+            one = self._builder.build(image)
+            if not len(one.boxes) and not image.tags and not self._options.keep_empty:
                 self._exported.dropped += 1
                 return
             encoded = read() if read else None
-            payload = encode_detection(self._builder.build(image, placed, encoded))
+            payload = encode_detection(self._builder.complete(one, encoded))
         except (OSError, ValueError, TypeError, ArithmeticError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
@@ -121,7 +121,7 @@ class FrameShards(contextlib.ExitStack):
         self._exported.without_image += read is not None and not encoded
         self._exported.images += bool(encoded)
         self._exported.frames += 1
-        self._exported.objects += len(placed)
+        self._exported.objects += len(one.boxes)
 
     def _writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:

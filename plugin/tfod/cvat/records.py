@@ -25,7 +25,7 @@ from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.cvat_detections import TRACK, shapes_of
-from tfod.formats.cvat_shapes import Attributes, CvatShape, CvatTag, pillow
+from tfod.formats.cvat_shapes import Attributes, CvatShape, CvatTag
 from tfod.formats.writer import masks_of
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -232,10 +232,9 @@ def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
 
 def _drawn(mask: bytes | memoryview | np.ndarray, where: str, size: tuple[int, int]) -> np.ndarray:
     if not isinstance(mask, np.ndarray):
-        pillow()  # says so where it is not installed
         try:
             mask = decode_mask_png(mask)
-        except ValueError as error:
+        except (ValueError, ImportError) as error:
             raise TfodError(
                 f"{where}: a mask cannot be decoded ({error}); export the shard again"
             ) from None

@@ -94,7 +94,7 @@ def there_and_back(
     image: CvatImage, save_masks: bool = True
 ) -> tuple[list[CvatShape], list[CvatTag]]:
     builder = DetectionBuilder(LabelMap.from_names(LABELS), INPUT_TYPES, save_masks)
-    payload = encode_detection(builder.build(image, builder.place(image), None))
+    payload = encode_detection(builder.complete(builder.build(image), None))
     assert builder.left_out.sentences() == []
     detection = decode_detection(Example.from_bytes(payload))
     back = ShapeBuilder(LABELS)

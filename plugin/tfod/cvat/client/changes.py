@@ -82,12 +82,11 @@ class Changes:
 
     def _compare(self, here: Counter[_Key], there: Counter[_Key]) -> None:
         for key in here.keys() | there.keys():
-            now, file = here[key], there[key]
-            counts = now, file, max(0, file - now), max(0, now - file)
-            if self._append:
-                counts = now, file, file, 0
-            row = self._rows[key[:2]]
-            row[:] = (a + b for a, b in zip(row, counts, strict=True))
+            row, now, file = self._rows[key[:2]], here[key], there[key]
+            row[0] += now
+            row[1] += file
+            row[2] += file if self._append else max(0, file - now)
+            row[3] += 0 if self._append else max(0, now - file)
 
     def text(self) -> str:
         """A table, one line a class and kind; last, when all frames were compared."""
