@@ -52,8 +52,6 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
         "image height, pixels    100   100     100   100   100\n"
         "boxes in an image         0     0       0     2     2\n"
         "\n"
-        "boxes by COCO's sizes: 0 small (below 32 x 32), 0 medium (below 96 x 96), 2 large\n"
-        "\n"
         "import tensorflow as tf\n"
         "\n"
         "feature_description = {\n"
