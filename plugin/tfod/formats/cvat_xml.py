@@ -52,7 +52,7 @@ from tfod.formats.documents import (
 from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
 from tfod.formats.objects import KnownClasses, Reading, sound_boxes
 from tfod.formats.options import OddBoxes, Options, Problems
-from tfod.formats.writer import DRAWN, LABELS, NO_PLACE, Writer, masks_of
+from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, Writer, masks_of
 
 _MOST_FRAMES = 1_000_000
 _LONGEST_IMAGE = 256 << 20
@@ -518,8 +518,7 @@ _KINDS = {bool: "checkbox", int: "number", float: "number", str: "text"}
 class CvatXmlWriter(Writer):
     """The frames are numbered from 0; what they hold lies in a file of its own until the end."""
 
-    CARRIES = frozenset(("masks", "image classes", "keypoints", DRAWN, LABELS))
-    ALL_ATTRIBUTES = True
+    CARRIES = frozenset(("masks", "image classes", "keypoints", DRAWN, LABELS, ATTRIBUTES))
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)

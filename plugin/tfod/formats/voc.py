@@ -285,7 +285,6 @@ class VocWriter(Writer):
 
     IMAGES = _IMAGES[0]
     LISTS_CLASSES = False
-    STRIPPED_IN = "VOC"  # the lines of its lists, and by most readers the classes
     CARRIES = frozenset(("view", "pose", *_FLAGS))
 
     def begin(self, subset: str) -> None:
@@ -306,7 +305,7 @@ class VocWriter(Writer):
             start, end = images.splits[row : row + 2]
             flags = [""] * (end - start) if images.is_plain else self._flags(images, row)
             objects = "".join(
-                f"<object><name>{xml_text(classes[images.classes[at]].strip())}</name>"
+                f"<object><name>{xml_text(classes[images.classes[at]])}</name>"
                 f"{flags[at - start]}<bndbox>{corners[at]}</bndbox></object>\n"
                 for at in range(start, end)
             )
@@ -319,7 +318,8 @@ class VocWriter(Writer):
         self._list(subset, "".join(f"{stem}\n" for stem in stems))
 
     def finish(self, label_map: LabelMap) -> None:
-        classes = self._classes_without_blanks(label_map)
+        self._require_no_blanks(label_map)
+        classes = [one.class_name for one in label_map.items]
         names = [one for one in classes if not _NO_LABEL.search(one)]
         self.losses[_UNLISTED][""] += len(classes) - len(names)
         # Datumaro and CVAT take other classes than VOC's own from here.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.cvat.attributes import AttributeSpec, fit_value, text_of
+from tfod.cvat.attributes import AttributeSpec, fit_value
 from tfod.cvat.client.changes import Changes, Held
 from tfod.cvat.client.dataset import compressed_runs
 from tfod.cvat.records import ShapeBuilder, ZipRecord
@@ -253,26 +253,6 @@ class TestDocument:
         assert image.name == name.replace("\u0001", "")
         assert image.shapes[0].label == "a & <b>"
         assert image.shapes[0].attributes == (("n<", "</attribute>"),)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "text"),
-    [
-        ("checkbox", 1, "true"),
-        ("checkbox", 0.0, "false"),
-        ("checkbox", True, "true"),
-        ("checkbox", "False", "false"),
-        ("checkbox", "maybe", None),
-        ("checkbox", 2, None),
-        ("number", 2.0, "2"),
-        ("number", 2.5, "2.5"),
-        ("text", False, "false"),
-        ("select", "red", "red"),
-        ("text", [1], None),
-    ],
-)
-def test_attribute_text(kind: str, value: Any, text: str | None) -> None:
-    assert text_of(fit_value(value, AttributeSpec(kind))) == text
 
 
 @pytest.mark.parametrize("values", ["", [""], []])

@@ -155,7 +155,7 @@ def _prepare_annotations(
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(MEMBER, "w", force_zip64=True) as stream,
     ):
-        document = DocumentWriter(stream, live.name)
+        document = DocumentWriter(stream, str(live.target))
         others = _convert(live, options, document, builder, changes)
         document.finish()
     tell(changes.text())
@@ -175,7 +175,7 @@ def _convert(
     """Write the frames that a zip has records of; return how many of them are not the target's."""
     others = 0
     reached = Matcher(live.task, ())
-    records = on_frames(options.path, live.task, live.own, live.target, options.label_map)
+    records = on_frames(options.path, live.task, live.target, options.label_map)
     for record, frame in records:
         if frame is None or frame.number is None:
             others += 1
@@ -202,9 +202,10 @@ def _prepare_dataset(
 ) -> None:
     """Write a dataset with its images, zipped, and tell what tasks it makes."""
     builder = ShapeBuilder(live.labels)
-    subsets = write_dataset(read_zip(options.path, options.label_map), live, builder, path)
-    for subset, written in subsets.items():
-        tell(f"new task {subset!r}: {written.images} images, {written.objects} objects")
+    records = read_zip(options.path, options.label_map)
+    subsets = write_dataset(records, list(live.labels), builder, path)
+    for subset, (images, objects) in subsets.items():
+        tell(f"new task {subset!r}: {images} images, {objects} objects")
     for sentence in builder.losses.sentences():
         warn(f"not imported: {sentence}")
 

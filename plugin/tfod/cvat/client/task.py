@@ -23,22 +23,18 @@ class LiveTask:
 
     Attributes:
         target: what was asked for.
-        name: of the task.
         task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
             zip of the task's is known by them.
         labels: the attributes of each, by name.
         held: its annotations; none of a project.
-        own: numbers of the frames that annotations may come to.
         deleted: names of frames that were deleted; they are not among the frames.
         first, step: number of frame 0 in CVAT's XML, and how far neighbours are apart there.
     """
 
     target: Target
-    name: str
     task: Task
     labels: Labels
     held: Held = field(default_factory=Held)
-    own: frozenset[int] = frozenset()
     deleted: tuple[str, ...] = ()
     first: int = 0
     step: int = 1
@@ -53,7 +49,6 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
     about = server.retrieve(target)
     if about.get("dimension", _FLAT) not in (_FLAT, None):
         raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
-    name = str(about.get("name") or target)
     found = server.list("labels", **{f"{target.kind}_id": target.number})
     with server.errors():
         # A part of a skeleton is no label: no shape of its own can have it.
@@ -65,14 +60,13 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
         if target.kind == PROJECT:
             # An import makes new tasks: the frames of those that are there do not matter.
             task = Task(labels=frozenset(labels), new_tasks=True)
-            return LiveTask(target, name, task, labels)
+            return LiveTask(target, task, labels)
         frames, deleted, first, step = _fetch_frames(server, target, about)
         others = _other_frames(server, about, {**frames, **deleted}) if target.kind == JOB else []
         annotations = server.get(f"{target.path}/annotations")
         held = Held.of(annotations, {one["id"]: one["name"] for one in known}, frames)
         return LiveTask(
             target=target,
-            name=name,
             task=Task(
                 labels=frozenset(labels),
                 frames=(*others, *frames.values()),  # of equal names the last counts: its own
@@ -83,7 +77,6 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
             ),
             labels=labels,
             held=held,
-            own=frozenset(frames),
             deleted=tuple(one.name for one in deleted.values()),
             first=first,
             step=step,
