@@ -69,11 +69,10 @@ def ends_of(path: str) -> list[str]:
 @dataclass(frozen=True)
 class ImageFile:
     """An image file: its name in its dataset, a safe relative path; its bytes, and what these say
-    of format, stored size, and EXIF orientation."""
+    of stored size and EXIF orientation."""
 
     name: str
     data: bytes
-    format: str
     height: int
     width: int
     orientation: int = UPRIGHT
@@ -161,7 +160,7 @@ class ImageFiles:
                 f"{where}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
             )
         size = header.height, header.width
-        return ImageFile(name, data, header.format, *size, header.orientation)
+        return ImageFile(name, data, *size, header.orientation)
 
     def content(self, path: str, where: str) -> bytes:
         """The bytes of an image that was found.
