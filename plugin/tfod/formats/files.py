@@ -61,9 +61,8 @@ def files_below(folder: str, extensions: Collection[str]) -> Iterator[str]:
 
 def ends_of(path: str) -> list[str]:
     """A path with slashes, then its last parts, the longest first."""
-    parts = path.split("/")
-    first = max(1, len(parts) - _MOST_PARTS)
-    return [path, *("/".join(parts[start:]) for start in range(first, len(parts)))]
+    parts = path.split("/")[-_MOST_PARTS:]
+    return [path, *("/".join(parts[start:]) for start in range(1, len(parts)))]
 
 
 @dataclass(frozen=True)
