@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import IO
 
 from tfod.check.find import find
 from tfod.check.findings.report import Report
@@ -19,7 +20,7 @@ from tfod.cvat.client.task import Changes, LiveTask, fetch_task
 from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
 from tfod.cvat.refusal import check_upload, refusal
 from tfod.errors import TfodError
-from tfod.formats.cvat_xml import DocumentWriter
+from tfod.formats.cvat_xml import END, head_text, image_text
 from tfod.formats.documents import MEMBER
 
 Say = Callable[[str], object]
@@ -145,9 +146,9 @@ def _prepare_annotations(
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(MEMBER, "w", force_zip64=True) as stream,
     ):
-        document = DocumentWriter(stream, str(live.target))
-        others = _convert(live, options, document, builder, changes)
-        document.finish()
+        stream.write(head_text(str(live.target), {}).encode())
+        others = _convert(live, options, stream, builder, changes)
+        stream.write(END.encode())
     tell(changes.text())
     if others:
         warn(f"frames of the task that are not in {live.target}, left out: {others}")
@@ -158,7 +159,7 @@ def _prepare_annotations(
 def _convert(
     live: LiveTask,
     options: ImportOptions,
-    document: DocumentWriter,
+    stream: IO[bytes],
     builder: ShapeBuilder,
     changes: Changes,
 ) -> int:
@@ -183,7 +184,8 @@ def _convert(
         shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
         changes.compare(frame.number, [*shapes, *tags])
         number = live.first + frame.number * live.step
-        document.image(number, frame.name, (height, width), shapes, tags)
+        named = {"id": number, "name": frame.name}
+        stream.write(image_text(named, (height, width), shapes, tags).encode())
     return others
 
 
