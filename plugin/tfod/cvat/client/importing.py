@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from tfod.check.find import find
+from tfod.check.findings.finding import first_of
 from tfod.check.findings.report import Report
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
@@ -67,7 +68,8 @@ def import_zip(
     task = live.task.kept() if options.append or options.force else live.task
     report = check_zip(options, task)
     if live.deleted:
-        warn(_deleted(live))
+        names = first_of(live.deleted, _NAMES_SHOWN)
+        warn(f"frames that were deleted from {target} do not count: {names}")
     if not report.valid:
         tell(render_text(report, color=False))
         warn(str(refusal(report, task, target.kind, options.path)))
@@ -116,12 +118,6 @@ def _require_format(server: Server, format_name: str) -> None:
         names = {one["name"] for one in found["importers"] if one["enabled"]}
     if format_name not in names:
         raise TfodError(f"{server.host} does not import {format_name!r}; ask its administrator")
-
-
-def _deleted(live: LiveTask) -> str:
-    shown = ", ".join(live.deleted[:_NAMES_SHOWN])
-    more = ", …" if len(live.deleted) > _NAMES_SHOWN else ""
-    return f"frames that were deleted from {live.target} do not count: {shown}{more}"
 
 
 def check_zip(options: ImportOptions, task: Task) -> Report:
