@@ -146,13 +146,6 @@ def test_colours_stay_and_white_can_be_read_on_them() -> None:
 # The page
 
 
-def test_captions(tmp_path: Path) -> None:
-    cards = cards_of([record(filename=f"{n}.jpg", sha256=None) for n in range(5)], tmp_path)
-    page = render_cards(cards, "x")
-    found = re.findall(r'<p class="(?:name|where)"><bdi>([^<]*)</bdi>', page)
-    assert found[:4] == ["0.jpg", "record 0 (the first)", "1.jpg", "record 1"]
-
-
 def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     payload = with_boxes([(0.25, 0.5, 0.5, 0.75)], [evil], [1], filename=evil)

@@ -232,8 +232,8 @@ def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
         return load_task(*described)
     if any(described):
         raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
-    from tfod.cvat.client.connection import connect
-    from tfod.cvat.client.task import Target, fetch_task
+    from tfod.cvat.client.connection import Target, connect
+    from tfod.cvat.client.task import fetch_task
 
     target = Target.typed(*kind_and_id)
     with connect() as server:

@@ -10,8 +10,14 @@ from typing import Any
 
 from tfod.cli.arguments import Parser, add_label_map, to_write, whole_number
 from tfod.cli.output import print_line, print_note
-from tfod.cvat.client.connection import DEFAULT_HOST, HOST_VARIABLE, TOKEN_VARIABLE, connect
-from tfod.cvat.client.task import KINDS, Target
+from tfod.cvat.client.connection import (
+    DEFAULT_HOST,
+    HOST_VARIABLE,
+    KINDS,
+    TOKEN_VARIABLE,
+    Target,
+    connect,
+)
 from tfod.errors import TfodError
 
 
@@ -33,7 +39,6 @@ def add_arguments(parser: Parser) -> None:
     add("out", metavar="OUT.zip", help="the zip to write", type=to_write)
     add("--with-images", action="store_true", help="the images too")
     add("--save-masks", action="store_true", help="an instance mask for each object, as PNG")
-    add("--num-shards", metavar="N", help="shards of each subset", type=whole_number(1), default=1)
     text = "frames without an annotation (default: keep)"
     add("--empty-frames", help=text, choices=("keep", "drop"), default="keep")
     add("--overwrite", action="store_true", help="write over a zip that is there")
@@ -66,7 +71,6 @@ def _on_a_server(parser: argparse.ArgumentParser) -> Callable[..., Any]:
 
 def _export(arguments: argparse.Namespace) -> int:
     from tfod.cvat.client.export import FORMAT, convert_export
-    from tfod.cvat.client.requests import export_dataset
     from tfod.cvat.client.task import count_tracks
     from tfod.cvat.frame_shards import ExportOptions
 
@@ -78,15 +82,14 @@ def _export(arguments: argparse.Namespace) -> int:
     options = ExportOptions(
         with_images=arguments.with_images,
         save_masks=arguments.save_masks,
-        num_shards=arguments.num_shards,
         keep_empty=arguments.empty_frames == "keep",
     )
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         source = os.path.join(scratch, "export.zip")
         with connect(arguments.server) as server:
-            target.retrieve(server)
+            server.retrieve(target)
             tracks = count_tracks(server, target)
-            export_dataset(server, target, FORMAT, source, options.with_images)
+            server.export(target, FORMAT, source, options.with_images)
         exported = convert_export(source, out, options, tracks)
     print_line(f"{out}: {exported.summary()}")
     for sentence in exported.notes():

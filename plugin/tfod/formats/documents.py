@@ -18,13 +18,11 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tfod.errors import TfodError, how_to_install
-from tfod.formats.files import ends_of
-from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 MEMBER = "annotations.xml"
 _MOST_BYTES = 4 << 30
@@ -35,8 +33,7 @@ _LONGEST_PARSED = 64 << 20
 _MOST_HELD = 2_000_000
 """Elements and attributes in one child of the root, which is held whole: some 400 MB. A track has
 ten in each frame."""
-_TOO_LARGE = ("huge", "excessive depth", "limit exceeded", "too long")
-_NOT_UTF8 = ("not proper UTF-8", "Invalid bytes in character encoding")  # of libxml2 old and new
+_BEGINNING = 2048
 _LONGEST_QUOTE = 40
 _LONGEST_VALUE = 60
 _ZIP_SIGNATURE = b"PK\x03\x04"
@@ -175,52 +172,9 @@ def parse(path: str) -> Any:
     return tree.getroot()
 
 
-def xml_files(folder: str) -> Iterator[str]:
-    """Paths of the XML files in a folder and all below it, hidden ones left out.
-
-    Linked folders come last, and no folder twice, so that links may go round in a circle.
-    """
-    seen: set[tuple[int, int]] = set()
-    starts = [folder]
-    for start in starts:
-        for where, folders, names in os.walk(start):
-            if (own := _identity(where)) in seen:
-                folders.clear()
-                continue
-            seen.add(own)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            starts += filter(os.path.islink, (os.path.join(where, name) for name in folders))
-            for path in (os.path.join(where, one) for one in names if not one.startswith(".")):
-                # Of a link that leads nowhere it is told that it cannot be read.
-                if path.lower().endswith(".xml") and not _is_special(path):
-                    yield path
-
-
-def with_xml_files(folders: Iterable[str]) -> list[str]:
-    """Those folders that are there and hold XML files, each once, whatever links to it."""
-    found: dict[tuple[int, int], str] = {}
-    for one in folders:
-        if any(xml_files(one)):
-            found.setdefault(_identity(one), one)
-    return list(found.values())
-
-
-def _identity(path: str) -> tuple[int, int]:
-    """What a folder or file has in common with all links to it."""
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
-
-
-def _is_special(path: str) -> bool:
-    """Whether it is there, and no file: a pipe, at which a reader would wait for ever."""
-    return os.path.exists(path) and not os.path.isfile(path)
-
-
-def begins_with(path: str, root: str) -> bool:
-    """Whether a file looks like XML of some root, by its first letters alone."""
-    with open(path, "rb") as file:
-        start = file.read(2048).replace(b"\0", b"")  # that UTF-16 has with each letter
-    return re.search(rf"<{root}[\s>]".encode(), start) is not None
+def begins_with(stream: IO[bytes], root: str) -> bool:
+    """Whether a stream looks like XML of some root, by its first letters alone."""
+    return re.search(rf"<{root}[\s/>]".encode(), stream.read(_BEGINNING)) is not None
 
 
 def number_in(element: Any, tag: str, path: str, *, finite: bool = True) -> float:
@@ -229,19 +183,6 @@ def number_in(element: Any, tag: str, path: str, *, finite: bool = True) -> floa
     text = "" if found is None else (found.text or "").strip()
     line = (element if found is None else found).sourceline
     return parse_number(text, f"{path}, line {line}: <{tag}> has", finite)
-
-
-def root_tag(path: str) -> str:
-    """The tag of a document's root, read no further than that.
-
-    Raises:
-        TfodError: it cannot be read, or is no XML.
-    """
-    with open_xml(path) as (stream, name), _lxml(name) as etree:
-        for _, element in etree.iterparse(stream, events=("start",), **_SAFE):
-            _check(element.getroottree(), name, None)
-            return str(element.tag)
-    raise TfodError(f"{path} is not XML: it is empty")
 
 
 def _check(tree: Any, name: str, root: str | None) -> None:
@@ -263,16 +204,6 @@ def _lxml(name: str) -> Iterator[Any]:
         yield etree
     except etree.XMLSyntaxError as error:
         reason = " ".join(str(error.msg).split())
-        if any(one in reason.lower() for one in _TOO_LARGE):
-            reason = reason.partition(", ")[0]  # what follows is for who writes the parser's caller
-            raise TfodError(
-                f"{name}, line {error.lineno or 1}: a text, a name or a nesting is larger than any "
-                f"export has ({reason}); export it again"
-            ) from None
-        if any(one in reason for one in _NOT_UTF8):
-            raise TfodError(
-                f"{name}, line {error.lineno or 1}: not UTF-8; save it as UTF-8"
-            ) from None
         # lxml appends line and column to the message of a parser's error, not to that of a pull.
         line = "" if ", line " in reason else f", line {error.lineno or 1}"
         raise TfodError(
@@ -343,13 +274,6 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
                     yield number, line
     except UnicodeDecodeError as error:
         raise TfodError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-
-
-def names_in(*lines: str) -> list[str]:
-    """What lines may call a document: maybe with quotes, folders, an extension."""
-    paths = (safe_relative_path(one.strip(" \"'")) for one in lines)
-    ends = [end for path in paths for end in ends_of(path)]
-    return [*ends, *(split_extension(one)[0] for one in ends)]
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -29,12 +29,12 @@ from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
+from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.example.example import Example
 from tfod.shards.fixes import EditedRecord, dropped_damage, dropped_record, misses_a_class
 from tfod.shards.source_ids import source_ids_of
 from tfod.tfrecord.compression import PeekedStream
@@ -314,9 +314,9 @@ class _Run:
                     self._add(dropped_damage(records), place)
                 continue
             self._outcome.records += len(records)
-            examples = ExampleBatch.of(records)
+            detections = Detections(ExampleBatch.of(records), self._profile.field_mapping)
             for row in range(len(records)):
-                payload = self._repaired(shard, examples, row)
+                payload = self._repaired(shard, detections, row)
                 if payload is not None:
                     writer.write(payload)
                     self._outcome.written += 1
@@ -326,8 +326,9 @@ class _Run:
         with shard.open() as stream:
             shutil.copyfileobj(stream, file)
 
-    def _repaired(self, shard: Shard, examples: ExampleBatch, row: int) -> bytes | None:
+    def _repaired(self, shard: Shard, detections: Detections, row: int) -> bytes | None:
         """The payload of a record of a batch as it is to be; None to leave the record out."""
+        examples = detections.examples
         source = examples.records.record(row)
         place = Place(shard.name, source.number, source.offset)
         if found := dropped_record(examples, row, self._codes):
@@ -337,7 +338,8 @@ class _Run:
             return bytes(source.payload)
         file = self._label_maps.get(shard.label_map or "")
         record = EditedRecord(
-            Example(examples, row),
+            detections,
+            row,
             self._profile,
             file.label_map if file else None,
             lambda: shard.label_map not in self._incomplete,
@@ -346,7 +348,7 @@ class _Run:
         changes = record.fix(self._codes)
         if not changes:
             return bytes(source.payload)
-        place = place._replace(item=record.text(record.field_mapping.filename) or None)
+        place = place._replace(item=detections.filenames[row] or None)
         for change in changes:
             self._add(change, place)
         self._outcome.changed += 1

@@ -1,62 +1,77 @@
-"""A task, a job or a project as the server has it now: labels and frames."""
+"""A task, a job or a project as the server has it now, and what an import would change of it."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.references.cvat_task import Frame, Task
-from tfod.cvat.attributes import AttributeSpec
-from tfod.cvat.client.changes import Held
-from tfod.cvat.client.server import Server, ServerError
-from tfod.cvat.records import Labels
+from tfod.check.references.cvat_task import Frame, Task, shown
+from tfod.check.reporters.escaping import in_columns
+from tfod.cvat.client.connection import JOB, PROJECT, TASK, Server, ServerError, Target
+from tfod.cvat.records import AttributeSpec, Labels
+from tfod.detection.losses import listed
 from tfod.errors import TfodError
-from tfod.formats.cvat_shapes import KINDS as KINDS_OF_SHAPES
+from tfod.formats.cvat_shapes import BOX, KINDS, CvatShape, CvatTag, make_shape
 
-TASK, JOB, PROJECT = "task", "job", "project"
-KINDS = (TASK, JOB, PROJECT)
+_Key = tuple[str, str, tuple[int, ...]]
+"""Class, kind and corners of a shape: what makes it the same as another on its frame."""
+_COLUMNS = ("class", "now", "in the file", "added", "removed")
+
+
 _VIDEO = "interpolation"
 _FLAT = "2d"
 
 
-@dataclass(frozen=True)
-class Target:
-    """A task, a job or a project by its number."""
+@dataclass
+class Held:
+    """What the server has of a task or a job.
 
-    kind: str
-    number: int
+    Attributes:
+        keys: of the shapes and tags on each frame.
+        others: shapes and tracks that no shard can hold, by kind.
+        frames: numbers of the frames that have annotations, also those where a track shows.
+        tracks: how many tracks there are besides those among the others.
+    """
+
+    keys: dict[int, Counter[_Key]] = field(default_factory=lambda: defaultdict(Counter))
+    others: Counter[str] = field(default_factory=Counter)
+    frames: set[int] = field(default_factory=set)
+    tracks: int = 0
 
     @classmethod
-    def typed(cls, kind: str, number: str) -> Target:
-        """What ``--cvat KIND ID`` names. Raises TfodError where that is nothing."""
-        if kind not in KINDS or not number.isascii() or not number.isdigit():
-            raise TfodError(f"--cvat {kind} {number}: name {', '.join(KINDS)}, then its number")
-        return cls(kind, int(number))
+    def of(cls, annotations: Any, names: Mapping[int, str], frames: Iterable[int]) -> Held:
+        """From the annotations of the server's API.
 
-    def __str__(self) -> str:
-        return f"{self.kind} {self.number}"
-
-    @property
-    def path(self) -> str:
-        """Where the server has it."""
-        return f"/api/{self.kind}s/{self.number}"
-
-    def retrieve(self, server: Server) -> dict[str, object]:
-        """What the server says of it. Raises TfodError: it is not there, or not for us."""
-        try:
-            found = server.get(self.path)
-        except ServerError as error:
-            if error.status == 404:
-                raise TfodError(
-                    f"{server.host} has no {self}, or does not show it to you; look at the number "
-                    "in the address of its page, and at CVAT_ORGANIZATION"
-                ) from None
-            raise
-        with server.expected():
-            about = dict(found)
-            if about["id"] != self.number:
-                raise ValueError(f"{self} has the number {about['id']}")
-            return about
+        Args:
+            annotations: as the API has them.
+            names: of the classes by number.
+            frames: that annotations may be on.
+        """
+        held, there = cls(), sorted(frames)
+        for one in annotations["shapes"]:
+            held.frames.add(one["frame"])
+            if one["type"] not in KINDS:
+                held.others[one["type"]] += 1
+                continue
+            label, rotation = names.get(one["label_id"], ""), one.get("rotation") or 0.0
+            key = _key(make_shape(one["type"], one["points"], rotation, label=label))
+            held.keys[one["frame"]][key] += 1
+        for one in annotations["tags"]:
+            held.frames.add(one["frame"])
+            held.keys[one["frame"]][_key(CvatTag(names.get(one["label_id"], "")))] += 1
+        for track in annotations["tracks"]:
+            keyframes = sorted((one["frame"], one["outside"]) for one in track["shapes"])
+            held.frames |= shown(keyframes, there)
+            kind = track["shapes"][0]["type"] if track["shapes"] else "empty"
+            if kind in KINDS:
+                held.tracks += 1
+            else:
+                held.others[f"{kind} tracks"] += 1
+        held.frames.intersection_update(there)
+        return held
 
 
 @dataclass(frozen=True)
@@ -65,139 +80,165 @@ class LiveTask:
 
     Attributes:
         target: what was asked for.
-        name: of the task.
         task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
             zip of the task's is known by them.
         labels: the attributes of each, by name.
         held: its annotations; none of a project.
-        own: numbers of the frames that annotations may come to.
         deleted: names of frames that were deleted; they are not among the frames.
         first, step: number of frame 0 in CVAT's XML, and how far neighbours are apart there.
     """
 
     target: Target
-    name: str
     task: Task
     labels: Labels
     held: Held = field(default_factory=Held)
-    own: frozenset[int] = frozenset()
     deleted: tuple[str, ...] = ()
     first: int = 0
     step: int = 1
 
 
-@dataclass(frozen=True)
-class _Frames:
-    """The frames of a task or a job; in a job, too, numbers count from the task's beginning."""
-
-    frames: tuple[Frame, ...]
-    deleted: tuple[Frame, ...]
-    first: int
-    step: int
-
-
 def fetch_task(server: Server, target: Target) -> LiveTask:
-    """Ask the server for labels and frames.
+    """Ask the server for labels, frames and annotations.
 
     Raises:
         TfodError: there is no such thing, or it has no images.
     """
-    with server.expected():
-        return _fetch(server, target)
-
-
-def _fetch(server: Server, target: Target) -> LiveTask:
-    about: Any = target.retrieve(server)
+    about = server.retrieve(target)
     if about.get("dimension", _FLAT) not in (_FLAT, None):
         raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
-    name = str(about.get("name") or target)
-    found = server.list("/api/labels", **{f"{target.kind}_id": target.number})
-    # A part of a skeleton is no label: no shape of its own can have it.
-    known = [one for one in found if one.get("parent_id") is None]
-    labels = {
-        one["name"]: {each["name"]: AttributeSpec.of(each) for each in one.get("attributes", ())}
-        for one in known
-    }
-    if target.kind == PROJECT:
-        # An import makes new tasks: the frames of those that are there do not matter.
-        return LiveTask(target, name, Task(labels=frozenset(labels), new_tasks=True), labels)
-    own = _fetch_frames(server, target, about)
-    others = _other_frames(server, about, own) if target.kind == JOB else ()
-    numbers = frozenset(one.number for one in own.frames if one.number is not None)
-    annotations = server.get(f"{target.path}/annotations")
-    held = Held.of(annotations, {one["id"]: one["name"] for one in known}, numbers)
-    return LiveTask(
-        target=target,
-        name=name,
-        task=Task(
-            labels=frozenset(labels),
-            frames=(*others, *own.frames),  # of equal names the last counts: the job's own
-            video=about.get("mode") == _VIDEO,
-            not_carried=held.others,
-            annotated=frozenset(held.frames),
-            own=numbers if target.kind == JOB else None,
-        ),
-        labels=labels,
-        held=held,
-        own=numbers,
-        deleted=tuple(one.name for one in own.deleted),
-        first=own.first,
-        step=own.step,
-    )
+    found = server.list("labels", **{f"{target.kind}_id": target.number})
+    with server.errors():
+        # A part of a skeleton is no label: no shape of its own can have it.
+        known = [one for one in found if one.get("parent_id") is None]
+        labels = {
+            one["name"]: {each["name"]: AttributeSpec.of(each) for each in one["attributes"]}
+            for one in known
+        }
+        if target.kind == PROJECT:
+            # An import makes new tasks: the frames of those that are there do not matter.
+            task = Task(labels=frozenset(labels), new_tasks=True)
+            return LiveTask(target, task, labels)
+        frames, deleted, first, step = _fetch_frames(server, target, about)
+        others = _other_frames(server, about, {**frames, **deleted}) if target.kind == JOB else []
+        annotations = server.get(f"{target.path}/annotations")
+        held = Held.of(annotations, {one["id"]: one["name"] for one in known}, frames)
+        return LiveTask(
+            target=target,
+            task=Task(
+                labels=frozenset(labels),
+                frames=(*others, *frames.values()),  # of equal names the last counts: its own
+                video=about.get("mode") == _VIDEO,
+                not_carried=held.others,
+                annotated=frozenset(held.frames),
+                own=frozenset(frames) if target.kind == JOB else None,
+            ),
+            labels=labels,
+            held=held,
+            deleted=tuple(one.name for one in deleted.values()),
+            first=first,
+            step=step,
+        )
 
 
 def count_tracks(server: Server, target: Target) -> int:
     """How many tracks there are, of kinds that shards have."""
     if target.kind == PROJECT:
-        tasks = server.list("/api/tasks", project_id=target.number)
+        tasks = server.list("tasks", project_id=target.number)
         return sum(count_tracks(server, Target(TASK, one["id"])) for one in tasks)
-    with server.expected():
-        tracks = server.get(f"{target.path}/annotations")["tracks"]
-        kinds = [shape["type"] for one in tracks for shape in one["shapes"][:1]]
-        return sum(kind in KINDS_OF_SHAPES for kind in kinds)
+    with server.errors():
+        annotations = server.get(f"{target.path}/annotations")
+        return Held.of({**annotations, "shapes": [], "tags": []}, {}, ()).tracks
 
 
-def _other_frames(server: Server, job: Any, own: _Frames) -> list[Frame]:
+def _other_frames(server: Server, job: Any, own: Mapping[int, Frame]) -> list[Frame]:
     """The frames of a job's task that are not the job's; none where the user may not see them."""
-    numbers = {one.number for one in (*own.frames, *own.deleted)}
     try:
-        frames = _fetch_frames(server, Target(TASK, job["task_id"]), job).frames
+        frames, *_ = _fetch_frames(server, Target(TASK, job["task_id"]), job)
     except ServerError as error:
         if error.status in (403, 404):
             return []
         raise
-    return [one for one in frames if one.number not in numbers]
+    return [one for number, one in frames.items() if number not in own]
 
 
-def _fetch_frames(server: Server, target: Target, about: Any) -> _Frames:
+def _fetch_frames(
+    server: Server, target: Target, about: Any
+) -> tuple[dict[int, Frame], dict[int, Frame], int, int]:
+    """The frames of a task or a job by their number in the task, those that were deleted, and as
+    LiveTask has them, where they begin and their step in CVAT's XML.
+    """
     meta = server.get(f"{target.path}/data/meta")
-    step = _step(meta.get("frame_filter") or "")
-    first = about.get("start_frame", 0) if target.kind == JOB else 0
+    key, _, value = (meta.get("frame_filter") or "").partition("=")
+    step = max(1, int(value)) if key.strip() == "step" else 1
+    begin = about.get("start_frame", 0) if target.kind == JOB else 0
     # Where the task's frame 0 is in the document: the meta of a job begins with the job.
-    origin = meta["start_frame"] - first * step
-    deleted = set(meta.get("deleted_frames") or ())
+    first = meta["start_frame"] - begin * step
     images: list[Any] = meta["frames"]
     included = meta.get("included_frames")
-    count = int(meta.get("size") or len(images))
-    numbers = list(range(first, first + count))
+    numbers: Sequence[int] = range(begin, begin + int(meta.get("size") or len(images)))
     if included is not None:
-        numbers = sorted((number - origin) // step for number in included)
+        numbers = sorted((number - first) // step for number in included)
     is_video = about.get("mode") == _VIDEO
-    frames = []
+    deleted_numbers = set(meta.get("deleted_frames") or ())
+    frames: dict[int, Frame] = {}
+    deleted: dict[int, Frame] = {}
     for number in numbers:
         # A job of chosen frames, as ground truth, lists its whole range with placeholders.
-        image = images[0 if is_video else number - first]
-        name = f"frame_{origin + number * step:06d}" if is_video else image["name"]
+        image = images[0 if is_video else number - begin]
+        name = f"frame_{first + number * step:06d}" if is_video else image["name"]
         size = image.get("height") or None, image.get("width") or None
-        frames.append(Frame(name, number, *size))
-    return _Frames(
-        frames=tuple(one for one in frames if one.number not in deleted),
-        deleted=tuple(one for one in frames if one.number in deleted),
-        first=origin,
-        step=step,
-    )
+        of = deleted if number in deleted_numbers else frames
+        of[number] = Frame(name, number, *size)
+    return frames, deleted, first, step
 
 
-def _step(frame_filter: str) -> int:
-    key, _, value = frame_filter.partition("=")
-    return max(1, int(value)) if key.strip() == "step" and value.strip().isdigit() else 1
+class Changes:
+    """Collects the comparison of a file with what the server has, frame by frame."""
+
+    def __init__(self, held: Held, append: bool) -> None:
+        self._held = held
+        self._append = append
+        # By class and kind: on the server, in the file, added, removed.
+        self._rows: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+
+    def compare(self, frame: int, file: Iterable[CvatShape | CvatTag]) -> None:
+        """Add what the file has for a frame."""
+        self._compare(self._held.keys.pop(frame, Counter()), Counter(map(_key, file)))
+
+    def _compare(self, here: Counter[_Key], there: Counter[_Key]) -> None:
+        for key in here.keys() | there.keys():
+            row, now, file = self._rows[key[:2]], here[key], there[key]
+            row[0] += now
+            row[1] += file
+            row[2] += file if self._append else max(0, file - now)
+            row[3] += 0 if self._append else max(0, now - file)
+
+    def text(self) -> str:
+        """A table, one line a class and kind; last, when all frames were compared."""
+        for left in self._held.keys.values():  # frames that no record is for
+            self._compare(left, Counter())
+        others, tracks = self._held.others, self._held.tracks
+        if not self._rows and not others and not tracks:
+            return "no annotations, neither on the server nor in the file"
+        rows = (
+            (f"{label} ({kind})", *map(str, row))
+            for (label, kind), row in sorted(self._rows.items())
+        )
+        lines = [*in_columns([_COLUMNS, *rows])]
+        if others and not self._append:
+            lines.append(f"also removed: {listed(others)}")
+        if tracks and not self._append:
+            lines.append(f"tracks that become single shapes, one a frame: {tracks}")
+        return "\n".join(lines)
+
+
+def _key(one: CvatShape | CvatTag) -> _Key:
+    """What a shape or a tag is compared by: its corners in whole pixels.
+
+    What a shard's numbers cannot hold of a hundredth is left out.
+    """
+    if isinstance(one, CvatTag):
+        return one.label, "tag", ()
+    turned = "rotated " if one.kind == BOX and one.rotation else ""
+    corners = tuple(math.floor(round(side, 2) + 0.5) for side in one.corners)
+    return one.label, turned + one.kind, corners
