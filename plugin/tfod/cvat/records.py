@@ -5,7 +5,10 @@ The one way in: of our own formats on the server, and of the bridge.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +17,6 @@ import numpy as np
 
 from tfod.check.references.cvat_task import Frame, Task
 from tfod.check.references.frames import Matcher, of_other_jobs
-from tfod.cvat.attributes import AttributeSpec, fit_value, storable, text_of
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
@@ -40,12 +42,37 @@ from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_shards
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
-_LONGEST_NAME = 64  # of CVAT's tables
+_LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 _SCORE = "score"
 _ATTRIBUTES = "attributes that the labels lack or do not allow"
 _ABSENT = "classes said to be absent"
 _CAPTIONS = "captions of images, which CVAT does not have"
 _EMPTY = "masks without a pixel, which became their boxes"
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """An attribute that a label has.
+
+    Attributes:
+        input_type: ``checkbox``, ``number``, ``select``, ``radio`` or ``text``.
+        values: what may be chosen; of a number the least, the largest and the step.
+    """
+
+    input_type: str
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, attribute: Mapping[str, Any]) -> AttributeSpec:
+        """From CVAT's description, in its tables or from its API."""
+        values = attribute.get("values") or ()
+        choices = values.split("\n") if isinstance(values, str) else values
+        if list(choices) == [""]:  # CVAT's API splits a text without any
+            choices = ()
+        return cls(str(attribute.get("input_type", "")), tuple(str(one) for one in choices))
+
 
 Labels = Mapping[str, Mapping[str, AttributeSpec]]
 """The attributes of each label, by name."""
@@ -256,10 +283,10 @@ class ShapeBuilder:
             elif name in self._taken:
                 pass
             elif spec is not None:
-                fit = fit_value(value, spec)
+                fit = _fit_value(value, spec)
             elif self._new_attributes and len(name) <= _LONGEST_NAME:
-                fit = storable(value)
-            text = text_of(fit)
+                fit = _storable(value)
+            text = _text_of(fit)
             if text is not None:
                 found.append((name, text))
             elif name != TRACK:  # a number of the task that was exported, of no use here
@@ -289,3 +316,58 @@ def _drawn(mask: bytes | memoryview | np.ndarray, where: str, size: tuple[int, i
             "make the shard from the images that the task has"
         )
     return mask
+
+
+def _fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | None:
+    """A value as CVAT stores it for such an attribute; None where the attribute cannot have it."""
+    text = _text_of(value)
+    if text is None:
+        return None
+    if spec.input_type == "checkbox":
+        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
+    if spec.input_type == "number":
+        return _number(value, spec)
+    if spec.input_type == "text" or not spec.values or text in spec.values:
+        return text
+    for synonyms in ({text.lower()}, _TRUE, _FALSE):
+        if text.lower() in synonyms:
+            for choice in spec.values:
+                if choice.lower() in synonyms:
+                    return choice
+    return None
+
+
+def _storable(value: Any) -> bool | int | float | str | None:
+    """A value for an attribute that CVAT makes; None where its tables have no place for it."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value) else None
+    if isinstance(value, float):
+        return _shortest(value) if math.isfinite(value) else None
+    return value if isinstance(value, (bool, int)) and abs(value) < 1 << 63 else None
+
+
+def _text_of(value: Any) -> str | None:
+    """How CVAT writes a value; None where it cannot."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    kept = _storable(value)
+    if isinstance(kept, float) and kept.is_integer():
+        return str(int(kept))
+    return None if kept is None else str(kept)
+
+
+def _number(value: Any, spec: AttributeSpec) -> int | float | None:
+    """A number within the label's limits: the least, the largest, the step."""
+    with contextlib.suppress(ValueError, OverflowError):
+        number = _shortest(float(value))
+        limits = [float(one) for one in spec.values[:2]]
+        if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
+            return int(number) if number.is_integer() else number
+    return None
+
+
+def _shortest(value: float) -> float:
+    """12.34 for the float32 next to it: shards hold numbers so, and people typed the former."""
+    with np.errstate(over="ignore"):  # beyond float32 it was none
+        single = np.float32(value)
+    return float(str(single)) if np.isfinite(single) and float(single) == value else value

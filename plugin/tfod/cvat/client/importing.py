@@ -8,19 +8,16 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfod.check.check import Options, check
 from tfod.check.find import find
 from tfod.check.findings.report import Report
-from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
 from tfod.check.reporters.text import render_text
-from tfod.cvat.client.changes import Changes
 from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
 from tfod.cvat.client.dataset import write_dataset
-from tfod.cvat.client.task import LiveTask, fetch_task
+from tfod.cvat.client.task import Changes, LiveTask, fetch_task
 from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
-from tfod.cvat.refusal import refusal
+from tfod.cvat.refusal import check_upload, refusal
 from tfod.errors import TfodError
 from tfod.formats.cvat_xml import DocumentWriter
 from tfod.formats.documents import MEMBER
@@ -135,14 +132,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
     with find([options.path], options.label_map) as found:
         if len(found.datasets) != 1 or not found.datasets[0].zips:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
-        of_task = Options(
-            receiver=CVAT,
-            label_map=options.label_map,
-            task=task,
-            hash_sources=False,
-            decode=0,  # as CVAT's own importer
-        )
-        return check(found, of_task)
+        return check_upload(found, task, options.label_map)
 
 
 def _prepare_annotations(

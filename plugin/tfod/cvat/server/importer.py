@@ -13,11 +13,9 @@ from zipfile import is_zipfile
 
 import numpy as np
 
-from tfod.check.check import Options, check
 from tfod.check.dataset import File
 from tfod.check.find import find_uploads
 from tfod.check.findings.finding import plural
-from tfod.check.receivers import CVAT
 from tfod.cvat.records import (
     NewImage,
     NewImages,
@@ -27,7 +25,7 @@ from tfod.cvat.records import (
     on_frames,
     read_zip,
 )
-from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, refusal
+from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, check_upload, refusal
 from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
@@ -104,15 +102,9 @@ def require_sound(path: str, instance: Instance) -> None:
             "the file is not a zip",
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
-    options = Options(
-        receiver=CVAT,
-        task=instance.task,
-        max_findings=_FINDINGS_KEPT,
-        hash_sources=False,
-        decode=0,  # CVAT decodes what becomes frames, and needs no other images
-    )
     try:
-        report = check(find_uploads([File.at(path, _UPLOAD)]), options)
+        found = find_uploads([File.at(path, _UPLOAD)])
+        report = check_upload(found, instance.task, max_findings=_FINDINGS_KEPT)
     except TfodError as error:  # such as of masks without boxes
         raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
     if not report.valid:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfod.check.references.cvat_task import Frame, Task, shown
-from tfod.cvat.attributes import AttributeSpec
+from tfod.cvat.records import AttributeSpec, Labels
 
 _log = logging.getLogger("tfod.cvat")
 _PROJECT, _JOB = "project", "job"  # META_FIELD
@@ -34,7 +34,7 @@ class Instance:
 
     noun: str
     task: Task
-    attributes: Mapping[str, Mapping[str, AttributeSpec]]
+    attributes: Labels
     takes_new_attributes: bool
 
 
