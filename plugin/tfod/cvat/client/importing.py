@@ -139,7 +139,6 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
             receiver=CVAT,
             label_map=options.label_map,
             task=task,
-            hash_sources=False,
             decode=0,  # as CVAT's own importer
         )
         return check(found, of_task)

@@ -106,7 +106,6 @@ def require_sound(path: str, instance: Instance) -> None:
         receiver=CVAT,
         task=instance.task,
         max_findings=_FINDINGS_KEPT,
-        hash_sources=False,
         decode=0,  # CVAT decodes what becomes frames, and needs no other images
     )
     try:
