@@ -167,7 +167,7 @@ test-python-%: .venv-py%/installed
 
 # The site, in build/docs/index.html; the rules' pages are written from the code. A warning is an error.
 docs: $(VENV)/test-all.installed
-	$(BIN)/tfod rules --write docs/rules --overwrite
+	$(BIN)/python docs/write_rules.py
 	$(BIN)/python docs/draw_rooms.py
 	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
 

@@ -16,7 +16,7 @@ from typing import Any
 from measure import Sample
 from sizes import CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
 
-_DOUBLE = Path(__file__).parents[1] / "tests" / "cvat" / "double"
+_DOUBLE = Path(__file__).parents[1] / "tests" / "cvat" / "server" / "double"
 _REGISTRY = "cvat.apps.dataset_manager.formats.registry"
 _TICKS = 100  # of /proc/PID/stat, a second
 
@@ -81,15 +81,16 @@ def _use_double(settings: str) -> None:
 
     sys.path[:0] = [str(_DOUBLE), str(_DOUBLE.parents[2])]
     os.environ["DJANGO_SETTINGS_MODULE"] = settings
+    os.environ["CVAT_DOUBLE_DATABASE"] = os.path.join(tempfile.mkdtemp(), "db.sqlite3")
 
 
 def _task(count: int) -> tuple[Any, float]:
     """A task, and the seconds that making it took, which are the database's and no export's."""
-    from cvat.apps.engine.models import Annotations, Image, Label, Task
+    from cvat.apps.engine.models import Annotations, Frame, Label, Task
 
     begin = time.perf_counter()
     frames = [
-        Image(f"street/frame_{number:06d}.jpg", WIDTH, HEIGHT, b"") for number in range(count)
+        Frame(f"street/frame_{number:06d}.jpg", WIDTH, HEIGHT, b"") for number in range(count)
     ]
     shapes = [
         {
@@ -110,7 +111,7 @@ def _task(count: int) -> tuple[Any, float]:
         for number in range(count)
         for box in range(EXPORTED_BOXES)
     ]
-    task = Task(frames, [Label(name, []) for name in CLASSES], Annotations(shapes, [], []))
+    task = Task(frames, [Label(name) for name in CLASSES], Annotations(shapes, [], []))
     return task, time.perf_counter() - begin
 
 

@@ -25,7 +25,7 @@ IMAGE = plain_image((640, 320), 0)
 
 def sample(image: bytes | None = IMAGE, boxes: object = (), **fields: object) -> Sample:
     given = {"record": 1, "item": "1.jpg", "height": 320, "width": 640, **fields}
-    given = {"shard": "a.record", "codes": ("BOX003",), "classes": ("person", "cat"), **given}
+    given = {"shard": "a.record", "classes": ("person", "cat"), **given}
     return Sample(image=image, boxes=np.asarray(boxes, np.float32).reshape(-1, 4), **given)
 
 
@@ -84,14 +84,6 @@ def test_at_most_two_hundred_are_drawn_the_wrong_ones_surely() -> None:
     assert len(found) == 200 and [colour for _, colour in found].index(WRONG) == 199
 
 
-@pytest.mark.parametrize(("boxes", "shown"), [(24, 24), (25, 1)])
-def test_of_many_boxes_only_the_wrong_ones_have_their_class_on_them(boxes: int, shown: int) -> None:
-    corners = np.mgrid[0.1:0.9:5j, 0.1:0.9:5j].reshape(2, -1).T[:boxes]
-    many = np.hstack((corners, corners + 0.05))
-    found = names(drawn(boxes=many, offending={3}, classes=("a",) * boxes))
-    assert len(found) == shown and found[-1] == ("tag-text bad", "a")
-
-
 some_boxes = st.lists(
     st.tuples(
         *[st.floats(-0.25, 1.25, width=32)] * 4, st.sampled_from(("a", "person", "汽车", "x" * 30))
@@ -133,23 +125,17 @@ def area_of(text: etree._Element) -> tuple[float, float, float, float]:
 def test_a_name_without_room_is_in_the_tooltip() -> None:
     """Of many boxes at one place; that of the wrong one is written above it."""
     svg = drawn(boxes=[[0.4, 0.4, 0.6, 0.6]] * 20, offending={7}, classes=("cat",) * 20)
-    assert 1 < len(names(svg)) <= 8 and names(svg)[-1] == ("tag-text bad", "cat")
+    assert 1 < len(names(svg)) <= 3 and names(svg)[-1] == ("tag-text bad", "cat")
     bad = next(one for one in svg.iter(f"{SVG}text") if one.get("class") == "tag-text bad")
     assert 180 < float(bad.get("y")) < 200
     assert len(list(svg.iter(f"{SVG}title"))) == 20
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "автомобиль", "汽车", "x" * 5000, "🚗"])
-def test_texts_of_any_kind(text: str) -> None:
-    for one in (drawn(boxes=[[0, 0, 1, 1]], classes=(text,), item=text, offending={0}),):
-        assert {element.tag for element in one.iter()} == {
-            SVG + name for name in ("svg", "image", "g", "title", "path", "text")
-        }
-
-
-@given(st.text())
+@given(st.text() | st.sampled_from([*HOSTILE, "автомобиль", "汽车", "x" * 5000, "🚗"]))
 def test_any_text_is_xml(text: str) -> None:
-    drawn(None, [[0, 0, 1, 1]], classes=(text,), item=text)
+    svg = drawn(None, [[0, 0, 1, 1]], classes=(text,), item=text, offending={0})
+    tags = {element.tag for element in svg.iter()}
+    assert tags <= {SVG + name for name in ("svg", "rect", "g", "title", "path", "text")}
 
 
 @pytest.mark.parametrize(

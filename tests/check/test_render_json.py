@@ -82,16 +82,3 @@ def test_texts_come_back_but_steer_nothing() -> None:
     assert [one for one in read_back if "\\ud800" not in one] == [
         one.shard for one in report.findings if "\ud800" not in one.shard
     ]
-
-
-def test_scripts_are_readable() -> None:
-    written = render_json(make_report(figures=some_figures()))
-    assert '"автомобиль": 1' in written
-    assert written.endswith("}\n")
-
-
-def test_the_same_report_gives_the_same_text() -> None:
-    findings = [found("BOX903", "x", f"{name}.record") for name in "cab"]
-    one, other = make_report(findings), make_report(findings)
-    assert render_json(one) == render_json(other)
-    assert list(read_report(one)["counts"]["by_shard"]) == ["a.record", "b.record", "c.record"]

@@ -15,7 +15,6 @@ from tests.check.reports import (
     HOSTILE,
     WARNING,
     found,
-    hostile_report,
     make_report,
 )
 
@@ -105,6 +104,9 @@ def test_each_file_is_a_suite_and_each_rule_that_fails_a_failed_test() -> None:
     assert "'A' is 'a' in the map" in (bad.findtext("testcase/system-out") or "")
     assert names(clean) == ["nothing found that fails (error or worse)"]
     assert failures(clean) == []
+    # Jenkins makes a package of what is in front of a dot.
+    assert [one.get("classname") for one in clean] == [None, "tfod.b_record"]
+    assert list(suites(make_report(sources=[]))) == ["the data set"]
 
 
 def test_the_failing_level_decides() -> None:
@@ -131,22 +133,7 @@ def test_findings_that_are_not_listed_fail_as_well() -> None:
     assert "and 6 more\n" in (there["b.record"].findtext(".//failure") or "")
 
 
-def test_jenkins_gets_one_package() -> None:
-    suite = suites(make_report())["a.record"]
-    assert [one.get("classname") for one in suite.findall("testcase")] == ["tfod.a_record"]
-
-
-def test_a_report_of_nothing() -> None:
-    assert list(suites(make_report(sources=[]))) == ["the data set"]
-
-
-def test_hostile_texts_are_text() -> None:
-    there = suites(hostile_report())
-    assert len(there) == len(HOSTILE)
-    assert HOSTILE[0] in there and r"\u202egpj.exe" in there
-
-
-@given(st.text())
+@given(st.text() | st.sampled_from(HOSTILE))
 def test_any_text_makes_valid_xml(text: str) -> None:
     finding = found("BOX903", text, text, item=text, feature=text, fix=text)
     suites(make_report([finding], sources=[text, "b"]))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 from tfod.check.findings.finding import FAMILIES
 from tfod.check.profiles.profile import READY
-from tfod.check.reporters.rules_pages import changes, full_text, markdown_pages, table
+from tfod.check.reporters.rules_pages import changes
 from tfod.check.rules.registry import all_rules
-from tfod.cli import main as cli
+
+from tests.commands import Run
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "rules"
@@ -20,10 +22,10 @@ RULES = all_rules()
 
 def test_the_pages_are_those_of_the_code() -> None:
     written = {path.name: path.read_text(encoding="utf-8") for path in PAGES.iterdir()}
-    assert written == markdown_pages(RULES.values()), "run: make docs"
+    assert written == run_path(str(PAGES.parent / "write_rules.py"))["pages"](), "run: make docs"
 
 
-def test_every_code_of_the_sources_is_in_the_table_and_on_a_page() -> None:
+def test_every_code_of_the_sources_is_declared_once() -> None:
     """Looked for in the sources' own text, past the registry."""
     declared = Counter(
         code
@@ -33,11 +35,6 @@ def test_every_code_of_the_sources_is_in_the_table_and_on_a_page() -> None:
         )
     )
     assert set(declared) == set(RULES) and set(declared.values()) == {1}
-    pages = markdown_pages(RULES.values())
-    for code in RULES:
-        assert f"\n## {code}\n" in pages[f"{code[:3]}.md"]
-        assert f"[{code}]({code[:3]}.md#{code.lower()})" in pages["README.md"]
-        assert f"  {code}  " in table(RULES.values())
 
 
 def test_every_family_has_rules_in_the_order_of_their_numbers() -> None:
@@ -69,59 +66,36 @@ def test_profiles_speak_of_rules_that_exist() -> None:
         assert set(profile.severities) <= {*FAMILIES, *RULES}, profile.name
 
 
-class TestCommand:
-    def test_table(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.main(["rules"]) == 0
-        output = capsys.readouterr().out
-        assert output.startswith("TFR  framing: the file as a sequence of records\n  TFR001  ")
-        assert max(map(len, output.splitlines())) <= 80
-        assert re.findall(r"^  ([A-Z]{3}\d{3}) ", output, re.MULTILINE) == list(RULES)
-
-    @pytest.mark.parametrize("name", ["IMG001", "img001"])
-    def test_one_rule(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.main(["rules", name]) == 0
-        output = " ".join(capsys.readouterr().out.split())
-        rule = RULES["IMG001"]
-        assert output.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
-        assert f" Fix: {rule.fix} Source: {rule.source} Profiles: off in cvat" in output
-
-    def test_a_family(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.main(["rules", "box"]) == 0
-        output = capsys.readouterr().out
-        assert re.findall(r"^([A-Z]{3}\d{3}),", output, re.MULTILINE) == [
-            code for code in RULES if code.startswith("BOX")
-        ]
-
-    @pytest.mark.parametrize(
-        ("name", "hint"),
-        [("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")],
-    )
-    def test_unknown(self, name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.main(["rules", name]) == 2
-        output = capsys.readouterr().err
-        assert output.startswith(f"tfod: there is no rule or family {name!r}; {hint}")
-        assert output.count("\n") == 1
-
-    def test_markdown(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.main(["rules", "--markdown"]) == 0
-        assert capsys.readouterr().out.startswith("# The rules of `tfod check`\n")
-        assert cli.main(["rules", "TFR003", "--markdown"]) == 0
-        output = capsys.readouterr().out
-        assert re.findall(r"^## (.*)$", output, re.MULTILINE) == ["TFR003"]
-
-    def test_write(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        folder = tmp_path / "docs" / "rules"
-        assert cli.main(["rules", "--write", str(folder)]) == 0
-        assert {path.name for path in folder.iterdir()} == set(markdown_pages(RULES.values()))
-        assert cli.main(["rules", "BOX", "--write", str(folder)]) == 2
-        assert "leave out the code" in capsys.readouterr().err
+def test_the_command_lists_all(run: Run) -> None:
+    printed = run("rules").out
+    assert printed.startswith("TFR  framing: the file as a sequence of records\n  TFR001  ")
+    assert max(map(len, printed.splitlines())) <= 80
+    assert re.findall(r"^  ([A-Z]{3}\d{3}) ", printed, re.MULTILINE) == list(RULES)
 
 
-def test_full_texts_fit_eighty_columns() -> None:
-    for rule in RULES.values():
-        # Only what has no space to break at may be longer.
-        long = [line for line in full_text(rule).splitlines() if len(line) > 80]
-        assert [line for line in long if " " in line.strip()] == []
+@pytest.mark.parametrize("name", ["IMG001", "img001"])
+def test_the_command_explains_one(name: str, run: Run) -> None:
+    printed, rule = " ".join(run("rules", name).out.split()), RULES["IMG001"]
+    assert printed.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
+    assert f" Fix: {rule.fix} Source: {rule.source} Profiles: off in cvat" in printed
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_command_explains_a_family(family: str, run: Run) -> None:
+    printed = run("rules", family.lower()).out
+    codes = [code for code in RULES if code.startswith(family)]
+    assert re.findall(r"^([A-Z]{3}\d{3}),", printed, re.MULTILINE) == codes
+    # Only what has no space to break at may be longer.
+    long = [line for line in printed.splitlines() if len(line) > 80]
+    assert [line for line in long if " " in line.strip()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")],
+)
+def test_a_rule_that_there_is_not(name: str, hint: str, run: Run) -> None:
+    assert f"there is no rule or family {name!r}; {hint}" in run("rules", name).refused()
 
 
 def test_changes_of_a_family_reach_its_rules() -> None:

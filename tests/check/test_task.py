@@ -34,49 +34,18 @@ IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
   <version>1.1</version>
   <meta>
     <task>
-      <id>4</id>
-      <name>streets</name>
-      <size>3</size>
-      <mode>annotation</mode>
-      <subset>default</subset>
-      <start_frame>0</start_frame>
-      <stop_frame>2</stop_frame>
+      <id>4</id><name>streets</name><size>3</size><mode>annotation</mode>
+      <subset>default</subset><start_frame>0</start_frame><stop_frame>2</stop_frame>
       <frame_filter></frame_filter>
-      <segments>
-        <segment>
-          <id>4</id>
-          <start>0</start>
-          <stop>2</stop>
-          <url>http://localhost:8080/api/jobs/4</url>
-        </segment>
-      </segments>
+      <segments><segment><id>4</id><start>0</start><stop>2</stop></segment></segments>
       <labels>
         <label>
           <name>car</name>
           <type>any</type>
-          <attributes>
-            <attribute>
-              <name>parked</name>
-              <mutable>False</mutable>
-              <input_type>checkbox</input_type>
-              <default_value>false</default_value>
-              <values>false</values>
-            </attribute>
-          </attributes>
+          <attributes><attribute><name>parked</name><mutable>False</mutable></attribute></attributes>
         </label>
-        <label>
-          <name>s1</name>
-          <type>skeleton</type>
-          <attributes>
-          </attributes>
-        </label>
-        <label>
-          <name>nose</name>
-          <type>points</type>
-          <attributes>
-          </attributes>
-          <parent>s1</parent>
-        </label>
+        <label><name>s1</name><type>skeleton</type></label>
+        <label><name>nose</name><type>points</type><parent>s1</parent></label>
       </labels>
     </task>
     <dumped>2024-06-25 11:38:28.799808+00:00</dumped>
@@ -99,31 +68,12 @@ VIDEO_XML = """<?xml version="1.0" encoding="utf-8"?>
   <version>1.1</version>
   <meta>
     <{kind}>
-      <id>5</id>
-      <size>5</size>
-      <mode>{mode}</mode>
-      <start_frame>{start}</start_frame>
-      <stop_frame>{stop}</stop_frame>
+      <id>5</id><size>5</size><mode>{mode}</mode>
+      <start_frame>{start}</start_frame><stop_frame>{stop}</stop_frame>
       <frame_filter>{filter}</frame_filter>
-      <labels>
-        <label>
-          <name>person</name>
-          <attributes>
-          </attributes>
-        </label>
-      </labels>
-      <segments>
-        <segment>
-          <id>5</id>
-          <start>{segment}</start>
-          <stop>9</stop>
-          <url>http://localhost:8080/api/jobs/5</url>
-        </segment>
-      </segments>
-      <original_size>
-        <width>640</width>
-        <height>480</height>
-      </original_size>
+      <labels><label><name>person</name></label></labels>
+      <segments><segment><id>5</id><start>{segment}</start><stop>9</stop></segment></segments>
+      <original_size><width>640</width><height>480</height></original_size>
     </{kind}>
     <dumped>2024-06-25 16:05:07.134046+00:00</dumped>
   </meta>
@@ -257,14 +207,6 @@ class TestLoading:
             Frame("sub/a.jpg", 3, 30, 40),
         )
 
-    def test_combination(self, write: Write, tmp_path: Path) -> None:
-        task = load_task(
-            cvat_labels=write("labels.json", '[{"name": "cat"}]'),
-            cvat_xml=write("a.xml", IMAGES_XML),
-        )
-        assert task.labels == {"cat"}
-        assert len(task.frames or ()) == 3
-
 
 LAUGHS = (
     '<!DOCTYPE x [<!ENTITY a "haha">'
@@ -296,7 +238,7 @@ class TestBadInput:
             ("<annotations><image id='0' name='a'/></annotations>", "no <meta> before"),
             (video(stop=10**12), "has more than 1,000,000 frames; export the task in parts"),
             (video(filter="step=many"), "'many'"),
-            (IMAGES_XML.replace('width="200"', 'width="wide"'), "line 53"),
+            (IMAGES_XML.replace('width="200"', 'width="wide"'), "line 22"),
             ("\n<annotations>" + "<a>" * 300 + "</a>" * 300 + "</annotations>", "epth"),
         ],
     )
@@ -399,24 +341,6 @@ class TestBadInput:
         # All of it would take 1.3 GB.
         assert int(run_python("-c", script, path).out) < most
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
-    def test_large_xml_takes_little_memory(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.xml"
-        box = '<box label="car" xtl="1.00" ytl="2.00" xbr="3.00" ybr="4.00"></box>\n' * 200
-        with path.open("w") as file:
-            file.write(IMAGES_XML.split("  <image", 1)[0])
-            for number in range(1000):
-                file.write(f'<image id="{number}" name="{number}.jpg">{box}</image>\n')
-            file.write("</annotations>")
-        script = (
-            "import resource, sys, lxml.etree\n"
-            "from tfod.check.references.cvat_task import load_task\n"
-            "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-            "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
-        )
-        # The whole tree would take some 300 MB.
-        assert int(run_python("-c", script, path).out) < 30_000
-
 
 def write_bomb(path: Path, inside: str, element: bytes, megabytes: int) -> Path:
     """A zip with an ``annotations.xml`` of elements without end."""
@@ -441,10 +365,6 @@ class TestLabels:
                 "'traffic light'; did you mean 'traffic light'?",
             )
         ]
-
-    def test_tsk001_near_miss(self) -> None:
-        assert checked(Task(labels=frozenset({"car"})), classes={"car": 9}) == []
-        assert checked(Task(), classes={"anything": 9}) == []
 
     @pytest.mark.parametrize(
         ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
@@ -563,9 +483,6 @@ class TestMatching:
         ]
         many = task_of(*(f"{number}.jpg" for number in range(100)))
         assert checked(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg and 95 more)")
-
-    def test_tsk005_near_miss(self) -> None:
-        assert checked(task_of("a.jpg"), [row_of("a.jpg")]) == []
 
     def test_tsk006(self) -> None:
         found = checked(task_of("a.jpg"), [row_of("a.jpg", 3), row_of("a.png", 4), row_of("0", 5)])

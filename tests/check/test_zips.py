@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import pickle
@@ -20,14 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import check_sources
 from tfod.check.dataset import Dataset, File
-from tfod.check.find import find, zip_dataset
+from tfod.check.find import zip_dataset
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.findings import Findings
 from tfod.check.profiles.profile import READY
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import all_rules, run_rules
 from tfod.tfrecord.framing import masked_crc32c
-from tfod.tfrecord.reader import read_record_stream
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
@@ -118,12 +116,6 @@ def test_an_export_of_roboflow_is_clean(check: Check, shard: bytes) -> None:
     assert [one.subset for one in checked.dataset.shards] == ["train", "valid"]
     maps = [one.label_map for one in checked.dataset.shards]
     assert maps == [f"a.zip:{files[2][0]}", f"a.zip:{files[4][0]}"]
-
-
-def test_missing_shards_of_a_set_are_named(check: Check, shard: bytes) -> None:
-    data = real_zip([("x/a-00001-of-00002", shard), ("x/label_map.pbtxt", LABEL_MAP)])
-    (message,) = check(data).messages("SET001")
-    assert "a-00000-of-00002" in message
 
 
 def test_streaming_writers_prefixes_comments_and_folders_are_fine(
@@ -268,12 +260,6 @@ def test_zip004(check: Check, kind: int, output: str) -> None:
     assert checked.messages("ZIP004") == [output]
     assert checked.codes == ["ZIP004"]  # and not ZIP013: there is a shard, it is not read
     assert checked.names == []
-
-
-def test_zip004_near(check: Check, shard: bytes) -> None:
-    folder = Item("x", mode=stat.S_IFDIR | 0o755, method=0)
-    unknown = Item("a.record", shard, mode=0)
-    assert check(forge(folder, unknown)).codes == []
 
 
 @pytest.mark.parametrize(
@@ -444,19 +430,6 @@ def test_zip013_near_other_formats(check: Check, names: list[str]) -> None:
     assert found.code == "ZIP013" and "of its" in found.message and found.value is None
 
 
-def test_zip013_near_shards_by_content(check: Check, shard: bytes) -> None:
-    checked = check(real_zip([("data", shard), ("zipped.bin", gzip.compress(shard))]))
-    assert checked.codes == []
-    assert sorted(checked.bytes_read) == ["data", "zipped.bin"]
-
-
-@pytest.mark.parametrize("name", ["more.zip", "x/more.TAR", "a.json.gz", "a.rar"])
-def test_zip016(check: Check, shard: bytes, name: str) -> None:
-    checked = check(real_zip([("a.record", shard), (name, b"")]))
-    (found,) = checked.findings
-    assert (found.code, found.shard) == ("ZIP016", f"a.zip:{name}")
-
-
 # Its label maps
 
 
@@ -483,17 +456,6 @@ def test_label_map_of_a_shard(
     assert ("LAB001" in found) == (label_map is None)
 
 
-def test_whatever_folder_it_is_named_from(
-    tmp_path: Path, shard: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = real_zip([("x/a.record", shard), ("label_map.pbtxt", LABEL_MAP)])
-    (tmp_path / "a.zip").write_bytes(data)
-    monkeypatch.chdir(tmp_path)
-    with find(["a.zip"]) as found:
-        (only,) = found.shards
-    assert (only.name, only.label_map) == ("a.zip:x/a.record", "a.zip:label_map.pbtxt")
-
-
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.bin", "a-00000-of-00002", "a"])
 def test_known_by_its_bytes(tmp_path: Path, shard: bytes, name: str) -> None:
     files = [("a.record", shard), ("label_map.pbtxt", LABEL_MAP)]
@@ -511,14 +473,6 @@ def test_a_record_as_long_as_a_zip_begins_is_none(tmp_path: Path) -> None:
 
 
 # The streams
-
-
-def test_records_are_read_from_the_stream(tmp_path: Path, shard: bytes) -> None:
-    path = tmp_path / "a.zip"
-    path.write_bytes(real_zip([("a.record", shard), ("b.record", gzip.compress(shard))]))
-    for entry in read_zip(str(path)).entries.values():
-        with entry.open() as stream:
-            assert len(list(read_record_stream(stream, entry.name))) == 2
 
 
 def test_streams_may_be_read_in_turn_and_into_pieces(tmp_path: Path) -> None:
@@ -557,30 +511,6 @@ def test_one_bit_flipped_at_every_byte_never_fails(check: Check, shard: bytes) -
             flipped = bytearray(data)
             flipped[place] ^= 1 << place % 8
             check(bytes(flipped))
-
-
-_CHANGES = st.lists(
-    st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=8)), max_size=6
-)
-
-
-@examples(150)
-@given(changes=_CHANGES, cut=st.floats(0, 1), zip64=st.booleans())
-def test_mutations_end_in_findings(
-    tmp_path_factory: pytest.TempPathFactory,
-    shard: bytes,
-    changes: list[tuple[float, bytes]],
-    cut: float,
-    zip64: bool,
-) -> None:
-    data = bytearray(as_zip64(small_zip(shard)) if zip64 else small_zip(shard))
-    for where, new in changes:
-        # Most of what matters is in the last 300 bytes.
-        place = int(where * len(data)) if len(new) % 2 else len(data) - 1 - int(where * 300)
-        data[place : place + len(new)] = new
-    end = len(data) if cut < 0.8 else int(cut * len(data))
-    path = tmp_path_factory.getbasetemp() / f"mutant-{os.getpid()}.zip"
-    check_zip(path, bytes(data[:end]))
 
 
 @examples(60)

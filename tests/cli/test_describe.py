@@ -123,12 +123,6 @@ def test_a_reader_that_goes_away(make_shard) -> None:
     assert done.stderr == "" and done.stdout.startswith("1 shard, 1 record, 0 boxes")
 
 
-def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main([])
-    assert caught.value.code == 2
-
-
 @pytest.mark.parametrize("command", ["describe", "repair", "cvat import"])
 def test_an_unknown_option_is_one_line_that_names_its_command(
     command: str, capsys: pytest.CaptureFixture[str]

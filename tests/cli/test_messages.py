@@ -66,7 +66,7 @@ def test_what_cannot_be_read_or_written(run: Run, folder: Path, command: str, me
 def test_a_source_without_a_name(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([command, ""])
-    assert "is empty; name a file" in capsys.readouterr().err
+    assert "is empty; is a variable not set?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,14 @@ def test_a_source_without_a_name(command: str, capsys: pytest.CaptureFixture[str
         ("check a.record --jobs 99999999999999999999", "… is too large; the most is 9,223,"),
         ("reshard a.record out --num-shards 0", "'0' is not a whole number from 1 to 99,999"),
         ("convert a.record out --num-shards x", "'x' is not a whole number from 1 to 99,999"),
+        ("reshard a.record out --shuffle -1", "--shuffle"),
+        ("reshard a.record out --shuffle 4294967296", "from 0 to 4,294,967,295"),
+        ("reshard a.record out --num-shards 2 --shard-size 1MB", "not allowed with argument"),
+        ("reshard a.record out --compression rar", "invalid choice: 'rar'"),
+        ("check a.record --format sarif", "invalid choice: 'sarif'"),
+        ("diff a b --tolerance nan", "'nan' is not a number of pixels"),
+        ("show a.record --records 1-3", "'1-3' is not a whole number of 0 or more"),
+        ("", "the following arguments are required: COMMAND"),
     ],
 )
 def test_numbers(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -105,29 +102,3 @@ def test_shards_take_the_place_of_shards_alone(
     assert files_in(folder) == before
     for _ in range(2):
         assert run(*command, "y/train.record", "--overwrite").code == 0
-
-
-def test_pages_of_rules_replace_nothing_unasked(run: Run, folder: Path) -> None:
-    write_file(folder / "pages" / "README.md", "own")
-    before = files_in(folder)
-    assert "README.md is there already" in run("rules", "--write", "pages").refused()
-    assert files_in(folder) == before
-    run("rules", "--write", "pages", "--overwrite").succeeded()
-    assert (folder / "pages" / "README.md").read_text().startswith("# The rules")
-    run("rules", "--write", "pages").succeeded()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no file sizes are limited there")
-def test_pages_of_rules_appear_whole_or_not_at_all(folder: Path) -> None:
-    import resource
-
-    write_file(folder / "pages" / "README.md", "own")
-    done = subprocess.run(
-        [sys.executable, "-m", "tfod", "rules", "--write", "pages", "--overwrite"],
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)),
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert files_in(folder / "pages") == {"README.md": b"own"}

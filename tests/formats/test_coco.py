@@ -457,8 +457,8 @@ class TestCounted:
             found["images"][1].update(width=320, height=240, file_name=name)
 
         says = after(edit, "--odd-boxes=drop")
-        what = "1 images whose file_name another image has, too, a record for each"
-        assert f"{what} (the first: {tmp_path}/odd.json, image 1007: shapes_01.jpg)" in says
+        what = "1 images that several annotations have, a record for each"
+        assert f"{what} (the first: {tmp_path}/odd.json: shapes_01.jpg: shapes_01.jpg)" in says
 
     def test_what_has_no_segmentation_or_area_gets_its_boxs(
         self, after: Callable[..., str], tmp_path: Path

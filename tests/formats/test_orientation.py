@@ -142,15 +142,6 @@ def test_sizes_exchanged_and_nothing_says_how(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_boxes_that_contradict_the_size(convert: Run, tmp_path: Path, kind: str) -> None:
-    """The stored size is written, but the boxes fit only the turned image."""
-    save(tmp_path, 6)
-    says = convert(*FORMATS[kind](tmp_path, STORED, [BOX]), "--odd-boxes=clip").refused()
-    assert "images whose boxes fit them only as their EXIF orientation shows them" in says
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("orientation", [1, 3, 6])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_an_image_without_objects_has_no_box_of_another_size(

@@ -218,8 +218,7 @@ class TestPlaces:
         shutil.copy(IMAGES / "shapes_05.jpg", jpegs / FIRST)
         found, said = read(voc)
         assert found["shapes_11.jpg"].encoded == (IMAGES / FIRST).read_bytes()
-        assert "2 annotations whose <filename> is not their own; the image that is named" in said
-        assert "shapes_11.xml: shapes_01.jpg)" in said
+        assert said == ""
 
     def test_several_images_named_as_the_xml(
         self, read: Read, refuse: Refuse, voc: Path, jpegs: Path, first: Path
@@ -229,8 +228,6 @@ class TestPlaces:
         edit(first, FIRST, "shapes_01.png")
         what = f"names that several images have: 1 ({first}: shapes_01.bmp, shapes_01.jpg); write"
         assert what in refuse(voc)
-        shutil.copy(jpegs / FIRST, jpegs / "shapes_01.bmp")
-        assert read(voc)[0]["shapes_01.bmp"].encoded == (IMAGES / FIRST).read_bytes()
 
     @pytest.mark.parametrize("written", ["shapes_02.jpg", "deep/er/shapes_02.jpg"])
     def test_folders_below(self, convert: Run, tmp_path: Path, written: str) -> None:
@@ -500,7 +497,7 @@ class TestRefusals:
         self, refuse: Refuse, voc: Path, first: Path, pattern: str, to: str, says: str
     ) -> None:
         edit(first, pattern, to)
-        line = refuse(voc)
+        line = refuse(voc, "--from", "voc")
         assert says in line and "shapes_01.xml" in line
 
     @pytest.mark.parametrize(

@@ -319,9 +319,8 @@ def test_an_image_of_a_list_that_is_not_there(convert: Run, tmp_path: Path) -> N
     source = dataset(tmp_path / "s", "train: train.txt\n", {"train": LINE})
     (source / "train.txt").write_text("train/images/a.jpg\n\ntrain/images/b.jpg\n")
     says = convert(source, tmp_path / "out").refused()
-    place = f"{source}/train.txt, line 3: {source}/train/images/b.jpg"
-    assert f"images that are not there: 1 ({place}); correct the path in the list" in says
-    assert "--images" not in says and "--no-images" not in says
+    place = f"{source}/train/images/b.jpg, of {source}/train.txt, line 3"
+    assert f"images that are missing: 1 ({place}); put them there" in says
 
 
 def test_numbers_of_classes_as_texts(convert: Run, tmp_path: Path) -> None:

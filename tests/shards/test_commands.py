@@ -57,21 +57,6 @@ def test_reshard_says_what_it_did_of_several(run: Run, tmp_path: Path) -> None:
     assert done == (0, said, f"tfod: {b}/label_map.pbtxt: the id of 'dog' is 2 and was 1\n")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["reshard", "SOURCE", "--shuffle", "-1"],
-        ["reshard", "SOURCE", "--num-shards", "0"],
-        ["reshard", "SOURCE", "--num-shards", "2", "--shard-size", "1MB"],
-        ["reshard", "SOURCE", "--compression", "rar"],
-        ["reshard", "SOURCE", "--shuffle", str(1 << 32)],
-    ],
-)
-def test_options_that_make_no_sense(run: Run, tmp_path: Path, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run(*arguments, tmp_path / "out")
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A shard that takes half a second to compress: no two bytes of it are alike."""

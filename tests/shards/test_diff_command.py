@@ -106,29 +106,3 @@ def test_a_side_that_lacks_images_is_not_compared(run: Run, tmp_path: Path) -> N
     assert "tfod: not compared: images that are missing: 1 (" in error
     alone = run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v", "--ignore", "images")
     assert alone.code == 1 and alone.out.startswith("DIFFERENT: 13 values changed\n")
-
-
-def test_no_box_is_left_out(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run("diff", "a", "b", "--odd-boxes=drop")
-    assert "unrecognized arguments: --odd-boxes=drop" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("text", ["-1", "nan", "two"])
-def test_a_tolerance_that_is_none(run: Run, capsys: pytest.CaptureFixture[str], text: str) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run("diff", "a", "b", f"--tolerance={text}")
-    assert f"{text!r} is not a number of pixels" in capsys.readouterr().err
-
-
-def test_an_output_is_no_source(run: Run, sides: tuple[Path, Path]) -> None:
-    shard = sides[0] / "<u>.tfrecord"
-    before = shard.read_bytes()
-    for side in (shard, sides[0], sides[0] / "*.tfrecord"):
-        assert (
-            "is read and not written to" in run("diff", side, sides[1], "--output", shard).refused()
-        )
-        assert (
-            "is read and not written to" in run("diff", sides[1], side, "--output", shard).refused()
-        )
-    assert shard.read_bytes() == before

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.check.profiles.profile import READY
-from tfod.check.rules.repairs import REPAIRS
+from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.images.source_ids import SourceIdNumbers
@@ -42,7 +42,7 @@ def fixed(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list
     """A record after its repair, and the codes of what was done."""
     numbers = SourceIdNumbers(None, lambda: 0)
     edited = EditedRecord(Example.from_bytes(payload), TF, label_map, lambda: True, numbers)
-    changes = edited.fix(REPAIRS.keys())
+    changes = edited.fix(all_rules().keys())
     return edited.payload(), [one.code for one in changes]
 
 

@@ -26,16 +26,6 @@ def test_names_as_the_od_api_makes_them(tmp_path: Path) -> None:
     assert (found.subset, len(found.paths), found.missing) == ("coco_train", 100, ())
 
 
-def test_names_in_a_folder_of_their_own(tmp_path: Path) -> None:
-    def name_files(count: int) -> list[str]:
-        return [f"train/Shapes_{number}.tfrecord" for number in range(count)]
-
-    paths = write_records(tmp_path, "x", [b"1", b"2"], num_shards=2, name_files=name_files)
-    assert paths == [str(tmp_path / "train" / f"Shapes_{number}.tfrecord") for number in (0, 1)]
-    assert sorted(os.listdir(tmp_path / "train")) == ["Shapes_0.tfrecord", "Shapes_1.tfrecord"]
-    assert os.listdir(tmp_path) == ["train"]
-
-
 def test_a_folder_that_was_made_in_vain_goes_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), ShardSetWriter(tmp_path / "a" / "b", "s"):
         raise KeyboardInterrupt

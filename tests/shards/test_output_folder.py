@@ -43,18 +43,6 @@ def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
     assert subsets_of(tmp_path / "out") == {"other": {b"old": 1}, "s": {b"new": 4}}
 
 
-def test_folder_without_a_name_is_not_the_working_folder(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    box = {**image("a.jpg"), **objects([[0, 0, 1, 1]], ["cat"], [1])}
-    write_shard(tmp_path / "in", "train", encode(box))
-    write_records(tmp_path, "train", [b"precious"])
-    monkeypatch.chdir(tmp_path)
-    before = files_in(tmp_path)
-    assert "the name of what to write is empty; is a variable" in run("reshard", "in", "").refused()
-    assert files_in(tmp_path) == before
-
-
 def test_what_another_run_wrote_meanwhile_stays(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputExistsError, match="is there already"),
@@ -75,14 +63,6 @@ def test_nothing_is_written_onto_what_is_read(tmp_path: Path, overwrite: bool, s
         with pytest.raises(OutputExistsError, match=r"is read|is there already"):
             reshard(tmp_path / source, tmp_path / folder, ShardLayout(3), overwrite=overwrite)
         assert files_in(tmp_path / "in") == before
-
-
-def test_one_shard_of_a_set_does_not_replace_the_others(tmp_path: Path) -> None:
-    write_records(tmp_path, "s", [b"1", b"2", b"3"], num_shards=3)
-    before = files_in(tmp_path)
-    with pytest.raises(OutputExistsError, match="is read"):
-        reshard(tmp_path / "s-00000-of-00003.tfrecord", tmp_path, overwrite=True)
-    assert files_in(tmp_path) == before
 
 
 def test_shards_of_the_subset_deeper_in_the_folder_stay(tmp_path: Path) -> None:

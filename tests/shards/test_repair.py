@@ -126,13 +126,6 @@ def test_what_is_left_is_named_with_status_1(run: Run, tmp_path: Path) -> None:
     assert "\n  Fix: Add the class to the label map" in output
 
 
-def test_nothing_to_do(run: Run, tmp_path: Path) -> None:
-    sound = {"a.record": shard(record(), other()), "label_map.pbtxt": LABEL_MAP}
-    done = run(write_files(tmp_path / "in", sound), tmp_path / "out")
-    assert done.code == 0 and done.out.startswith("Nothing to repair.\n")
-    assert files_in(tmp_path / "out") == sound
-
-
 def test_many_changes_are_counted_and_few_are_shown(run: Run, tmp_path: Path) -> None:
     many = [with_boxes([(0.5, 0.25, 1.02, 0.5)], filename=f"{n}.jpg") for n in range(1200)]
     write_records(tmp_path / "in", "a", many)
@@ -274,13 +267,6 @@ def test_a_label_map_that_is_too_long_is_not_cut(run: Run, tmp_path: Path, sourc
     assert not (tmp_path / "out").exists()
 
 
-def test_the_same_label_map_of_other_shards_is_in_nobodys_way(
-    run: Run, source: Path, tmp_path: Path
-) -> None:
-    old = write_files(tmp_path / "out", {"val.tfrecord": b"", "label_map.pbtxt": LABEL_MAP})
-    assert run(source, old, "--overwrite").code == 0
-
-
 def test_standard_input_is_refused(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,16 +295,3 @@ def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_p
     done = run_python("-m", "tfod.cli.main", "repair", *arguments, largest_file=most)
     assert "report.json: cannot be written (File too large)" in done.refused() and not done.out
     assert os.listdir(tmp_path) == ["in"]
-
-
-def test_a_report_takes_the_place_of_nothing(run: Run, source: Path, tmp_path: Path) -> None:
-    before, out = files_in(source), tmp_path / "out"
-    for name in ("train.tfrecord", "label_map.pbtxt"):
-        for more in ([out], ["--dry-run"]):
-            assert (
-                "name another place"
-                in run(source, *more, "--output", source / name, "--overwrite").refused()
-            )
-        assert "name another place" in run(source, out, "--output", out / name).refused()
-    assert files_in(source) == before and not out.exists()
-    assert run(source, out, "--output", out / "changes.json").code == 0

@@ -13,12 +13,12 @@ from tfod.check.check import check_sources
 from tfod.check.findings.finding import Finding
 from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.profile import BOX_KEY
-from tfod.check.rules.repairs import INEVITABLE, REPAIRED_PARTLY, REPAIRED_WHOLLY, REPAIRS
+from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.shards.fixes import FIXES
-from tfod.shards.repair import Options, Outcome, repair
+from tfod.shards.repair import INEVITABLE, Options, Outcome, repair
 from tfod.tfrecord.shard_sets.search import find_shards
 
 from tests.files import files_in, readable_records
@@ -29,6 +29,9 @@ from tests.mutants.run import parameters_of
 # Of these nothing is repaired, and their mutants need more than a shard; or the repair stops.
 _LEFT_OUT = ("ZIP", "TSK", "CFG", "DAT", "BOX019", "TFR012", "TFR013", "BOX013", "SET006")
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
+REPAIRED = {code for code, one in all_rules().items() if one.repair}
+WHOLLY = {*INEVITABLE, "TFR009", "EXA001", "IMG004", "IMG014"}
+"""What nothing is left of; of the others that is repaired which is certain."""
 UNCERTAIN = {"EXA003-no-image-fail-a.tfrecord"}
 """The mutants of rules that are repaired where it is certain, and where it is not."""
 
@@ -57,7 +60,7 @@ def checked(path: Path, mutant: Mutant) -> Counter[str]:
 
 def not_repaired(mutant: Mutant) -> bool:
     """Of rules that nothing is repaired of, it is enough that a family's mutants are kept."""
-    return mutant.code not in REPAIRS
+    return mutant.code not in REPAIRED
 
 
 # Each reports what is uncertain.
@@ -76,12 +79,12 @@ def test_repaired(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
     assert files_in(source) == before
     left = checked(output, mutant)
     assert Counter(outcome.remaining.counts.by_code) == left
-    assert not left.keys() & REPAIRED_WHOLLY.keys()
-    if mutant.code in REPAIRED_PARTLY and mutant.fires:
+    assert not left.keys() & WHOLLY
+    if mutant.code in REPAIRED - WHOLLY and mutant.fires:
         assert (mutant.code in left) == (mutant.name in UNCERTAIN)
         assert (mutant.code in outcome.by_code) != (mutant.name in UNCERTAIN)
     # Repair does not decode.
-    if mutant.fires and mutant.code not in (*REPAIRS, "IMG003"):
+    if mutant.fires and mutant.code not in (*REPAIRED, "IMG003"):
         assert mutant.code in left
     assert Counter(one.code for one in changes) == outcome.by_code
     the_rest_is_as_it_was(source, output, changes, outcome)
@@ -149,4 +152,4 @@ def values(example: Example, key: str) -> list[Any]:
 
 def test_what_the_table_says_is_repaired_has_somebody_who_does_it() -> None:
     elsewhere = {*INEVITABLE, "TFR009", "EXA001"}
-    assert {code for code, _ in FIXES} | elsewhere == REPAIRS.keys()
+    assert {code for code, _ in FIXES} | elsewhere == REPAIRED

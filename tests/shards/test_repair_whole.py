@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.profiles.profile import READY
-from tfod.check.rules.repairs import REPAIRED_WHOLLY
 from tfod.shards.repair import Options, repair
 from tfod.tfrecord.reader import read_records
 
 from tests.conftest import CORPUS, examples
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard
+from tests.shards.test_repair_mutants import WHOLLY
 
 SOUND = (
     record(),
@@ -28,7 +28,6 @@ RESULT = (*SOUND[:3], record("d.jpg"))
 PLAIN = shard(*SOUND)
 PACKED = gzip.compress(PLAIN, mtime=0)
 TF = Options(READY["tf_detection_api"])
-WHOLLY = REPAIRED_WHOLLY.keys()
 
 
 @examples(60)

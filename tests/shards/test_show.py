@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 from tfod.check.find import find
+from tfod.check.reporters.drawing import class_colour
 from tfod.check.reporters.html import Card, render_cards
 from tfod.detection import keys
 from tfod.detection.images.masks import encode_mask_png
-from tfod.shards.show import class_colour, draw_records
+from tfod.shards.show import draw_records
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import Run
-from tests.image_kinds import gradient, plain_image
+from tests.image_kinds import plain_image
 from tests.mutants.sound import (
     LABEL_MAP,
     features,
@@ -74,32 +75,10 @@ def test_boxes_are_where_they_belong_in_the_colours_of_their_classes(tmp_path: P
     assert ">cat</text>" in page and ">dog</text>" in page
 
 
-def test_what_is_outside_is_seen_beside_the_image(tmp_path: Path) -> None:
-    payload = with_boxes([(-0.2, 0.25, 0.5, 0.75)], encoded=plain_image((320, 240), kind="PNG"))
-    page = card_of(payload, tmp_path).svg
-    assert 'viewBox="-230 0 1230 750"' in page and 'd="M-200.0 ' in page
-
-
-@pytest.mark.parametrize(
-    ("box", "note"),
-    [
-        ((math.nan, 0.25, 0.5, 0.75), "1 box not a number, not drawn"),
-        ((0.5, 0.75, 0.25, 0.25), "1 box inverted"),
-        ((10.0, 5.0, 20.0, 15.0), "1 box far outside the image"),
-        ((0.25, 0.25, math.inf, 0.75), "1 box far outside the image"),
-        ((0.25, 0.25, 0.5, 0.75), None),
-    ],
-)
-def test_odd_boxes_are_told(box: tuple[float, ...], note: str | None, tmp_path: Path) -> None:
-    card = card_of(with_boxes([box]), tmp_path)
-    assert list(card.notes) == ([note] if note else [])
-    drawn = f'stroke="{CAT}"' in card.svg
-    assert drawn == (note is None or "not drawn" not in note)
-
-
 def test_more_boxes_than_are_drawn_are_counted(tmp_path: Path) -> None:
-    card = card_of(with_boxes([(n / 500, 0.2, n / 500 + 0.1, 0.8) for n in range(203)]), tmp_path)
-    assert list(card.notes) == ["3 boxes too many, not drawn"]
+    boxes = [(n / 500, 0.2, n / 500 + 0.1, 0.8) for n in range(202)]
+    card = card_of(with_boxes([*boxes, (math.nan, 0.25, 0.5, 0.75)]), tmp_path)
+    assert list(card.notes) == ["3 boxes not drawn"]
 
 
 @pytest.mark.parametrize("numbers", [False, True])
@@ -121,15 +100,6 @@ def test_masks_are_translucent(numbers: bool, tmp_path: Path) -> None:
     assert (layer[:, width // 2 :] == (*ImageColor.getrgb(CAT), 110)).all()
 
 
-def test_a_mask_that_does_not_decode_hides_nothing(tmp_path: Path) -> None:
-    broken = {keys.MASK: [b"no PNG", b""]}
-    card = card_of(
-        with_boxes([(0.125, 0.5, 0.25, 0.75), (0.5, 0.5, 0.75, 0.75)], **broken), tmp_path
-    )
-    page = card.svg
-    assert CAT in page and "data:image/png" not in page
-
-
 def test_keypoints_are_dots_filled_where_they_are_visible(tmp_path: Path) -> None:
     points = {
         keys.KEYPOINT_X: [0.125, 0.25, 0.375],
@@ -142,21 +112,6 @@ def test_keypoints_are_dots_filled_where_they_are_visible(tmp_path: Path) -> Non
     assert circles == [("125.0", CAT), ("250.0", "#fff")]
 
 
-@pytest.mark.parametrize(
-    ("encoded", "shown"),
-    [(None, False), (jpeg()[:60], False), (b"HTML", False), (jpeg(), True)],
-    ids=["none", "cut", "foreign", "sound"],
-)
-def test_what_does_not_decode_is_a_grey_field_of_its_aspect(
-    encoded: bytes | None, shown: bool, tmp_path: Path
-) -> None:
-    payload = record(encoded=encoded, format=None, sha256=None, height=400, width=200)
-    page = card_of(payload, tmp_path).svg
-    assert (PLACEHOLDER in page) == (not shown)
-    if not shown:  # twice as high as wide
-        assert 'viewBox="0 0 1000 2000"' in page
-
-
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
     """A hundred million pixels in some kilobytes: Pillow only warns of so many."""
@@ -165,19 +120,10 @@ def bomb() -> bytes:
 
 def test_a_decompression_bomb_is_not_decoded(bomb: bytes, tmp_path: Path) -> None:
     assert PLACEHOLDER in card_of(record("b.png", encoded=bomb), tmp_path).svg
-    payload = with_boxes(
-        [(0.1, 0.5, 0.2, 0.7)], encoded=plain_image((320, 240), kind="PNG"), **{keys.MASK: [bomb]}
-    )
-    assert "data:image/png" not in card_of(payload, tmp_path).svg
-
-
-def test_raw_pixels_are_images_where_their_size_says_so(tmp_path: Path) -> None:
-    raw = gradient("RGB", (40, 20)).tobytes()
-    page = card_of(record(encoded=raw, width=40, height=20), tmp_path).svg
-    assert PLACEHOLDER not in page and pixels_of(page, "jpeg").shape == (20, 40, 3)
-    for odd in ({"width": 41}, {"image/channels": 1}):
-        card = card_of(record(encoded=raw, **odd), tmp_path)
-        assert PLACEHOLDER in card.svg
+    boxes = [(0.125, 0.5, 0.25, 0.75), (0.5, 0.5, 0.75, 0.75)]
+    for masks in ([bomb, b""], [b"no PNG", b""]):
+        page = card_of(with_boxes(boxes, **{keys.MASK: masks}), tmp_path).svg
+        assert CAT in page and "data:image/png" not in page
 
 
 def test_classes_by_id_and_labels_of_the_whole_image(tmp_path: Path) -> None:
@@ -187,7 +133,7 @@ def test_classes_by_id_and_labels_of_the_whole_image(tmp_path: Path) -> None:
 
 
 def test_colours_stay_and_white_can_be_read_on_them() -> None:
-    assert class_colour("cat", 1) == CAT == "#e11c36"
+    assert class_colour("cat", 1) == CAT
     assert class_colour("кот", None) == class_colour("кот", None) != class_colour("cat", None)
     found = [ImageColor.getrgb(class_colour("", label)) for label in range(1, 9)]
     apart = [np.abs(np.subtract(a, b)).sum() for n, a in enumerate(found) for b in found[:n]]
@@ -197,25 +143,7 @@ def test_colours_stay_and_white_can_be_read_on_them() -> None:
         assert 1.05 / (np.dot(linear, (0.2126, 0.7152, 0.0722)) + 0.05) > 4.5
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a" * 3000, "\u202egpj", "a\nb", "кот", "汽车", "😀", "\ud800"]
-)
-def test_names_of_any_letters(name: str, tmp_path: Path) -> None:
-    text = [name.encode("utf-8", "surrogatepass")]
-    payload = with_boxes([(0.25, 0.5, 0.75, 0.75)], text, [1], filename=text[0])
-    page = render_cards([card_of(payload, tmp_path)], name)
-    page.encode("utf-8", "replace")
-    assert "\u202e" not in page
-
-
 # The page
-
-
-def test_captions(tmp_path: Path) -> None:
-    cards = cards_of([record(filename=f"{n}.jpg", sha256=None) for n in range(5)], tmp_path)
-    page = render_cards(cards, "x")
-    found = re.findall(r'<p class="(?:name|where)"><bdi>([^<]*)</bdi>', page)
-    assert found[:4] == ["0.jpg", "record 0 (the first)", "1.jpg", "record 1"]
 
 
 def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
@@ -244,11 +172,7 @@ def test_choices(tmp_path: Path) -> None:
     assert numbers(first=3) == [0, 1, 2]
     assert numbers(records=frozenset({3, 7, 59})) == [3, 7, 59]
     assert numbers(class_name="dog", first=2) == [3, 13]
-    found = numbers(at_random=9)
-    assert numbers(at_random=9) == found == sorted(set(found))
-    assert len(found) == 9 and max(found) > 30
-    assert set(numbers(at_random=9, class_name="dog")) == {*range(3, 60, 10)}
-    assert numbers(at_random=99) == list(range(60))
+    assert numbers(records=frozenset(range(9)), class_name="dog") == [3]
 
 
 # The command
@@ -311,7 +235,7 @@ def test_records_are_numbers_within_one_shard(show: Run, source: Path, tmp_path:
     (source.parent / "b.tfrecord").write_bytes(shard(other()))
     several = show(source.parent, "-o", tmp_path / "x.html", "--records", "0")
     assert "name one shard" in several.refused()
-    assert show(source, "-o", tmp_path / "x.html", "--records", "0,2-2").code == 0
+    assert show(source, "-o", tmp_path / "x.html", "--records", "0,2").code == 0
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.writestr("a.tfrecord", shard(record()))
         archive.writestr("b.tfrecord", shard(other(), record()))
@@ -350,7 +274,6 @@ def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:
 )
 def test_real_shards(name: str, show: Run, corpus: Path, tmp_path: Path) -> None:
     assert show(corpus / name, "-o", tmp_path / "x.html", "--first", "4").code == 0
-    assert show(corpus / name, "-o", tmp_path / "y.html", "--random", "3").code == 0
 
 
 def test_other_kinds_of_shards(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 import types
 from pathlib import Path
 
-from tfod.cli.arguments import file_name, whole_number
+from tfod.cli.arguments import not_empty, whole_number
 from tfod.errors import TfodError, how_to_install
 
 _PACKAGES = ("flask", "waitress", "prometheus_client", "jinja2", "lxml", "PIL", "yaml")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _folder(text: str) -> Path:
-    return Path(file_name(text))
+    return Path(not_empty(text))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -21,7 +21,6 @@ from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.html import AFTER_HEAD, body_of, report_css
 from tfod.check.reporters.rules_pages import by_family, changes
 from tfod.check.rules.registry import all_rules
-from tfod.check.rules.repairs import REPAIRS
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -101,7 +100,9 @@ def _repairs(found: Validation) -> list[tuple[str, str, str]]:
     report = json.loads((found.folder / REPORTS["json"]).read_bytes())
     counts, stops = report["counts"], RECEIVERS[report["receiver"]].severities(None)
     numbered = {code: _NUMBERED for code in _IDS if stops.get(code) is Severity.ERROR}
-    done = {code: text for code, text in REPAIRS.items() if code not in _IDS} | numbered
+    done = {
+        one.code: one.repair for one in all_rules().values() if one.repair and one.code not in _IDS
+    } | numbered
     codes = [code for code in counts["by_code"] if code in done] if counts["records"] else []
     return [(code, all_rules()[code].title, done[code]) for code in codes]
 

@@ -122,50 +122,41 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return ours, []
 
 
-class Arguments:
-    """Declares the arguments of a parser, or of a group in it: each has a name and a text."""
+# Arguments that several commands have; ``add`` is ``add_argument`` of a parser or of a group
 
-    def __init__(self, parser: argparse._ActionsContainer) -> None:
-        self.add = parser.add_argument
 
-    def value(self, name: str, metavar: str | None, text: str, **more: Any) -> None:
-        """One that takes a value; without dashes it is positional.
+def add_output(
+    add: Callable[..., Any],
+    text: str = "where the report goes, if not on the screen",
+    formats: Sequence[str] = (),
+    **more: Any,
+) -> None:
+    """``--output``, a file; of a report ``--format``, too, whose default is the first."""
+    if formats:
+        named = f"{', '.join(formats)} (default: {formats[0]})"
+        add("--format", metavar="NAME", help=named, choices=formats, default=formats[0])
+    add("-o", "--output", metavar="FILE", help=text, type=to_write, **more)
 
-        Without a metavar its help names the choices.
-        """
-        self.add(name, metavar=metavar, help=text, **more)
 
-    def flag(self, name: str, text: str) -> None:
-        """An option that is there or not."""
-        self.add(name, action="store_true", help=text)
+def add_label_map(
+    add: Callable[..., Any], text: str = "for all shards, in place of those beside them"
+) -> None:
+    """``--label-map``."""
+    add("--label-map", metavar="FILE|NAME", help=text)
 
-    def output(
-        self,
-        text: str = "where the report goes, if not on the screen",
-        formats: Sequence[str] = (),
-        **more: Any,
-    ) -> None:
-        """``--output``, a file; of a report ``--format``, too, whose default is the first."""
-        if formats:
-            named = f"{', '.join(formats)} (default: {formats[0]})"
-            self.value("--format", "NAME", named, choices=formats, default=formats[0])
-        self.add("-o", "--output", metavar="FILE", help=text, type=to_write, **more)
 
-    def label_map(self, text: str = "for all shards, in place of those beside them") -> None:
-        """``--label-map``."""
-        self.value("--label-map", "FILE|NAME", text)
+def add_profile(add: Callable[..., Any]) -> None:
+    """``--profile`` of a command that does not check."""
+    add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
 
-    def profile(self) -> None:
-        """``--profile`` of a command that does not check."""
-        self.value("--profile", "NAME|FILE", "as for tfod check; the best fit otherwise")
 
-    def receiver(self) -> None:
-        """``--for``: who reads the shards that a command writes."""
-        from tfod.detection.images.source_ids import LARGEST_FOR  # --version does without
+def add_receiver(add: Callable[..., Any]) -> None:
+    """``--for``: who reads the shards that a command writes."""
+    from tfod.detection.images.source_ids import LARGEST_FOR  # --version does without
 
-        text = "who reads the shards next; most want numbers as image/source_id, where a text is "
-        text += "then kept in tfod/attributes"
-        self.value("--for", None, text, dest="receiver", choices=tuple(LARGEST_FOR))
+    text = "who reads the shards next; most want numbers as image/source_id, where a text is "
+    text += "then kept in tfod/attributes"
+    add("--for", help=text, dest="receiver", choices=tuple(LARGEST_FOR))
 
 
 # Types
@@ -200,15 +191,8 @@ def limit(variable: str, default: int) -> int:
         raise TfodError(f"{variable}: {error}") from None
 
 
-def file_name(text: str) -> str:
-    """A type for argparse: a path, which a variable of a script that is not set is not."""
-    if not text:
-        raise argparse.ArgumentTypeError("is empty; name a file")
-    return text
-
-
-def some_text(text: str) -> str:
-    """A type for argparse: a name that is not empty."""
+def not_empty(text: str) -> str:
+    """A type for argparse: a path or a name; a variable of a script may not be set."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; is a variable not set?")
     return text

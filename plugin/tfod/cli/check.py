@@ -28,10 +28,11 @@ from tfod.check.records.images import MOST_DECODED, read_most_decoded
 from tfod.check.rules.registry import require_rule_names
 from tfod.cli.arguments import (
     RUNNER,
-    Arguments,
     Parser,
-    file_name,
+    add_label_map,
+    add_output,
     limit,
+    not_empty,
     rule_names,
     whole_number,
 )
@@ -41,15 +42,11 @@ from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
-    from tfod.check.findings.baseline import Baseline
     from tfod.check.records.examine import Progress
     from tfod.check.references.cvat_task import Task
-    from tfod.check.references.pipeline import TrainingConfig
 
 FORMATS = ("text", "json", "html", "junit", "github")
 BASELINE = "tfod-baseline.json"
-EXIT_VALID = 0
-EXIT_FINDINGS = 1
 _FILES = ("profile", "cvat_labels", "cvat_xml", "pipeline_config")
 
 
@@ -60,50 +57,51 @@ def add_arguments(parser: Parser) -> None:
         "0 valid, 1 not, 2 the check could not run."
     )
     parser.set_defaults(run=_run)
+    add = parser.add_argument
     text = "by default what --pipeline-config names"
-    Arguments(parser).value("sources", "SOURCE", text, type=file_name, nargs="*")
+    add("sources", metavar="SOURCE", help=text, type=not_empty, nargs="*")
 
-    expected = Arguments(parser.add_argument_group("what is expected"))
+    add = parser.add_argument_group("what is expected").add_argument
     text = f"who reads the shards next: {', '.join(RECEIVERS)}"
-    expected.value("--for", "NAME", text, choices=tuple(RECEIVERS), dest="receiver")
+    add("--for", metavar="NAME", help=text, choices=tuple(RECEIVERS), dest="receiver")
     text = f"what a record has: {', '.join(READY)}, or a file"
-    expected.value("--profile", "NAME|FILE", text)
-    expected.label_map()
+    add("--profile", metavar="NAME|FILE", help=text)
+    add_label_map(add)
     for name, text in (
         ("--select", "only these rules: codes and families, with commas"),
         ("--ignore", "not these; a code is stronger than its family"),
     ):
-        expected.value(name, "CODES", text, type=rule_names(name), action="extend")
+        add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
     text = f"of a rule or a family: {', '.join(LEVELS)}"
-    expected.value("--severity", "CODE=LEVEL", text, type=_severity, action="append", default=[])
+    add("--severity", metavar="CODE=LEVEL", help=text, type=_severity, action="append", default=[])
     text = "error or warning: what makes shards invalid"
-    expected.value("--fail-on", "LEVEL", text, choices=LEVELS[:2])
+    add("--fail-on", metavar="LEVEL", help=text, choices=LEVELS[:2])
     text = "a tfod.toml, in place of the nearest one upward"
-    expected.value("--config", "FILE", text, type=file_name)
+    add("--config", metavar="FILE", help=text, type=not_empty)
 
-    against = Arguments(parser.add_argument_group("what the shards are held against"))
+    add = parser.add_argument_group("what the shards are held against").add_argument
     text = "a task, job, project of the server CVAT_HOST"
-    against.add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
-    against.value("--cvat-labels", "FILE", "labels of the CVAT task, as JSON")
-    against.value("--cvat-xml", "FILE", "annotations.xml of the CVAT task")
-    against.value("--images", "DIR", "the images that the shards are about")
-    against.value("--pipeline-config", "FILE", "the OD API's configuration of a training")
+    add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
+    add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
+    add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
+    add("--images", metavar="DIR", help="the images that the shards are about")
+    add("--pipeline-config", metavar="FILE", help="the OD API's configuration of a training")
 
-    reading = Arguments(parser.add_argument_group("how the shards are read"))
+    add = parser.add_argument_group("how the shards are read").add_argument
     text = f"images to decode of each shard (default: {MOST_DECODED})"
-    reading.value("--decode", "all|none|N", text, type=_most_decoded, default=MOST_DECODED)
-    reading.value("--jobs", "N", "processes (default: all cores)", type=whole_number(1))
-    reading.flag("--no-sha256", "do not hash the sources")
-    reading.value(RUNNER, "NAME", "an Apache Beam runner; -- and its own options last")
+    add("--decode", metavar="all|none|N", help=text, type=_most_decoded, default=MOST_DECODED)
+    add("--jobs", metavar="N", help="processes (default: all cores)", type=whole_number(1))
+    add("--no-sha256", action="store_true", help="do not hash the sources")
+    add(RUNNER, metavar="NAME", help="an Apache Beam runner; -- and its own options last")
 
-    output = Arguments(parser.add_argument_group("what comes out"))
-    output.output(formats=FORMATS)
+    add = parser.add_argument_group("what comes out").add_argument
+    add_output(add, formats=FORMATS)
     text = "how many are listed (default: 1000)"
-    output.value("--max-findings", "N", text, type=whole_number(1), default=1000)
+    add("--max-findings", metavar="N", help=text, type=whole_number(1), default=1000)
     text = "the findings alone, and of valid shards nothing"
-    output.add("-q", "--quiet", action="store_true", help=text)
-    output.value("--baseline", "FILE", "report only what is not in this one", type=file_name)
-    output.flag("--update-baseline", f"write all into it (default: {BASELINE})")
+    add("-q", "--quiet", action="store_true", help=text)
+    add("--baseline", metavar="FILE", help="report only what is not in this one", type=not_empty)
+    add("--update-baseline", action="store_true", help=f"write all into it (default: {BASELINE})")
 
 
 def _most_decoded(text: str) -> int | None:
@@ -146,7 +144,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 known.write(baseline_to_json(report.baseline.found))
     if updated and report.baseline is not None:
         print_note(f"{updated}: {plural(report.baseline.hidden, 'finding')} known")
-    return EXIT_VALID if report.valid else EXIT_FINDINGS
+    return 0 if report.valid else 1
 
 
 def _found(sources: list[str], options: Options) -> AbstractContextManager[Found]:
@@ -171,9 +169,6 @@ def _without_excluded(everything: Found, configuration: Configuration, quiet: bo
 
 
 def _options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
-    limits = ZipLimits()
-    of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
-    has_baseline = arguments.baseline or arguments.update_baseline
     typed = Configuration(
         receiver=arguments.receiver,
         profile=arguments.profile,
@@ -183,11 +178,23 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         severity=dict(arguments.severity),
         fail_on=arguments.fail_on,
     )
+    of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
+    training_config = baseline = None
+    if arguments.pipeline_config is not None:
+        from tfod.check.references.pipeline import TrainingConfig
+
+        training_config = TrainingConfig(arguments.pipeline_config)
+    if arguments.baseline or arguments.update_baseline:
+        from tfod.check.findings.baseline import read_baseline
+
+        name = arguments.baseline or BASELINE
+        baseline = read_baseline(name, is_updated=arguments.update_baseline)
+    limits = ZipLimits()
     return options_of(
         typed,
         configuration,
         task=_task(*of_cvat) if any(of_cvat) else None,
-        training_config=None if arguments.pipeline_config is None else _training_config(arguments),
+        training_config=training_config,
         decode=arguments.decode,
         max_findings=arguments.max_findings,
         max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
@@ -198,11 +205,8 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
             total_bytes=limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
             entries=limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
         ),
-        baseline=_baseline(arguments) if has_baseline else None,
+        baseline=baseline,
     )
-
-
-# What few checks are asked for, and what it needs
 
 
 def _runner(arguments: argparse.Namespace) -> Runner:
@@ -220,18 +224,6 @@ def _runner(arguments: argparse.Namespace) -> Runner:
     return Runner(name, tuple(arguments.runner_arguments))
 
 
-def _baseline(arguments: argparse.Namespace) -> Baseline:
-    from tfod.check.findings.baseline import read_baseline
-
-    return read_baseline(arguments.baseline or BASELINE, is_updated=arguments.update_baseline)
-
-
-def _training_config(arguments: argparse.Namespace) -> TrainingConfig:
-    from tfod.check.references.pipeline import TrainingConfig
-
-    return TrainingConfig(arguments.pipeline_config)
-
-
 def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
     """What is known of the CVAT task: live from its server, or from files."""
     if kind_and_id is None:
@@ -240,8 +232,8 @@ def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
         return load_task(*described)
     if any(described):
         raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
-    from tfod.cvat.client.connection import connect
-    from tfod.cvat.client.task import Target, fetch_task
+    from tfod.cvat.client.connection import Target, connect
+    from tfod.cvat.client.task import fetch_task
 
     target = Target.typed(*kind_and_id)
     with connect() as server:
@@ -252,9 +244,15 @@ def _rendered(report: Report, options: Options, arguments: argparse.Namespace, f
     if arguments.format == "text":
         from tfod.check.reporters.text import render_text
 
-        color = arguments.output is None and _wants_color()
-        listed = options.receiver is ANY
-        return render_text(report, color=color, receivers=listed, quiet=arguments.quiet)
+        # https://no-color.org, https://force-color.org
+        color, out = bool(os.environ.get("FORCE_COLOR")), sys.stdout
+        color |= out is not None and out.isatty() and not os.environ.get("NO_COLOR")
+        return render_text(
+            report,
+            color=color and arguments.output is None,
+            receivers=options.receiver is ANY,
+            quiet=arguments.quiet,
+        )
     module = importlib.import_module(f"tfod.check.reporters.{arguments.format}")
     renderer: Callable[..., str] = getattr(module, f"render_{arguments.format}")
     if arguments.format == "html":
@@ -262,13 +260,6 @@ def _rendered(report: Report, options: Options, arguments: argparse.Namespace, f
 
         return renderer(report, choose_samples(report, found.shards, options.profile))
     return renderer(report)
-
-
-def _wants_color() -> bool:
-    """Whether to colour what is printed, by https://no-color.org and https://force-color.org."""
-    if sys.stdout is None or os.environ.get("FORCE_COLOR"):
-        return sys.stdout is not None
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tfod.check.findings.finding import plural
 from tfod.cli.arguments import (
     MOST_SHARDS,
-    Arguments,
     Parser,
-    file_name,
-    some_text,
+    add_label_map,
+    add_receiver,
+    not_empty,
     to_write,
     whole_number,
 )
@@ -33,36 +33,38 @@ def add_arguments(parser: Parser) -> None:
         "and back. What the other format has no place for is counted."
     )
     parser.set_defaults(run=_run)
-    arguments = Arguments(parser)
+    add = parser.add_argument
     text = "shards, or a dataset of another format"
-    arguments.value("source", "SOURCE", text, type=file_name)
+    add("source", metavar="SOURCE", help=text, type=not_empty)
     text = "a folder, or a file by its name: .record, .tfrecord, .json, .csv, .xml"
-    arguments.value("target", "DEST", text, type=to_write)
+    add("target", metavar="DEST", help=text, type=to_write)
     text = "the format of SOURCE, where the path does not say it: %(choices)s"
-    arguments.value("--from", "FORMAT", text, choices=FORMATS, dest="source_format")
+    add("--from", metavar="FORMAT", help=text, choices=FORMATS, dest="source_format")
     text = "the format of DEST, likewise (default: shards)"
-    arguments.value("--to", "FORMAT", text, choices=FORMATS, dest="target_format")
+    add("--to", metavar="FORMAT", help=text, choices=FORMATS, dest="target_format")
     text = "the images: where they are; from shards where to write them"
-    arguments.value("--images", "DIR", text, type=file_name)
-    arguments.flag("--no-images", "the annotations alone; sizes are those that they give")
-    arguments.label_map("the ids of the classes; what is found in SOURCE otherwise")
+    add("--images", metavar="DIR", help=text, type=not_empty)
+    text = "the annotations alone; sizes are those that they give"
+    add("--no-images", action="store_true", help=text)
+    add_label_map(add, "the ids of the classes; what is found in SOURCE otherwise")
     text = "only this subset; the name of the one that has none"
-    arguments.value("--set", "NAME", text, dest="subset", type=some_text)
+    add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
     text = "shards of each subset (default: 1), never more than images"
-    arguments.value("--num-shards", "N", text, type=whole_number(1, MOST_SHARDS), default=1)
-    arguments.flag("--masks", "outlines as masks, one for each object")
-    arguments.flag("--ignore-difficult", "leave out objects that VOC calls difficult")
-    arguments.receiver()
+    add("--num-shards", metavar="N", help=text, type=whole_number(1, MOST_SHARDS), default=1)
+    add("--masks", action="store_true", help="outlines as masks, one for each object")
+    text = "leave out objects that VOC calls difficult"
+    add("--ignore-difficult", action="store_true", help=text)
+    add_receiver(add)
     text = "boxes that are inverted, flat, not finite or outside the image (default: refuse)"
     kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
-    arguments.value("--odd-boxes", None, text, choices=kinds, default="refuse")
+    add("--odd-boxes", help=text, choices=kinds, default="refuse")
     text = "masks of another size than their image (default: refuse)"
     kinds = [one.value for one in OddMasks]
-    arguments.value("--odd-masks", None, text, choices=kinds, default="refuse")
+    add("--odd-masks", help=text, choices=kinds, default="refuse")
     text = "photos with an EXIF orientation: store them upright, or keep them as they are "
     text += "and put the boxes on the stored pixels (default: upright)"
-    arguments.value("--exif", None, text, choices=("upright", "keep"), default="upright")
-    arguments.flag("--overwrite", "replace files of the same names")
+    add("--exif", help=text, choices=("upright", "keep"), default="upright")
+    add("--overwrite", action="store_true", help="replace files of the same names")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Callable
+from typing import Any
 
-from tfod.cli.arguments import Arguments, Parser, to_write, whole_number
+from tfod.cli.arguments import Parser, add_label_map, to_write, whole_number
 from tfod.cli.output import print_line, print_note
-from tfod.cvat.client.connection import DEFAULT_HOST, HOST_VARIABLE, TOKEN_VARIABLE, connect
-from tfod.cvat.client.task import KINDS, Target
+from tfod.cvat.client.connection import (
+    DEFAULT_HOST,
+    HOST_VARIABLE,
+    KINDS,
+    TOKEN_VARIABLE,
+    Target,
+    connect,
+)
 from tfod.errors import TfodError
 
 
@@ -27,14 +35,14 @@ def add_arguments(parser: Parser) -> None:
         "<subset>.tfrecord and label_map.pbtxt.",
     )
     export.set_defaults(run=_export)
-    arguments = _on_a_server(export)
-    arguments.value("out", "OUT.zip", "the zip to write", type=to_write)
-    arguments.flag("--with-images", "the images too")
-    arguments.flag("--save-masks", "an instance mask for each object, as PNG")
-    arguments.value("--num-shards", "N", "shards of each subset", type=whole_number(1), default=1)
+    add = _on_a_server(export)
+    add("out", metavar="OUT.zip", help="the zip to write", type=to_write)
+    add("--with-images", action="store_true", help="the images too")
+    add("--save-masks", action="store_true", help="an instance mask for each object, as PNG")
+    add("--num-shards", metavar="N", help="shards of each subset", type=whole_number(1), default=1)
     text = "frames without an annotation (default: keep)"
-    arguments.value("--empty-frames", None, text, choices=("keep", "drop"), default="keep")
-    arguments.flag("--overwrite", "write over a zip that is there")
+    add("--empty-frames", help=text, choices=("keep", "drop"), default="keep")
+    add("--overwrite", action="store_true", help="write over a zip that is there")
 
     importing = verbs.add_parser(
         "import",
@@ -43,28 +51,27 @@ def add_arguments(parser: Parser) -> None:
         "it. Exit status 1: the check has found errors, and nothing was touched.",
     )
     importing.set_defaults(run=_import)
-    arguments = _on_a_server(importing)
-    arguments.value("zip", "ANNO.zip", "shards and their label map")
+    add = _on_a_server(importing)
+    add("zip", metavar="ANNO.zip", help="shards and their label map")
     text = "of what is there (default: replace, as in CVAT)"
-    arguments.value("--mode", None, text, choices=("append", "replace"), default="replace")
-    arguments.flag("--force", "delete also what the zip cannot bring back")
-    arguments.flag("--dry-run", "stop before anything is touched")
-    arguments.label_map("a label map in place of the one in the zip")
+    add("--mode", help=text, choices=("append", "replace"), default="replace")
+    add("--force", action="store_true", help="delete also what the zip cannot bring back")
+    add("--dry-run", action="store_true", help="stop before anything is touched")
+    add_label_map(add, "a label map in place of the one in the zip")
 
 
-def _on_a_server(parser: argparse.ArgumentParser) -> Arguments:
+def _on_a_server(parser: argparse.ArgumentParser) -> Callable[..., Any]:
     """The arguments that say what on which server."""
     parser.epilog = f"{TOKEN_VARIABLE}, or CVAT_USER and PASS, log in; CVAT_ORGANIZATION is a slug."
-    arguments = Arguments(parser)
-    arguments.value("kind", "KIND", ", ".join(KINDS), choices=KINDS)
-    arguments.value("number", "ID", "as in its page's address", type=whole_number(1))
-    arguments.value("--server", "URL", f"default: {HOST_VARIABLE}, or {DEFAULT_HOST}")
-    return arguments
+    add = parser.add_argument
+    add("kind", metavar="KIND", help=", ".join(KINDS), choices=KINDS)
+    add("number", metavar="ID", help="as in its page's address", type=whole_number(1))
+    add("--server", metavar="URL", help=f"default: {HOST_VARIABLE}, or {DEFAULT_HOST}")
+    return add
 
 
 def _export(arguments: argparse.Namespace) -> int:
     from tfod.cvat.client.export import FORMAT, convert_export
-    from tfod.cvat.client.requests import export_dataset
     from tfod.cvat.client.task import count_tracks
     from tfod.cvat.frame_shards import ExportOptions
 
@@ -82,9 +89,9 @@ def _export(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         source = os.path.join(scratch, "export.zip")
         with connect(arguments.server) as server:
-            target.retrieve(server)
+            server.retrieve(target)
             tracks = count_tracks(server, target)
-            export_dataset(server, target, FORMAT, source, options.with_images)
+            server.export(target, FORMAT, source, options.with_images)
         exported = convert_export(source, out, options, tracks)
     print_line(f"{out}: {exported.summary()}")
     for sentence in exported.notes():

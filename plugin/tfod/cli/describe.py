@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.cli.arguments import Arguments, Parser, file_name
+from tfod.cli.arguments import Parser, not_empty
 from tfod.cli.output import print_text
 
 
@@ -15,10 +15,11 @@ def add_arguments(parser: Parser) -> None:
         "sizes of boxes and images, and a tf.io feature description ready to paste."
     )
     parser.set_defaults(run=_run)
-    arguments = Arguments(parser)
+    add = parser.add_argument
     text = "a shard, a folder, a glob, a zip or a URL"
-    arguments.value("sources", "SOURCE", text, type=file_name, nargs="+")
-    arguments.flag("--as-profile", "print a profile for `tfod check --profile` instead, in YAML")
+    add("sources", metavar="SOURCE", help=text, type=not_empty, nargs="+")
+    text = "print a profile for `tfod check --profile` instead, in YAML"
+    add("--as-profile", action="store_true", help=text)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tfod.check.findings.finding import plural
 from tfod.check.reporters.escaping import escape_json, visible
-from tfod.cli.arguments import Arguments, Parser, file_name, whole_number
+from tfod.cli.arguments import Parser, add_label_map, add_output, not_empty, whole_number
 from tfod.cli.output import begin_output, files_among
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import FORMATS
@@ -37,23 +37,23 @@ def add_arguments(parser: Parser) -> None:
         "Exit status 0: equal; 1: different; 2: they could not be compared."
     )
     parser.set_defaults(run=_run)
-    arguments = Arguments(parser)
+    add = parser.add_argument
     text = "shards (a shard, a folder, a glob, a zip), or another format that tfod convert reads"
-    arguments.value("a", "A", text, type=file_name)
-    arguments.value("b", "B", "likewise: what is compared with A", type=file_name)
+    add("a", metavar="A", help=text, type=not_empty)
+    add("b", metavar="B", help="likewise: what is compared with A", type=not_empty)
     text = "the format of A, where the path does not say it: %(choices)s"
-    arguments.value("--from-a", "FORMAT", text, choices=FORMATS)
-    arguments.value("--from-b", "FORMAT", "likewise of B", choices=FORMATS)
-    arguments.label_map("a label map for all records of both")
-    arguments.value("--images", "FOLDER", "the images of annotations that are not shards")
+    add("--from-a", metavar="FORMAT", help=text, choices=FORMATS)
+    add("--from-b", metavar="FORMAT", help="likewise of B", choices=FORMATS)
+    add_label_map(add, "a label map for all records of both")
+    add("--images", metavar="FOLDER", help="the images of annotations that are not shards")
     text = f"pixels that sides of boxes may be off (default: {PIXEL}: a pixel, and rounding)"
-    arguments.value("--tolerance", "PIXELS", text, type=_pixels, default=PIXEL)
+    add("--tolerance", metavar="PIXELS", help=text, type=_pixels, default=PIXEL)
     text = "do not compare these: masks, keypoints, captions, names of attributes, or images"
-    arguments.value("--ignore", "NAME", text, action="append", default=[])
-    arguments.flag("--same-subsets", "a record in another subset is a difference")
+    add("--ignore", metavar="NAME", help=text, action="append", default=[])
+    add("--same-subsets", action="store_true", help="a record in another subset is a difference")
     text = "list so many of each change; all are counted (default: 100)"
-    arguments.value("--max-differences", "N", text, type=whole_number(), default=100)
-    arguments.output(formats=("text", "json"))
+    add("--max-differences", metavar="N", help=text, type=whole_number(), default=100)
+    add_output(add, formats=("text", "json"))
 
 
 def _pixels(text: str) -> float:

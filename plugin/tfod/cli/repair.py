@@ -12,19 +12,21 @@ from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.text import group_lines
 from tfod.check.reporters.wording import group_findings, place_of
 from tfod.check.rules.registry import all_rules
-from tfod.check.rules.repairs import INEVITABLE
 from tfod.cli.arguments import (
-    Arguments,
     Parser,
-    file_name,
+    add_label_map,
+    add_output,
+    add_profile,
+    add_receiver,
     limit,
     named_profile,
+    not_empty,
     rule_names,
     to_write,
 )
 from tfod.cli.output import begin_output, files_among, print_text
 from tfod.errors import TfodError
-from tfod.shards.repair import Options, Outcome, repair
+from tfod.shards.repair import INEVITABLE, Options, Outcome, repair
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1
@@ -39,20 +41,20 @@ def add_arguments(parser: Parser) -> None:
         "1: something is left that only a person can decide; 2: the repair could not run."
     )
     parser.set_defaults(run=_run)
-    arguments = Arguments(parser)
-    arguments.value("source", "SOURCE", "a shard, a folder, a glob or a zip", type=file_name)
-    arguments.value("target", "DEST", "the folder of the result", type=to_write, nargs="?")
-    arguments.flag("--dry-run", "say what would be done, and write nothing")
-    arguments.output("write every change here, as JSON")
-    arguments.profile()
-    arguments.receiver()
-    arguments.label_map()
+    add = parser.add_argument
+    add("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip", type=not_empty)
+    add("target", metavar="DEST", help="the folder of the result", type=to_write, nargs="?")
+    add("--dry-run", action="store_true", help="say what would be done, and write nothing")
+    add_output(add, "write every change here, as JSON")
+    add_profile(add)
+    add_receiver(add)
+    add_label_map(add)
     for name, text in (
         ("--only", "rules or families to fix, as BOX,LAB008"),
         ("--skip", "those not to fix"),
     ):
-        arguments.value(name, "CODES", text, type=rule_names(name), action="extend")
-    arguments.flag("--overwrite", "replace shards of the same subsets in DEST")
+        add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
+    add("--overwrite", action="store_true", help="replace shards of the same subsets in DEST")
 
 
 def _run(arguments: argparse.Namespace) -> int:

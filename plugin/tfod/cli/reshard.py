@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfod.check.findings.finding import plural
-from tfod.cli.arguments import MOST_SHARDS, Arguments, Parser, to_write, whole_number
+from tfod.cli.arguments import MOST_SHARDS, Parser, add_receiver, to_write, whole_number
 from tfod.cli.output import print_line, print_note
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
@@ -23,19 +23,20 @@ def add_arguments(parser: Parser) -> None:
         "the classes, and the ids in the records follow it."
     )
     parser.set_defaults(run=_run, more=())  # of the paths, those behind an option
-    arguments = Arguments(parser)
+    add = parser.add_argument
     text = "a shard, a folder, a zip or a glob; the last one is the folder to write"
-    arguments.value("paths", "SOURCE … DEST", text, nargs="+")
-    arguments.flag("--overwrite", "replace shards of the same subsets there")
-    group = Arguments(parser.add_mutually_exclusive_group())
+    add("paths", metavar="SOURCE … DEST", help=text, nargs="+")
+    add("--overwrite", action="store_true", help="replace shards of the same subsets there")
+    either = parser.add_mutually_exclusive_group().add_argument
     text = "shards of each subset (default: as many as there are)"
-    group.value("--num-shards", "N", text, type=whole_number(1, MOST_SHARDS))
-    group.value("--shard-size", "SIZE", "begin a new shard at this size, such as 100MB", type=_size)
+    either("--num-shards", metavar="N", help=text, type=whole_number(1, MOST_SHARDS))
+    text = "begin a new shard at this size, such as 100MB"
+    either("--shard-size", metavar="SIZE", help=text, type=_size)
     text = "compress each shard (default: as it is)"
-    arguments.value("--compression", None, text, choices=[one.value for one in Compression])
+    add("--compression", help=text, choices=[one.value for one in Compression])
     text = "put the records of each subset in an order that this number decides"
-    arguments.value("--shuffle", "SEED", text, type=whole_number(0, _LARGEST_SEED))
-    arguments.receiver()
+    add("--shuffle", metavar="SEED", help=text, type=whole_number(0, _LARGEST_SEED))
+    add_receiver(add)
 
 
 def _size(text: str) -> int:

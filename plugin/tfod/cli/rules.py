@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
+from collections.abc import Iterable, Iterator
 
-from tfod.check.findings.finding import Rule
-from tfod.check.reporters.rules_pages import full_text, markdown_pages, table
+from tfod.check.findings.finding import FAMILIES, Rule
+from tfod.check.reporters.escaping import WIDTH
+from tfod.check.reporters.rules_pages import by_family, parts
 from tfod.check.rules.registry import all_rules, no_such_rule
-from tfod.cli.arguments import Arguments, Parser, to_write
+from tfod.cli.arguments import Parser
 from tfod.cli.output import print_text
 from tfod.errors import TfodError
-from tfod.tfrecord.output import OutputFolder
 
 
 def add_arguments(parser: Parser) -> None:
@@ -20,41 +22,40 @@ def add_arguments(parser: Parser) -> None:
         "what to do about it and who says so."
     )
     parser.set_defaults(run=_run)
-    arguments = Arguments(parser)
-    arguments.value("name", "CODE|FAMILY", "such as TFR003, or TFR", nargs="?")
-    how = Arguments(parser.add_mutually_exclusive_group())
-    how.flag("--markdown", "print Markdown")
-    how.value("--write", "DIR", "write the Markdown pages of all rules there", type=to_write)
-    arguments.flag("--overwrite", "replace pages that are there")
+    parser.add_argument("name", metavar="CODE|FAMILY", help="such as TFR003, or TFR", nargs="?")
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.write is not None:
-        if options.name is not None:
-            raise TfodError("--write writes the pages of all rules; leave out the code")
-        with OutputFolder(options.write, [], options.overwrite) as output:
-            for page, text in markdown_pages(all_rules().values()).items():
-                output.add_text(page, text.encode())
+    rules = all_rules().values()
+    if options.name is None:
+        print_text("\n".join(_table(rules)) + "\n")
         return 0
-    rules = _chosen(options.name)
-    if options.markdown:
-        pages = markdown_pages(rules)
-        if options.name is not None:
-            del pages["README.md"]
-        print_text("\n".join(pages.values()))
-    elif options.name is None:
-        print_text(table(rules) + "\n")
-    else:
-        print_text("\n\n".join(map(full_text, rules)) + "\n")
+    code = options.name.upper()
+    chosen = [rule for rule in rules if code in (rule.code, rule.family)]
+    if not chosen:
+        raise TfodError(no_such_rule(options.name))
+    print_text("\n\n".join(map(_full_text, chosen)) + "\n")
     return 0
 
 
-def _chosen(name: str | None) -> list[Rule]:
-    rules = all_rules()
-    if name is None:
-        return list(rules.values())
-    code = name.upper()
-    chosen = [rule for rule in rules.values() if code in (rule.code, rule.family)]
-    if not chosen:
-        raise TfodError(no_such_rule(name))
-    return chosen
+def _table(rules: Iterable[Rule]) -> Iterator[str]:
+    """Code, severity and title of each rule, family by family, in 80 columns."""
+    for number, (family, members) in enumerate(by_family(rules).items()):
+        yield from [""] if number else []
+        yield f"{family}  {FAMILIES[family]}"
+        yield from (f"  {one.code}  {one.severity.value:<7}  {one.title}" for one in members)
+
+
+def _full_text(rule: Rule) -> str:
+    """All that is known about a rule, in 80 columns."""
+    lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
+    for heading, said in parts(rule):
+        lines += textwrap.wrap(
+            said,
+            WIDTH,
+            initial_indent=f"  {heading + ':':<10} ",
+            subsequent_indent=" " * 13,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 
 from tfod.check.find import find
 from tfod.check.findings.finding import plural
 from tfod.check.reporters.html import render_cards
 from tfod.cli.arguments import (
-    Arguments,
     Parser,
-    file_name,
+    add_label_map,
+    add_output,
+    add_profile,
     named_profile,
+    not_empty,
     whole_number,
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
 from tfod.errors import TfodError
 from tfod.shards.show import draw_records
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
 _MOST = 10_000
 
 
@@ -31,32 +31,22 @@ def add_arguments(parser: Parser) -> None:
         "the record's number and the file name. It is one file, and loads nothing."
     )
     parser.set_defaults(run=_run)
-    arguments = Arguments(parser)
+    add = parser.add_argument
     text = "a shard, a folder, a glob, a zip, an fsspec URL, or -"
-    arguments.value("source", "SOURCE", text, type=file_name)
-    arguments.output("the page to write (default: sheet.html)", default="sheet.html")
-    which = Arguments(parser.add_mutually_exclusive_group())
+    add("source", metavar="SOURCE", help=text, type=not_empty)
+    add_output(add, "the page to write (default: sheet.html)", default="sheet.html")
+    either = parser.add_mutually_exclusive_group().add_argument
     number = whole_number(1, _MOST)
-    which.value("--first", "N", "the first N records (default: 24)", type=number, default=24)
-    which.value("--records", "LIST", "records by number: 3,7-9 (one shard)", type=_numbers)
-    which.value("--random", "N", "N records at random", type=number)
-    arguments.value("--class", "NAME", "only records with this class", dest="class_name")
-    arguments.label_map()
-    arguments.profile()
+    text = "the first N records (default: 24)"
+    either("--first", metavar="N", help=text, type=number, default=24)
+    either("--records", metavar="LIST", help="records by number: 3,7 (one shard)", type=_numbers)
+    add("--class", metavar="NAME", help="only records with this class", dest="class_name")
+    add_label_map(add)
+    add_profile(add)
 
 
 def _numbers(text: str) -> frozenset[int]:
-    found: set[int] = set()
-    for part in text.split(","):
-        match = _RANGE.match(part.strip())
-        if match is None:
-            what = "is neither a number nor a range such as 7-9"
-            raise argparse.ArgumentTypeError(f"{part!r} {what}")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= _MOST:
-            raise argparse.ArgumentTypeError(f"{part!r} is not a range of 1 to {_MOST:,} records")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+    return frozenset(map(whole_number(), text.split(",")))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -70,7 +60,6 @@ def _run(options: argparse.Namespace) -> int:
                 named_profile(options.profile),
                 first=options.first,
                 records=options.records,
-                at_random=options.random,
                 class_name=options.class_name,
             )
             if not shown.cards:

@@ -13,37 +13,34 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
-from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.images.coco_masks import draw_segmentation
 from tfod.detection.images.masks import encode_mask_png, fill_box, run_lengths
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
     CocoDocument,
-    CocoSet,
+    box_of,
     classes_of,
-    file_name,
     find_files,
-    numbers,
     place_of,
     points_of,
     real_number,
     scalar,
     side,
     sound,
+    subset_of,
     whole_number,
 )
 from tfod.formats.dataset import Dataset, Images, chosen
 from tfod.formats.documents import quoted
 from tfod.formats.files import Frame, ImageFiles, by
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Objects, Reading
+from tfod.formats.objects import Object, Reading
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.formats.writer import Writer, masks_of, scaled
 from tfod.tfrecord.shard_sets.names import stem_of_subset
@@ -66,8 +63,8 @@ _ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
 def read(source: str, options: Options) -> Dataset:
     """Read a JSON of instances, or all of a folder's, each a subset.
 
-    The annotations of all are held in memory (about 1.5 GB for COCO 2017), images are not. Without
-    a label map the classes keep the ids of their categories.
+    The JSONs are held in memory (six times their length), images are not. Without a label map the
+    classes keep the ids of their categories.
 
     Raises:
         TfodError: there is none, or one makes no sense, or has no images.
@@ -75,83 +72,62 @@ def read(source: str, options: Options) -> Dataset:
     files = find_files(source)
     if not files:
         raise TfodError(f"{source} holds no JSON of COCO's instances; name one")
-    sets = [CocoSet.of(file, options.images) for file in files]
-    if len({one.subset for one in sets}) < len(sets):
+    named = {subset_of(file): file for file in files}
+    if len(named) < len(files):
         listed = ", ".join(files)
         raise TfodError(f"{source}: two JSONs are of the same subset: {listed}; name one")
-    named = chosen({one.subset: one for one in sets}, options.subset, source)
     problems = Problems(options)
-    documents = {name: CocoDocument.read(one, options.masks) for name, one in named.items()}
-    classes = classes_of(list(documents.values()), options.label_map, problems)
-    reading = Reading(classes, options, problems)
-    subsets = {name: _Reader(one, reading).detections() for name, one in documents.items()}
-    ids = [str(image.get("id")) for one in documents.values() for image in one.images]
+    documents = [
+        CocoDocument.read(subset, file, options.images)
+        for subset, file in chosen(named, options.subset, source).items()
+    ]
+    classes = classes_of(documents, options.label_map, problems)
+    draw = functools.partial(_masks, options, problems) if options.masks else None
+    reading = Reading(classes, options, problems, draw=draw)
+    subsets = {one.subset: _detections(one, reading) for one in documents}
+    ids = [str(image.get("id")) for one in documents for image in one.images]
     return reading.dataset(subsets.items(), subsets, files, source_ids=ids)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Makes the Detections of a document, in the order of its images."""
-
-    document: CocoDocument
-    reading: Reading
-
-    def detections(self) -> Iterator[Detection | None]:
-        path, problems = self.document.own.file, self.reading.problems
-        images = ImageFiles(self.document.own.folders)
-        left = dict(self.document.annotations)
-        names, ids = set[str](), set[Any]()
-        for entry in self.document.images:
-            with sound(f"{path}, image {quoted(entry.get('id'))}"):
-                image_id, name = scalar(entry, "id"), file_name(entry)
-                size = side(entry, "height"), side(entry, "width")
-                if str(image_id) in ids:
-                    raise ValueError("another image has this id, too")
-            ids.add(str(image_id))
-            if name in names:
-                problems.add(
-                    "images whose file_name another image has, too, a record for each",
-                    f"{path}, image {quoted(image_id)}: {name}",
-                )
-            names.add(name)
-            objects, where = self._objects(left.pop(image_id, [])), f"{path}: {name}"
-            yield self.reading.detection(
-                images, [name], size, objects, where, source_id=str(image_id)
-            )
-        for image_id, entries in left.items():
-            for one in entries:
-                place = place_of(path, one.get("id"))
-                self._leave_out(_UNPLACED, f"{place}: {quoted(image_id)}")
-
-    def _leave_out(self, why: str, where: str) -> None:
-        self.reading.problems.annotated += 1
-        self.reading.problems.add(why, where)
-
-    def _objects(self, entries: Sequence[Mapping[str, Any]]) -> Objects:
-        rows = []
-        for entry in entries:
-            place = place_of(self.document.own.file, entry.get("id"))
-            if not entry.get("bbox"):
-                self._leave_out("annotations without bbox, left out", place)
-                continue
-            with sound(place):
-                rows.append(self._object(entry, place))
-        names = dict.fromkeys(name for one in rows for name in one.attributes)
-        return Objects(
-            [one.category.class_name for one in rows],
-            [one.box for one in rows],
-            [one.place for one in rows],
-            {name: [one.attributes.get(name) for one in rows] for name in names},
-            self._keypoints(rows) if self.document.point_names else None,
-            functools.partial(self._masks, rows) if self.reading.options.masks else None,
+def _detections(document: CocoDocument, reading: Reading) -> Iterator[Detection | None]:
+    """The Detections of a document, in the order of its images."""
+    path, problems = document.file, reading.problems
+    images, points = ImageFiles(document.folders), document.point_names
+    left, ids = dict(document.annotations), set[str]()
+    for entry in document.images:
+        with sound(f"{path}, image {quoted(entry.get('id'))}"):
+            image_id, name = scalar(entry, "id"), entry["file_name"]
+            if not isinstance(name, str) or not name:
+                raise ValueError(f"file_name is {quoted(name)}, expected a text")
+            size = side(entry, "height"), side(entry, "width")
+            if str(image_id) in ids:
+                raise ValueError("another image has this id, too")
+        ids.add(str(image_id))
+        found = (_object(one, document, reading) for one in left.pop(image_id, []))
+        yield reading.detection(
+            *(images, [name], size, list(filter(None, found)), f"{path}: {name}"),
+            source_id=str(image_id),
+            point_count=len(points),
+            point_names=points,
         )
+    for image_id, entries in left.items():
+        for one in entries:
+            problems.annotated += 1
+            problems.add(_UNPLACED, f"{place_of(path, one.get('id'))}: {quoted(image_id)}")
 
-    def _object(self, entry: Mapping[str, Any], place: str) -> _Object:
-        x, y, width, height = numbers(entry["bbox"], 4, "bbox")
-        problems = self.reading.problems
+
+def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) -> Object | None:
+    """The object of an annotation; None where it is left out."""
+    place, problems = place_of(document.file, entry.get("id")), reading.problems
+    if not entry.get("bbox"):
+        problems.annotated += 1
+        problems.add("annotations without bbox, left out", place)
+        return None
+    with sound(place):
+        x, y, width, height = box_of(entry["bbox"])
+        area = width * height
         if entry.get("area") is None:
             problems.add("annotations without area, that of their box is written", place)
-            area = width * height
         else:
             area = real_number(entry["area"], "area")
         values = {"is_crowd": int(real_number(entry.get("iscrowd") or 0, "iscrowd")), "area": area}
@@ -163,53 +139,38 @@ class _Reader:
             if attributes.get(name) not in (None, value):
                 problems.add(f"attributes named {name}, left out for COCO's own value", place)
         outline = entry.get("segmentation")
-        if outline and not self.reading.options.masks:
+        if outline and not reading.options.masks:
             problems.add("outlines left out, for want of --masks", place)
-        category = self.document.categories[whole_number(entry, "category_id")]
-        points = entry.get("keypoints")
-        points = points and points_of(points, len(category.keypoints))
-        box = x, y, x + width, y + height
-        return _Object(category, box, place, {**attributes, **values}, outline, points)
-
-    def _keypoints(self, rows: Sequence[_Object]) -> Keypoints:
-        """The points of all objects; zeros for an object that has none."""
-        names = self.document.point_names
-        found = np.zeros((len(rows), len(names), 3))
-        for row, one in enumerate(rows):
-            if one.points is not None:
-                found[row, [point.id for point in one.category.keypoints]] = one.points
-        return Keypoints(found[:, :, :2], found[:, :, 2].astype(np.int64), tuple(names))
-
-    def _masks(self, rows: Sequence[_Object], frame: Frame) -> list[PngMask]:
-        """A mask for each object, of the size of the image: the OD API wants one for each."""
-        size, own = frame.size or (0, 0), frame.own or (0, 0)
-        problems, odd = self.reading.problems, self.reading.options.odd_masks
-        found = []
-        for one in rows:
-            drawn = draw_segmentation(one.outline, size, one.place)
-            if drawn is None:
-                problems.add("annotations without segmentation, their mask is their box", one.place)
-            elif drawn.shape != own:
-                problems.add(_ODD_MASKS[odd], f"{one.place}: {by(drawn.shape)} in {by(own)}")
-                drawn = None if odd is OddMasks.DROP else scaled(drawn, own)
-            is_box = drawn is None
-            if drawn is None:
-                box = np.nan_to_num(one.box, posinf=0, neginf=0)  # such a box is refused itself
-                box = box * np.tile(np.divide(own, size)[::-1], 2)
-                drawn = fill_box(tuple(box.tolist()), own)
-            found.append(PngMask(encode_mask_png(drawn, is_box=is_box)))
-        return found
+        category = document.categories[whole_number(entry, "category_id")]
+        points = None
+        if entry.get("keypoints"):
+            points = np.zeros((len(document.point_names), 3))
+            own = points_of(entry["keypoints"], len(category.keypoints))
+            points[[point.id for point in category.keypoints]] = own
+    box = x, y, x + width, y + height
+    return Object(category.class_name, box, place, {**attributes, **values}, points, outline)
 
 
-class _Object(NamedTuple):
-    """An annotation: its box in pixels, and its keypoints, x, y and visibility in each row."""
-
-    category: LabelMapItem
-    box: PixelBox
-    place: str
-    attributes: Mapping[str, Any]
-    outline: Any
-    points: np.ndarray | None
+def _masks(
+    options: Options, problems: Problems, objects: Sequence[Object], frame: Frame
+) -> list[PngMask]:
+    """A mask for each object, of the size of the image: the OD API wants one for each."""
+    size, own = frame.size or (0, 0), frame.own or (0, 0)
+    found = []
+    for one in objects:
+        drawn = draw_segmentation(one.outline, size, one.place)
+        if drawn is None:
+            problems.add("annotations without segmentation, their mask is their box", one.place)
+        elif drawn.shape != own:
+            what = _ODD_MASKS[options.odd_masks]
+            problems.add(what, f"{one.place}: {by(drawn.shape)} in {by(own)}")
+            drawn = None if options.odd_masks is OddMasks.DROP else scaled(drawn, own)
+        is_box = drawn is None
+        if drawn is None:
+            corners = one.box * np.tile(np.divide(own, size)[::-1], 2)
+            drawn = fill_box(tuple(corners.tolist()), own)
+        found.append(PngMask(encode_mask_png(drawn, is_box=is_box)))
+    return found
 
 
 # Writing

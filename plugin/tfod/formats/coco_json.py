@@ -10,8 +10,7 @@ import glob
 import math
 import os
 import re
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,19 +22,16 @@ from tfod.formats.dataset import BACKGROUND
 from tfod.formats.documents import quoted, read_json
 from tfod.formats.objects import KnownClasses
 from tfod.formats.options import Problems
-from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
 _ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
-_FIELDS = frozenset(("id", "image_id", "category_id", "bbox", "iscrowd", "area", "attributes"))
 _IMAGES = re.compile(rb'"images"\s*:')
 _LONGEST_NAME = 64  # with the blanks behind it
-_LARGEST_ID = (1 << 31) - 1
+_LARGEST_WHOLE = (1 << 31) - 1  # of an id, and of pixels
 _LONGEST_REASON = 200
 _LARGEST_VISIBILITY = 2
-_LARGEST_SIDE = (1 << 31) - 1
 _LARGEST = float(np.finfo(np.float32).max)
 PERSON_KEYPOINTS = (
     *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder"),
@@ -77,82 +73,51 @@ def _has_images(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class CocoSet:
-    """A subset: its JSON, and where its images are."""
+class CocoDocument:
+    """A subset: what its file says, its entries as the JSON has them.
+
+    Attributes:
+        subset, file, folders: what it is called, where it is, and where its images are.
+        images: all entries.
+        annotations: by their image's id.
+        categories: by id, keypoints with their places among ``point_names``.
+        used: of each id that an annotation has the place of the first.
+        point_names: the keypoints of one class after those of another.
+    """
 
     subset: str
     file: str
     folders: tuple[str, ...]
-
-    @classmethod
-    def of(cls, file: str, images: str | None) -> CocoSet:
-        folder, name = os.path.split(os.path.abspath(file))
-        if name == _ROBOFLOW:
-            subset = os.path.basename(folder)
-        else:
-            # One prefix at most: a subset's name may begin with another.
-            prefix: str = next(filter(name.startswith, _PREFIXES), "")
-            subset = subset_of_stem(os.path.splitext(name)[0].removeprefix(prefix))
-        places = [
-            os.path.join(where, *parts)
-            for where in (os.path.dirname(file), os.path.dirname(folder))
-            for parts in (("images", subset), (subset,), ("images",), ())
-        ]
-        named = (os.path.join(images, subset), images) if images else ()
-        return cls(subset, file, named or tuple(places))
-
-
-# What they say
-
-
-@dataclass(frozen=True)
-class CocoDocument:
-    """What a file says, its entries as the JSON has them; annotations by their image's id.
-
-    Attributes:
-        own: where it is, and its images.
-        categories: by id, keypoints with their places among ``point_names``.
-        used: of each id that an annotation has the place of the first.
-    """
-
-    own: CocoSet
-    images: list[dict[str, Any]]
-    annotations: dict[Any, list[dict[str, Any]]]
+    images: Sequence[Mapping[str, Any]]
+    annotations: Mapping[Any, Sequence[Mapping[str, Any]]]
     categories: Mapping[int, LabelMapItem]
     used: Mapping[int, str]
     point_names: Sequence[str]
 
     @classmethod
-    def read(cls, own: CocoSet, masks: bool) -> CocoDocument:
-        """Read a file into memory, of each annotation only some fields: outlines are most of it."""
-        path = own.file
+    def read(cls, subset: str, path: str, images: str | None) -> CocoDocument:
+        """Read a file; its images may be in a folder that was named.
 
-        def slim(found: dict[str, Any]) -> dict[str, Any]:
-            if "image_id" not in found:
-                return found
-            one = {key: value for key, value in found.items() if key in _FIELDS}
-            if found.get("keypoints"):
-                one["keypoints"] = found["keypoints"]
-            outline = found.get("segmentation")
-            if outline and masks and isinstance(outline, list):
-                one["segmentation"] = [_packed(polygon) for polygon in outline]
-            elif outline:
-                one["segmentation"] = outline if masks else True
-            return one
-
-        lists = _lists(path, read_json(path, object_hook=slim))
-        images, every, entries = (lists[name] for name in _LISTS)
-        beside = _keypoints_beside(path)
-        if beside is not None:
-            points = _lists(beside, read_json(beside, object_hook=slim))
-            with sound(beside):
-                entries = _joined(entries, points["categories"])
-                every = _joined(every, points["annotations"])
-        has_points = any("keypoints" in one for one in every)
-        categories, names = _categories(path, entries, has_points)
+        Raises:
+            TfodError: it is no COCO JSON, or an entry makes no sense.
+        """
+        lists = _lists(path)
+        folder, name = os.path.split(path)
+        beside = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))
+        if name.startswith(_PREFIXES[0]) and os.path.isfile(beside):
+            # COCO's file of keypoints of the same annotations, by their ids.
+            others = _lists(beside)
+            for key in ("annotations", "categories"):
+                with sound(beside):
+                    points = {other["id"]: other.get("keypoints") for other in others[key]}
+                    for entry in lists[key]:
+                        if points.get(entry.get("id")):
+                            entry["keypoints"] = points[entry["id"]]
+        has_points = any("keypoints" in one for one in lists["annotations"])
+        categories, names = _categories(path, lists["categories"], has_points)
         annotations: dict[Any, list[dict[str, Any]]] = {}
         used: dict[int, str] = {}
-        for one in every:
+        for one in lists["annotations"]:
             where = place_of(path, one.get("id"))
             with sound(where):
                 annotations.setdefault(scalar(one, "image_id"), []).append(one)
@@ -160,42 +125,45 @@ class CocoDocument:
             if number not in categories:
                 raise TfodError(f"{where}: there is no category {number}; add it to categories")
             used.setdefault(number, where)
-        return cls(own, images, annotations, categories, used, names)
+        places = _image_folders(path, subset, images)
+        return cls(subset, path, places, lists["images"], annotations, categories, used, names)
 
 
-def _lists(path: str, found: Any) -> dict[str, list[dict[str, Any]]]:
-    lists: dict[str, Any] = {
-        name: found.get(name) if isinstance(found, dict) else None for name in _LISTS
-    }
-    if isinstance(found, dict) and "annotations" not in found:
-        lists["annotations"] = []  # COCO's own of its test images
-    for name, entries in lists.items():
-        if not isinstance(entries, list):
+def subset_of(path: str) -> str:
+    """What the subset of a file is called."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if name == _ROBOFLOW:
+        return os.path.basename(folder)
+    # One prefix at most: a subset's name may begin with another.
+    prefix: str = next(filter(name.startswith, _PREFIXES), "")
+    return subset_of_stem(os.path.splitext(name)[0].removeprefix(prefix))
+
+
+def _image_folders(path: str, subset: str, named: str | None) -> tuple[str, ...]:
+    if named:
+        return os.path.join(named, subset), named
+    above = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    return tuple(
+        os.path.join(where, *parts)
+        for where in (os.path.dirname(path), above)
+        for parts in (("images", subset), (subset,), ("images",), ())
+    )
+
+
+def _lists(path: str) -> dict[str, list[dict[str, Any]]]:
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise TfodError(f"{path} is not COCO JSON: it lacks {_LISTS[0]}")
+    found.setdefault("annotations", [])  # COCO's own of its test images have none
+    for name in _LISTS:
+        if not isinstance(found.get(name), list):
             raise TfodError(f"{path} is not COCO JSON: it lacks {name}")
-        for one in entries:
+        for one in found[name]:
             if not isinstance(one, dict):
                 raise TfodError(
                     f"{path}: an entry of {name} is {quoted(one)}, expected an object; correct it"
                 )
-    return lists
-
-
-def _keypoints_beside(path: str) -> str | None:
-    """COCO's file of keypoints of the same annotations, by their ids, beside that of instances."""
-    folder, name = os.path.split(path)
-    beside = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))
-    return beside if name.startswith(_PREFIXES[0]) and os.path.isfile(beside) else None
-
-
-def _joined(
-    entries: Sequence[dict[str, Any]], others: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Entries with the keypoints that others of their ids have."""
-    points = {scalar(one, "id"): one["keypoints"] for one in others if one.get("keypoints")}
-    return [
-        {**one, "keypoints": points[one["id"]]} if one.get("id") in points else one
-        for one in entries
-    ]
+    return found
 
 
 def _categories(
@@ -209,7 +177,7 @@ def _categories(
     for place, one in enumerate(entries, 1):
         with sound(f"{path}, category {place} in the list"):
             number, name = whole_number(one, "id"), one["name"]
-            if not 0 <= number <= _LARGEST_ID:
+            if not 0 <= number <= _LARGEST_WHOLE:
                 raise ValueError("its id is below 0 or beyond 32 bits")
             if name is None or not str(name).strip():
                 raise ValueError(f"category {number} has no name")
@@ -239,13 +207,13 @@ def classes_of(
         found, notes = load_label_map(label_map)
         return KnownClasses(found, label_map, tuple(notes))
     items: dict[int, LabelMapItem] = {}
-    path = documents[0].own.file
+    path = documents[0].file
     for one in documents:
         for number, item in one.categories.items():
             known = items.setdefault(number, item)
             if known.name != item.name:
                 raise TfodError(
-                    f"{one.own.file}: category {number} is {item.name!r}, and {known.name!r} in "
+                    f"{one.file}: category {number} is {item.name!r}, and {known.name!r} in "
                     "another set; write them apart"
                 )
     kept: dict[int, LabelMapItem] = {}
@@ -314,11 +282,11 @@ def whole_number(entry: Mapping[str, Any], key: str) -> int:
     raise ValueError(f"{key} is {quoted(value)}, expected a whole number")
 
 
-def numbers(value: Any, count: int, name: str) -> list[float]:
-    """A list of so many numbers, which need not be finite."""
-    if isinstance(value, list) and [type(one) in (int, float) for one in value] == [True] * count:
+def box_of(value: Any) -> list[float]:
+    """The four numbers of a box, which need not be finite."""
+    if isinstance(value, list) and [type(one) in (int, float) for one in value] == [True] * 4:
         return [float(one) for one in value]
-    raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
+    raise ValueError(f"bbox is {quoted(value)}, expected 4 numbers")
 
 
 def real_number(value: Any, name: str) -> float:
@@ -340,28 +308,12 @@ def points_of(values: Any, count: int) -> np.ndarray:
     return found.reshape(-1, 3)
 
 
-def file_name(entry: Mapping[str, Any]) -> str:
-    """The name of an image as a safe relative path."""
-    name = entry["file_name"]
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"file_name is {quoted(name)}, expected a text")
-    return safe_relative_path(name)
-
-
 def side(entry: Mapping[str, Any], key: str) -> int | None:
     """Height or width; None where it is not there, or is 0."""
     side = whole_number(entry, key) if entry.get(key) is not None else 0
-    if side > _LARGEST_SIDE:
+    if side > _LARGEST_WHOLE:
         raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
     return side if side > 0 else None
-
-
-def _packed(polygon: Any) -> Any:
-    """A polygon in an eighth of the memory; whatever else it is stays and is checked later."""
-    try:
-        return array("d", polygon)
-    except (TypeError, OverflowError):
-        return polygon
 
 
 def place_of(path: str, annotation_id: Any) -> str:

@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import itertools
-import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.documents import reading
+from tfod.formats.documents import parse_number, reading
 from tfod.formats.files import AnnotatedSize, ImageFiles
 from tfod.formats.numbers import digits
-from tfod.formats.objects import KnownClasses, Objects, Reading
+from tfod.formats.objects import KnownClasses, Object, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset, subset_of_stem
@@ -34,8 +32,7 @@ COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax
 _SIDES = COLUMNS[4:]
 _NEEDED = frozenset(COLUMNS) - {"width", "height"}
 _DELIMITERS = ",;\t"
-_SEPARATOR = re.compile('"?sep=([,;\t|])"?\\s*', re.IGNORECASE)  # Excel's own first line
-_LONGEST_FIRST_LINE = 1 << 16
+_LONGEST_HEADER = 1 << 16
 _LARGEST_SIDE = 2**31 - 1
 _OTHER_TOOLS = {
     "filename": ("image", "image_name", "image_path", "image_id", "imageid", "path", "file", "img"),
@@ -46,9 +43,12 @@ _OTHER_TOOLS = {
 """What other tools (VoTT, fastai, VIA, Open Images) call the columns."""
 
 
+# Reading
+
+
 def csv_files(path: str) -> list[str]:
     """The CSVs at a path: it, or those of a folder that begin as a detection CSV does."""
-    return _all_csvs(path) if os.path.isfile(path) else list(filter(_begins_well, _all_csvs(path)))
+    return _all_csvs(path) if os.path.isfile(path) else list(filter(_has_header, _all_csvs(path)))
 
 
 def _all_csvs(path: str) -> list[str]:
@@ -57,15 +57,10 @@ def _all_csvs(path: str) -> list[str]:
     return [one for one in paths if one.lower().endswith(".csv") and os.path.isfile(one)]
 
 
-def _begins_well(path: str) -> bool:
-    """Whether a CSV among others has the header, or no header and a box in its first row."""
-    with contextlib.suppress(OSError, csv.Error), _opened(path, "replace") as text:
-        lines = iter(lambda: text.readline(_LONGEST_FIRST_LINE), "")
-        first, delimiter, _ = _beginning(lines)
-        if all(name in first.lower() for name in _NEEDED):
-            return True
-        row = next(_rows([first], delimiter), [])
-        return _is_box(row) and all(map(_is_number, row[1:3])) and not _is_number(row[0])
+def _has_header(path: str) -> bool:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8-sig", errors="replace") as file:
+        header = file.readline(_LONGEST_HEADER).lower()
+        return all(name in header for name in _NEEDED)
     return False
 
 
@@ -85,11 +80,15 @@ def read(source: str, options: Options) -> Dataset:
     for other in sorted({*_all_csvs(source)}.difference(every)):
         problems.add("CSVs that are no detection CSV, passed over", other)
     stems = {os.path.splitext(os.path.basename(one))[0]: one for one in every}
-    named = {_subset_of(stem, stems): one for stem, one in stems.items()}
+    named = {}
+    for stem, path in stems.items():
+        # train_labels, as xml_to_csv.py calls it, is train, where that is no file's name.
+        plain = stem.removesuffix("_labels")
+        named[subset_of_stem(stem if plain in stems else plain or stem)] = path
     files = chosen(named, options.subset, source)
     images = {subset: read_detection_csv(one, problems) for subset, one in files.items()}
     names = {
-        name for found in images.values() for one in found.values() for name in one.class_names
+        each.name for found in images.values() for one in found.values() for each in one.objects
     }
     classes = KnownClasses.find(options.label_map, above, lambda: sorted(names), source)
     reading = Reading(classes, options, problems)
@@ -98,12 +97,6 @@ def read(source: str, options: Options) -> Dataset:
         for subset, found in images.items()
     }
     return reading.dataset(subsets.items(), subsets, every)
-
-
-def _subset_of(stem: str, stems: Collection[str]) -> str:
-    """``train`` of ``train_labels``, as xml_to_csv.py calls it, where that is no file's name."""
-    plain = stem.removesuffix("_labels")
-    return subset_of_stem(stem if plain in stems else plain or stem)
 
 
 def _folders(above: str, subset: str, named: str | None) -> list[str]:
@@ -116,114 +109,67 @@ def _folders(above: str, subset: str, named: str | None) -> list[str]:
 
 
 class CsvImage(NamedTuple):
-    """An image with the boxes of all its rows; its height and width are None where no row says."""
+    """An image with the objects of all its rows; height and width are None where no row says."""
 
     size: AnnotatedSize
     row: int
-    class_names: list[str]
-    boxes: list[list[float]]
-    places: list[str]
+    objects: list[Object]
 
 
 def _detections(
     path: str, images: Mapping[str, CsvImage], folders: Sequence[str], reading: Reading
-) -> Iterator[Detection]:
+) -> Iterator[Detection | None]:
     """The records of a CSV's images, in the order of their names."""
-    finder, problems, names = ImageFiles(folders), reading.problems, set[str]()
-    for filename, image in sorted(images.items()):
+    finder = ImageFiles(folders)
+    for filename, one in sorted(images.items()):
         where = f"{path}, {filename}"
-        objects = Objects(image.class_names, image.boxes, image.places)
-        one = reading.detection(finder, [filename], image.size, objects, where)
-        if one is None:
-            continue
-        name = one.filename or ""
-        if name in names:
-            what = "images that several names in the CSV mean, a record for each name"
-            problems.add(what, where)
-        names.add(name)
-        yield one
-
-
-# What the file says
+        yield reading.detection(finder, [filename], one.size, one.objects, where)
 
 
 def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
-    """Read a detection CSV, UTF-8 (with or without a mark) or UTF-16: its images by name.
+    """Read a detection CSV in UTF-8: its images by name.
 
     Columns may be in any order, with others among them, and without width and height; fields may
-    be separated by commas, semicolons or tabs, with blanks around them; without a header there must
-    be the eight columns in their usual order. Blank lines and Excel's ``sep=;`` may stand in front.
-    Rows of one image need not follow one another. Boxes that are inverted or not finite are taken
-    as they are, to be checked later.
+    be separated by commas, semicolons or tabs, with blanks around them. Rows of one image need not
+    follow one another. Boxes that are inverted or not finite are taken as they are, to be checked
+    later.
 
     Raises:
         TfodError: it cannot be read, is no such CSV, or a row makes no sense.
     """
-    try:
-        with reading(path), _opened(path) as text:
-            return _read(text, path, problems)
-    except UnicodeDecodeError:
-        raise TfodError(f"{path}: is not UTF-8; save it as UTF-8") from None
-
-
-@contextlib.contextmanager
-def _opened(path: str, errors: str = "strict") -> Iterator[io.TextIOWrapper]:
-    with open(path, "rb") as file:
-        is_utf_16 = file.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
-        yield io.TextIOWrapper(file, "utf-16" if is_utf_16 else "utf-8-sig", errors, newline="")
-
-
-def _beginning(lines: Iterator[str]) -> tuple[str, str, int]:
-    """The first line that says something, what separates its fields, and how many are before it."""
-    first, separator, skipped = "", None, 0
-    for first in lines:
-        excels = _SEPARATOR.fullmatch(first)
-        separator = separator or excels
-        if first.strip() and not excels:
-            break
-        skipped += 1
-    return first, separator[1] if separator else max(_DELIMITERS, key=first.count), skipped
-
-
-def _read(text: Iterator[str], path: str, problems: Problems) -> dict[str, CsvImage]:
-    first, delimiter, skipped = _beginning(text)
-    if delimiter != ",":
-        problems.add("CSVs whose fields are separated by semicolons or tabs, read so", path)
     images: dict[str, CsvImage] = {}
     columns: Sequence[str] = ()
-    rows = _rows(itertools.chain([first], text), delimiter)
-    number = skipped
+    number = 0
     try:
-        for number, row in enumerate(rows, start=skipped + 1):
-            if not columns:
-                columns = _columns(row, path, problems)
-                if columns is not COLUMNS:
-                    continue
-            if row:
-                _add(images, row, columns, f"{path}, row {number}", number)
+        with reading(path), open(path, encoding="utf-8-sig", newline="") as text:
+            for number, row in enumerate(_rows(text), start=1):
+                if row and not columns:
+                    columns = _columns(row, path, problems)
+                elif row:
+                    _add(images, row, columns, f"{path}, row {number}", number)
     except csv.Error as error:
         raise TfodError(f"{path}, row {number + 1}: not a CSV ({error})") from None
+    except UnicodeDecodeError:
+        raise TfodError(f"{path}: is not UTF-8; save it as UTF-8") from None
+    if not columns:  # the file is empty
+        _columns(columns, path, problems)
     return images
 
 
-def _rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+def _rows(lines: Iterator[str]) -> Iterator[list[str]]:
     """The rows of a CSV, with blanks in front of quoted fields and behind them left out."""
+    first = next(lines, "")
+    delimiter = max(_DELIMITERS, key=first.count)
     behind = re.compile(rf'(?<!")" +(?=[{delimiter}\r\n]|\Z)')
-    plain = (behind.sub('"', line) if '" ' in line else line for line in lines)
+    every = itertools.chain([first], lines)
+    plain = (behind.sub('"', line) if '" ' in line else line for line in every)
     return csv.reader(plain, delimiter=delimiter, strict=True, skipinitialspace=True)
 
 
 def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[str]:
-    """The names of a header; ``COLUMNS`` for a row of these.
-
-    Raises:
-        TfodError: it is neither.
-    """
+    """The names of a header; raises TfodError for another line."""
     given = [one.strip() for one in fields]
     names = [one.lower() for one in given]
-    if _is_box(names):
-        problems.add(f"CSVs without a header, taken for {','.join(COLUMNS)}", path)
-        return COLUMNS
     lacking = sorted(_NEEDED.difference(names))
     if lacking:
         renamed = [
@@ -250,56 +196,37 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
 def _add(
     images: dict[str, CsvImage], row: Sequence[str], columns: Sequence[str], where: str, number: int
 ) -> None:
-    """Add a row to its image.
-
-    Raises:
-        TfodError: it makes no sense.
-    """
-    at = columns.index("filename")
-    if len(row) < len(columns) and not any(map(str.strip, [*row[:at], *row[at + 1 :]])):
-        row = [*row, *[""] * (len(columns) - len(row))]  # a name alone
-    if len(row) < len(columns) or any(map(str.strip, row[len(columns) :])):
+    """Add a row to its image; raises TfodError where it makes no sense."""
+    if any(map(str.strip, row[len(columns) :])):
         raise TfodError(f"{where}: has {len(row)} fields, and should have {len(columns)}")
-    given = {name: text.strip() for name, text in zip(columns, row, strict=False)}
+    given = dict.fromkeys(columns, "")
+    given |= {name: text.strip() for name, text in zip(columns, row, strict=False)}
     name, class_name = given["filename"], given["class"]
+    is_image_alone = not any(given[one] for one in ("class", *_SIDES))
+    if len(row) < len(columns) and not is_image_alone:
+        raise TfodError(f"{where}: has {len(row)} fields, and should have {len(columns)}")
     if not name:
         raise TfodError(f"{where}: has no filename")
     size = _pixels(given, "height", where), _pixels(given, "width", where)
-    image = images.setdefault(name, CsvImage(size, number, [], [], []))
+    image = images.setdefault(name, CsvImage(size, number, []))
     if image.size != size:
         raise TfodError(
             f"{where}: gives another width or height than row {image.row} of the same image; "
             "correct one of them"
         )
-    if not any(given[one] for one in ("class", *_SIDES)):
-        return  # an image without objects
+    if is_image_alone:
+        return
     if not class_name:
         raise TfodError(f"{where}: has no class")
-    for side in _SIDES:
-        if not _is_number(given[side]):
-            raise TfodError(f"{where}: {side} is {given[side]!r}, and should be a number of pixels")
-    image.class_names.append(class_name)
-    image.boxes.append([float(given[side]) for side in _SIDES])
-    image.places.append(where)
-
-
-def _is_box(row: Sequence[str]) -> bool:
-    """Whether a row has the values of ``COLUMNS``."""
-    return len(row) == len(COLUMNS) and all(map(_is_number, row[4:]))
-
-
-def _is_number(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        float(text)
-        return True
-    return False
+    box = [parse_number(given[side], f"{where}: {side} has", finite=False) for side in _SIDES]
+    image.objects.append(Object(class_name, box, where))
 
 
 def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
     text = given.get(name, "")
     if not text:
         return None
-    value = float(text) if _is_number(text) else math.nan
+    value = parse_number(text, f"{where}: {name} has")
     if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):
         raise TfodError(f"{where}: {name} is {text!r}, and should be a whole number of pixels")
     return int(value)

@@ -46,7 +46,7 @@ from tfod.formats.documents import (
     xml_attribute,
     xml_text,
 )
-from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, read_image, settled
+from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
 from tfod.formats.objects import KnownClasses, Reading, sound_boxes
 from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.writer import DRAWN, LABELS, NO_PLACE, Writer, masks_of
@@ -289,7 +289,7 @@ def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
     problems = Problems()
     found = images.find(_names(frame), frame.name, problems)
     problems.raise_refusals(images=1, objects=0)
-    return images.read(found, frame.name) if found else None
+    return images.content(found[0], frame.name) if found else None
 
 
 def _names(frame: CvatImage) -> list[str]:
@@ -308,7 +308,7 @@ def _detection(
     where = f"{file}: {frame.name}"
     image = None
     if not options.no_images:
-        image = read_image(images, _names(frame), where, problems)
+        image = images.read(_names(frame), where, problems)
         if image is None:
             return None
     problems.annotated += len(frame.shapes)
@@ -319,8 +319,7 @@ def _detection(
         for label in labels:
             reading.classes.id_of(label, where)
     one = builder.build(frame, placed, image.data if image else None)
-    boxes = [shape.corners for shape in placed]
-    drawn = frame_of(image, (frame.height, frame.width), boxes, where, problems)
+    drawn = frame_of(image, (frame.height, frame.width), bool(placed), where, problems)
     if drawn.own is not None and drawn.own != (one.height, one.width):
         own = f"{frame.width}x{frame.height}, the image {by(drawn.own)}"
         problems.add(OTHER_SIZE, f"{where}: {own}")

@@ -18,13 +18,11 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from tfod.errors import TfodError, how_to_install
-from tfod.formats.files import ends_of
-from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 MEMBER = "annotations.xml"
 _MOST_BYTES = 4 << 30
@@ -175,47 +173,6 @@ def parse(path: str) -> Any:
     return tree.getroot()
 
 
-def xml_files(folder: str) -> Iterator[str]:
-    """Paths of the XML files in a folder and all below it, hidden ones left out.
-
-    Linked folders come last, and no folder twice, so that links may go round in a circle.
-    """
-    seen: set[tuple[int, int]] = set()
-    starts = [folder]
-    for start in starts:
-        for where, folders, names in os.walk(start):
-            if (own := _identity(where)) in seen:
-                folders.clear()
-                continue
-            seen.add(own)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            starts += filter(os.path.islink, (os.path.join(where, name) for name in folders))
-            for path in (os.path.join(where, one) for one in names if not one.startswith(".")):
-                # Of a link that leads nowhere it is told that it cannot be read.
-                if path.lower().endswith(".xml") and not _is_special(path):
-                    yield path
-
-
-def with_xml_files(folders: Iterable[str]) -> list[str]:
-    """Those folders that are there and hold XML files, each once, whatever links to it."""
-    found: dict[tuple[int, int], str] = {}
-    for one in folders:
-        if any(xml_files(one)):
-            found.setdefault(_identity(one), one)
-    return list(found.values())
-
-
-def _identity(path: str) -> tuple[int, int]:
-    """What a folder or file has in common with all links to it."""
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
-
-
-def _is_special(path: str) -> bool:
-    """Whether it is there, and no file: a pipe, at which a reader would wait for ever."""
-    return os.path.exists(path) and not os.path.isfile(path)
-
-
 def begins_with(path: str, root: str) -> bool:
     """Whether a file looks like XML of some root, by its first letters alone."""
     with open(path, "rb") as file:
@@ -343,13 +300,6 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
                     yield number, line
     except UnicodeDecodeError as error:
         raise TfodError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-
-
-def names_in(*lines: str) -> list[str]:
-    """What lines may call a document: maybe with quotes, folders, an extension."""
-    paths = (safe_relative_path(one.strip(" \"'")) for one in lines)
-    ends = [end for path in paths for end in ends_of(path)]
-    return [*ends, *(split_extension(one)[0] for one in ends)]
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

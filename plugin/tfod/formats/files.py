@@ -10,17 +10,13 @@ annotation gives tells the two apart where the image is turned by a quarter and 
 
 from __future__ import annotations
 
-import filecmp
-import hashlib
 import os
 import posixpath
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
-
-import numpy as np
+from typing import NamedTuple, TypeAlias
 
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, QUARTER, UPRIGHT, read_image_header
@@ -38,16 +34,29 @@ _AMBIGUOUS = Refusal(
     "names that several images have",
     "write the whole name with its extension into the annotations, or move the other images away",
 )
-_TWO_NAMES = "images that several names mean, a record for each name"
-_LONGEST_IMAGE = 256 << 20
+_TWICE = "images that several annotations have, a record for each"
+_LONGEST_PACKED = 256 << 20
 _MOST_PARTS = 16  # of a name, that are looked for alone
 
 
-class FoundImage(NamedTuple):
-    """Where an image is, and what it is called in its dataset: a safe relative path."""
+def files_below(folder: str, extensions: Collection[str]) -> Iterator[str]:
+    """Paths of the files in a folder and all below it with such lowercase extensions, in order.
 
-    path: str
-    name: str
+    What is hidden is left out; linked folders are followed, but for those that lead back to one
+    that they are in.
+    """
+    around = {folder: frozenset({os.path.realpath(folder)})}
+    for where, folders, names in os.walk(folder, followlinks=True):
+        above = around.pop(where)
+        reals = {one: os.path.realpath(os.path.join(where, one)) for one in sorted(folders)}
+        folders[:] = [one for one, real in reals.items() if one[0] != "." and real not in above]
+        around |= {os.path.join(where, one): above | {reals[one]} for one in folders}
+        for name in sorted(names):
+            path = os.path.join(where, name)
+            is_wanted = name[0] != "." and os.path.splitext(name)[1].lower() in extensions
+            # No pipe; of a link that leads nowhere the reader says that it cannot be read.
+            if is_wanted and (os.path.isfile(path) or os.path.islink(path)):
+                yield path
 
 
 def ends_of(path: str) -> list[str]:
@@ -57,11 +66,40 @@ def ends_of(path: str) -> list[str]:
     return [path, *("/".join(parts[start:]) for start in range(first, len(parts)))]
 
 
+@dataclass(frozen=True)
+class ImageFile:
+    """An image file: its name in its dataset, a safe relative path; its bytes, and what these say
+    of format, stored size, and EXIF orientation."""
+
+    name: str
+    data: bytes
+    format: str
+    height: int
+    width: int
+    orientation: int = UPRIGHT
+
+
+class _Listing(NamedTuple):
+    """The names of all files in a folder, and those of its images by their stems."""
+
+    names: frozenset[str]
+    images: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> _Listing:
+        images: dict[str, list[str]] = {}
+        for name in sorted(names):
+            stem, extension = os.path.splitext(name)
+            if extension.lower() in FORMAT_OF_EXTENSION and name[0] != ".":
+                images.setdefault(stem, []).append(name)
+        return cls(frozenset(names), images)
+
+
 class ImageFiles:
     """Finds images by the names that documents give them.
 
     A name is looked for in each folder as it is and by its stem alone, then so by its last parts,
-    with either slash in it. Images of one stem that are all the same are one.
+    with either slash in it.
 
     Args:
         folders: where to look, in this order; within a zip the folders of it.
@@ -71,154 +109,107 @@ class ImageFiles:
     def __init__(self, folders: Iterable[str], archive: zipfile.ZipFile | None = None) -> None:
         self._folders = list(dict.fromkeys(folders))
         self._archive = archive
-        self._listed: dict[str, Mapping[str, list[str]]] = {}
-        self._names_of: dict[str, str] = {}  # by their paths the names of images that were found
-        self._packed: dict[str, zipfile.ZipInfo] = {}
-        self._packed_in: dict[str, list[str]] = {}
-        for one in archive.infolist() if archive else ():
-            if not one.is_dir():
-                above, name = posixpath.split(one.filename)
-                self._packed[one.filename] = one
-                self._packed_in.setdefault(above, []).append(name)
+        self._listed: dict[str, _Listing] = {}
+        self._found: set[str] = set()
+        if archive is not None:
+            packed: dict[str, list[str]] = {}
+            for above, name in map(posixpath.split, archive.namelist()):
+                if name:
+                    packed.setdefault(above, []).append(name)
+            self._listed = {folder: _Listing.of(names) for folder, names in packed.items()}
 
-    def find(self, names: Sequence[str], where: str, problems: Problems) -> FoundImage | None:
-        """The image of the first of some names that there is one of; None where there is none.
+    def find(self, names: Sequence[str], where: str, problems: Problems) -> tuple[str, str] | None:
+        """Path and name of the first of some names that there is an image of; None for none.
 
-        Several unequal ones of a stem are a refusal, of which the first is returned.
+        Several of a stem are a refusal, of which the first is returned.
         """
-        for path in dict.fromkeys(map(safe_relative_path, names)):
-            if not path:
-                continue
+        for path in filter(None, dict.fromkeys(map(safe_relative_path, names))):
             for inside in ends_of(path):
                 for folder in self._folders:
-                    found = self._find(folder, inside, where, problems)
+                    found = self._find(folder, inside)
+                    if len(found) > 1:
+                        problems.add(_AMBIGUOUS, f"{where}: {', '.join(found)}")
                     if found:
-                        where_it_is = _joined(folder, found)
-                        if self._names_of.setdefault(where_it_is, path) != path:
-                            problems.add(_TWO_NAMES, f"{where}: {path}")
-                        return FoundImage(where_it_is, found)
+                        name = posixpath.join(posixpath.dirname(inside), found[0])
+                        return _joined(folder, name), name
         return None
 
-    def read(self, found: FoundImage, wanted_by: str) -> bytes:
-        """The bytes of an image file.
+    def read(
+        self, names: Sequence[str], where: str, problems: Problems, is_needed: bool = True
+    ) -> ImageFile | None:
+        """Find and read an image that a document names; None where there is none.
+
+        This is counted where the image itself is needed, and not only its size.
+
+        Raises:
+            TfodError: it cannot be read, or is no image.
+        """
+        found = self.find(names, where, problems)
+        if found is None:
+            if is_needed:
+                first = _joined(self._folders[0], safe_relative_path(names[0]))
+                problems.add(_MISSING, f"{first}, of {where}")
+            return None
+        path, name = found
+        if path in self._found:
+            problems.add(_TWICE, f"{where}: {name}")
+        self._found.add(path)
+        data = self.content(path, where)
+        header = read_image_header(data, 0, len(data))
+        if header is None or not header.height or not header.width:
+            raise TfodError(
+                f"{where}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
+            )
+        size = header.height, header.width
+        return ImageFile(name, data, header.format, *size, header.orientation)
+
+    def content(self, path: str, where: str) -> bytes:
+        """The bytes of an image that was found.
 
         Raises:
             TfodError: it cannot be read.
         """
-        if self._archive is not None:
-            entry = self._packed[found.path]
-            if entry.file_size > _LONGEST_IMAGE:
-                most = _LONGEST_IMAGE >> 20
-                raise TfodError(f"{wanted_by}: image {found.name!r} is longer than {most} MiB")
-            try:
-                return self._archive.read(entry)  # as many bytes as that, whatever is packed
-            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-                raise TfodError(
-                    f"{wanted_by}: image {found.name!r} cannot be unpacked ({error}); pack it again"
-                ) from None
         try:
-            with open(found.path, "rb") as file:
-                return file.read()
+            if self._archive is None:
+                with open(path, "rb") as file:
+                    return file.read()
+            entry = self._archive.getinfo(path)
+            if entry.file_size > _LONGEST_PACKED:
+                most = _LONGEST_PACKED >> 20
+                raise TfodError(f"{where}: image {path!r} is longer than {most} MiB")
+            return self._archive.read(entry)  # as many bytes as that, whatever is packed
         except OSError as error:
+            reason = error.strerror or error
+            raise TfodError(f"{where}: the image {path} cannot be read ({reason})") from None
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise TfodError(
-                f"{wanted_by}: the image {found.path} cannot be read ({error.strerror})"
+                f"{where}: image {path!r} cannot be unpacked ({error}); pack it again"
             ) from None
 
-    def first_place(self, name: str) -> str:
-        """Where an image is looked for first."""
-        return _joined(self._folders[0], safe_relative_path(name))
-
-    def _find(self, folder: str, inside: str, where: str, problems: Problems) -> str | None:
-        if self._is_file(_joined(folder, inside)):
-            return inside
+    def _find(self, folder: str, inside: str) -> list[str]:
+        """Names of the images that a name may be, in its part of the folder."""
         above, own = posixpath.split(inside)
-        stems = self._images(_joined(folder, above) if above else folder)
+        there = self._listing(_joined(folder, above) if above else folder)
+        if own in there.names:
+            return [own]
         # A stem may have dots: frame.000123 and a.v2 are some without an extension.
         stem, extension = split_extension(own)
         is_image = extension.lower() in FORMAT_OF_EXTENSION
-        found = (is_image and stems.get(stem)) or stems.get(own) or stems.get(stem) or []
-        if len(found) > 1 and not self._are_equal(folder, above, found):
-            problems.add(_AMBIGUOUS, f"{where}: {', '.join(found)}")
-        return posixpath.join(above, found[0]) if found else None
+        stems = there.images
+        return (is_image and stems.get(stem)) or stems.get(own) or stems.get(stem) or []
 
-    def _is_file(self, path: str) -> bool:
-        return path in self._packed if self._archive is not None else os.path.isfile(path)
-
-    def _images(self, folder: str) -> Mapping[str, list[str]]:
-        """By their stems the names of the images in a folder."""
+    def _listing(self, folder: str) -> _Listing:
         if folder not in self._listed:
-            names: dict[str, list[str]] = {}
-            for name in sorted(self._names(folder)):
-                stem, extension = os.path.splitext(name)
-                if extension.lower() in FORMAT_OF_EXTENSION and name[0] != ".":
-                    names.setdefault(stem, []).append(name)
-            self._listed[folder] = names
+            names: list[str] = []
+            if self._archive is None and os.path.isdir(folder or "."):
+                with os.scandir(folder or ".") as entries:
+                    names = [one.name for one in entries if one.is_file()]
+            self._listed[folder] = _Listing.of(names)
         return self._listed[folder]
-
-    def _names(self, folder: str) -> Iterator[str]:
-        if self._archive is not None:
-            yield from self._packed_in.get(folder, ())
-        elif os.path.isdir(folder):
-            yield from os.listdir(folder)
-
-    def _are_equal(self, folder: str, above: str, names: Sequence[str]) -> bool:
-        if self._archive is not None:
-            return False
-        first, *others = (_joined(folder, posixpath.join(above, name)) for name in names)
-        return all(filecmp.cmp(first, other, shallow=False) for other in others)
 
 
 def _joined(folder: str, inside: str) -> str:
     return os.path.join(folder, *inside.split("/")) if folder else inside
-
-
-@dataclass(frozen=True)
-class ImageFile:
-    """An image file: its name in its dataset, its bytes, and what these say of format, stored
-    size, and EXIF orientation."""
-
-    name: str
-    data: bytes
-    format: str
-    height: int
-    width: int
-    orientation: int = UPRIGHT
-
-    def fields(self, with_bytes: bool) -> dict[str, Any]:
-        """The fields of a Detection that are about the file's bytes."""
-        if not with_bytes:
-            return {"format": "", "sha256": "", "encoded": b""}
-        digest = hashlib.sha256(self.data).hexdigest()
-        return {"format": self.format, "sha256": digest, "encoded": self.data}
-
-
-def read_image(
-    images: ImageFiles,
-    names: Sequence[str],
-    where: str,
-    problems: Problems,
-    is_needed: bool = True,
-) -> ImageFile | None:
-    """Find and read an image that a document names; None where there is none.
-
-    This is counted where the image itself is needed, and not only its size.
-
-    Raises:
-        TfodError: it cannot be read, or is no image.
-    """
-    found = images.find(names, where, problems)
-    if found is None:
-        if is_needed:
-            problems.add(_MISSING, f"{images.first_place(names[0])}, of {where}")
-        return None
-    data = images.read(found, where)
-    header = read_image_header(data, 0, len(data))
-    if header is None or not header.height or not header.width:
-        raise TfodError(
-            f"{where}: {found.path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
-        )
-    size = header.height, header.width
-    return ImageFile(found.name, data, header.format, *size, header.orientation)
 
 
 # Where it was annotated
@@ -240,15 +231,9 @@ _EXCHANGED = Refusal(
     "they were turned",
     "export images and annotations together again, or correct the sizes",
 )
-_CONTRADICTORY = Refusal(
-    "images whose boxes fit them only as their EXIF orientation shows them, though their "
-    "annotation gives the stored size",
-    "correct the annotation's size",
-)
 OTHER_SIZE = (
     "images of another size than their annotation says; their boxes are divided by the annotation's"
 )
-_SLOPPY = 1e-3  # of the image's side: boxes may pass its edge by sloppiness, not by a turn
 
 
 class Frame(NamedTuple):
@@ -270,44 +255,27 @@ class Frame(NamedTuple):
 def frame_of(
     image: ImageFile | None,
     annotated: AnnotatedSize,
-    boxes: Sequence[Sequence[float]],
+    has_objects: bool,
     where: str,
     problems: Problems,
 ) -> Frame:
     """Find out in which frame an image was annotated; what contradicts itself is refused.
 
-    Boxes are xmin, ymin, xmax, ymax in the pixels of the annotated size, else of the image; of an
-    image without any nothing has to be found out.
+    Of an image without objects nothing has to be found out. A size that lacks a side says nothing.
     """
-    known = (annotated[0], annotated[1]) if annotated[0] and annotated[1] else None
+    height, width = annotated
+    known = (height, width) if height and width else None
     if image is None:
         return Frame(known, known)
     stored, turn = (image.height, image.width), image.orientation
-    by_quarter = turn >= QUARTER
-    shown = stored[::-1] if by_quarter else stored
-    follows = _agrees(annotated, stored), _agrees(annotated, stored[::-1])
-    is_upright = True
-    if stored[0] != stored[1] and follows == (False, True) and not by_quarter and len(boxes):
-        problems.add(_EXCHANGED, f"{where}: {by(stored[::-1])}, the file {by(stored)}")
-    elif by_quarter and follows == (True, False):
-        is_upright = False
-        if len(boxes) and _fit(boxes, shown) and not _fit(boxes, stored):
-            problems.add(_CONTRADICTORY, where)
-    elif turn != UPRIGHT and not (by_quarter and follows == (False, True)) and len(boxes):
+    shown = stored[::-1] if turn >= QUARTER else stored
+    is_upright = known == shown or known != stored
+    if has_objects and known == stored[::-1] != shown:
+        problems.add(_EXCHANGED, f"{where}: {by(known)}, the file {by(stored)}")
+    elif has_objects and turn != UPRIGHT and is_upright and not known == shown != stored:
         problems.add(TAKEN_UPRIGHT, f"{where}: orientation {turn}, {by(stored)}")
     own = shown if is_upright else stored
-    size = (annotated[0] or own[0], annotated[1] or own[1]) if len(boxes) else own
-    return Frame(size, own, turn, is_upright)
-
-
-def _agrees(annotated: AnnotatedSize, size: Size) -> bool:
-    pairs = zip(annotated, size, strict=True)
-    return any(annotated) and all(one in (None, own) for one, own in pairs)
-
-
-def _fit(boxes: Sequence[Sequence[float]], size: Size) -> bool:
-    right, bottom = np.array(boxes, np.float64).reshape(-1, 4)[:, 2:].max(axis=0)
-    return bool(right <= size[1] * (1 + _SLOPPY) and bottom <= size[0] * (1 + _SLOPPY))
+    return Frame((known if has_objects else None) or own, own, turn, is_upright)
 
 
 def by(size: Size) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,6 @@ from tfod.formats.files import (
     Size,
     by,
     frame_of,
-    read_image,
     settled,
 )
 from tfod.formats.options import OddBoxes, Options, Problems, Refusal
@@ -111,26 +111,25 @@ class KnownClasses:
         return cls(LabelMap.from_names(found), f"made from {origin}")
 
 
-class Objects(NamedTuple):
-    """The objects of an image as a document has them.
+class Object(NamedTuple):
+    """An object as a document has it.
 
     Attributes:
-        names: of their classes.
-        boxes: xmin, ymin, xmax, ymax.
-        places: where each is written, for messages.
-        attributes: more values of each object, by name.
-        keypoints: in the unit of the boxes.
-        draw: makes the mask of each, when it is known in which frame they were drawn.
-        is_normalized: whether boxes and keypoints are not in pixels.
+        name: of its class.
+        box: xmin, ymin, xmax, ymax.
+        place: where it is written, for messages.
+        attributes: more values, by name.
+        points: its keypoints, x, y and visibility in each row, in the unit of the box; of all
+            objects of a dataset as many.
+        outline: what its mask is drawn of.
     """
 
-    names: Sequence[str]
-    boxes: Sequence[Sequence[float]]
-    places: Sequence[str]
-    attributes: Mapping[str, Sequence[AttributeValue]] = {}
-    keypoints: Keypoints | None = None
-    draw: Callable[[Frame], Sequence[PngMask]] | None = None
-    is_normalized: bool = False
+    name: str
+    box: Sequence[float]
+    place: str
+    attributes: Mapping[str, AttributeValue] = {}
+    points: np.ndarray | None = None
+    outline: Any = None
 
 
 @dataclass(frozen=True)
@@ -141,20 +140,27 @@ class Reading:
         classes: that its objects have to be of.
         options: what was asked for.
         problems: where what does not fit is counted.
+        is_normalized: whether boxes and keypoints are not in pixels.
+        draw: makes the mask of each object, when it is known in which frame they were drawn.
     """
 
     classes: KnownClasses
     options: Options
     problems: Problems
+    is_normalized: bool = False
+    draw: Callable[[Sequence[Object], Frame], Sequence[PngMask]] | None = None
 
     def detection(
         self,
         images: ImageFiles,
         names: Sequence[str],
         annotated: AnnotatedSize,
-        objects: Objects,
+        objects: Sequence[Object],
         where: str,
+        *,
         source_id: str | None = None,
+        point_count: int = 0,
+        point_names: Sequence[str] = (),
     ) -> Detection | None:
         """The record of an image, with its objects as far as their boxes can be written.
 
@@ -168,27 +174,54 @@ class Reading:
             objects: what is on it.
             where: the annotation, for messages.
             source_id: as the format has it.
+            point_count: how many keypoints each object has.
+            point_names: what these are called, where that is known.
 
         Raises:
             TfodError: a class is not known, or the image cannot be read or turned.
         """
-        image, is_needed = None, not self.options.no_images
+        image, problems = None, self.problems
+        is_needed = not self.options.no_images
         if is_needed or not all(annotated):
-            image = read_image(images, names, where, self.problems, is_needed)
+            image = images.read(names, where, problems, is_needed)
         if image is None and is_needed:
             return None
-        frame = frame_of(image, annotated, objects.boxes, where, self.problems)
-        own = frame.own or (None, None)
-        file = image.fields(is_needed) if image else {"format": "", "encoded": b""}
+        problems.annotated += len(objects)
+        frame = frame_of(image, annotated, bool(objects), where, problems)
+        if frame.size and frame.own and frame.size != frame.own:
+            problems.add(OTHER_SIZE, f"{where}: {by(frame.size)}, the image {by(frame.own)}")
+        size = NORMALIZED if self.is_normalized else frame.size
+        if size is None and objects:
+            problems.add(_NO_SIZE, where)
+        corners, rows = sound_boxes(
+            [one.box for one in objects],
+            size or NORMALIZED,
+            [one.place for one in objects],
+            self.options,
+            problems,
+        )
+        kept = [objects[row] for row in rows]
+        attributes = dict.fromkeys(name for one in objects for name in one.attributes)
+        height, width = frame.own or (None, None)
+        encoded = image.data if image and is_needed else b""
         one = Detection(
             filename=image.name if image else safe_relative_path(names[0]),
             source_id=source_id,
-            height=own[0],
-            width=own[1],
-            **file,
-            **self._fields(objects, frame, where),
+            height=height,
+            width=width,
+            format=image.format if image and is_needed else "",
+            sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
+            encoded=encoded,
+            boxes=normalized(corners, size or NORMALIZED),
+            class_text=[one.name for one in kept],
+            class_label=[self.classes.id_of(one.name, one.place) for one in kept],
+            attributes={name: [one.attributes.get(name) for one in kept] for name in attributes},
+            masks=self.draw(kept, frame) if self.draw and size else None,
+            keypoints=_keypoints(kept, size, point_count, point_names)
+            if size and point_count
+            else None,
         )
-        return settled(one, frame, self.options, self.problems)
+        return settled(one, frame, self.options, problems)
 
     def dataset(
         self,
@@ -222,36 +255,16 @@ class Reading:
 
         return Dataset([label_map], list(subsets), read, finish, files, source_ids)
 
-    def _fields(self, objects: Objects, frame: Frame, where: str) -> dict[str, Any]:
-        """The fields of a Detection that are about its objects."""
-        problems = self.problems
-        problems.annotated += len(objects.boxes)
-        if frame.size and frame.own and frame.size != frame.own:
-            problems.add(OTHER_SIZE, f"{where}: {by(frame.size)}, the image {by(frame.own)}")
-        known = NORMALIZED if objects.is_normalized else frame.size
-        if known is None and len(objects.boxes):
-            problems.add(_NO_SIZE, where)
-        size = known or NORMALIZED
-        corners, kept = sound_boxes(objects.boxes, size, objects.places, self.options, problems)
-        masks = objects.draw(frame) if objects.draw and known else None
-        points = objects.keypoints if known else None
-        return {
-            "boxes": normalized(corners, size),
-            "class_text": [objects.names[row] for row in kept],
-            "class_label": [
-                self.classes.id_of(objects.names[row], objects.places[row]) for row in kept
-            ],
-            "attributes": {
-                name: [values[row] for row in kept] for name, values in objects.attributes.items()
-            },
-            "masks": masks and [masks[row] for row in kept],
-            "keypoints": points
-            and replace(
-                points,
-                xy=(points.xy[kept] / size[::-1]).astype(np.float32),
-                visibility=points.visibility[kept],
-            ),
-        }
+
+def _keypoints(
+    objects: Sequence[Object], size: Size, count: int, names: Sequence[str]
+) -> Keypoints:
+    """The points of all objects; zeros for an object that has none."""
+    nothing = np.zeros((count, 3))
+    found = [nothing if one.points is None else one.points for one in objects]
+    points = np.reshape(found, (len(objects), count, 3))
+    xy = (points[:, :, :2] / size[::-1]).astype(np.float32)
+    return Keypoints(xy, points[:, :, 2].astype(np.int64), tuple(names))
 
 
 def normalized(boxes: np.ndarray, size: Size) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -118,8 +118,8 @@ class Problems:
         self._end = "not compared" if is_compared else "nothing is written"
         self.annotated = 0
         self.furthest = 0.0
-        self._counts: Counter[str | Refusal] = Counter()
-        self._places: dict[str | Refusal, list[str]] = {}
+        self._counts = Counter[str | Refusal]()
+        self._places = defaultdict[str | Refusal, list[str]](list)
 
     def add(self, what: str | Refusal, where: str) -> None:
         """Count one more of something, at a file and, where there is one, a line.
@@ -128,9 +128,8 @@ class Problems:
         a refusal nothing may be written.
         """
         self._counts[what] += 1
-        places = self._places.setdefault(what, [])
-        if len(places) < _MOST_PLACES:
-            places.append(where)
+        if len(self._places[what]) < _MOST_PLACES:
+            self._places[what].append(where)
 
     def raise_refusals(self, images: int, objects: int) -> None:
         """End here if anything was refused, or nothing is left of what the annotations have.
@@ -144,11 +143,11 @@ class Problems:
                 "multiply them by the image's size"
             )
         refused = []
-        for why, places in self._places.items():
+        for why, count in self._counts.items():
             if isinstance(why, Refusal):
-                left = self._counts[why] - len(places)
-                listed = "; ".join(places) + (f"; {left} more" * bool(left))
-                refused.append(f"{why.what}: {self._counts[why]} ({listed}); {why.fix}")
+                places = self._places[why]
+                more = f"; {count - len(places)} more" if count > len(places) else ""
+                refused.append(f"{why.what}: {count} ({'; '.join(places)}{more}); {why.fix}")
         if refused:
             raise TfodError(f"{self._end}: " + ". ".join(refused))
         missing = ""
@@ -162,7 +161,7 @@ class Problems:
     def sentences(self) -> list[str]:
         """What was counted, in the order in which it was met."""
         return [
-            f"{self._counts[what]} {what} (the first: {places[0]})"
-            for what, places in self._places.items()
+            f"{count} {what} (the first: {self._places[what][0]})"
+            for what, count in self._counts.items()
             if isinstance(what, str)
         ]

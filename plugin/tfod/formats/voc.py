@@ -9,13 +9,12 @@ VOC2012; CVAT's export for ``occluded``; labelImg and roLabelImg for what they w
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfod.detection.boxes import PixelBox, enclosing_points, enclosing_rotated
 from tfod.detection.detection import AttributeValue, Detection
@@ -25,18 +24,15 @@ from tfod.errors import TfodError
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
 from tfod.formats.documents import (
     begins_with,
-    names_in,
     number_in,
     parse,
     parse_flag,
     read_lines,
-    with_xml_files,
-    xml_files,
     xml_text,
 )
-from tfod.formats.files import ImageFiles
+from tfod.formats.files import ImageFiles, ends_of, files_below
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import KnownClasses, Objects, Reading
+from tfod.formats.objects import KnownClasses, Object, Reading
 from tfod.formats.options import Options, Problems
 from tfod.formats.writer import Writer
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
@@ -50,7 +46,6 @@ _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _JOINED, _PARTS = "trainval", ("train", "val")
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
-_FEW = 100  # lines, which say what kind of a list it is
 _ROOT = "annotation"
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CORNERS = tuple(f"{axis}{number}" for number in range(4) for axis in "xy")
@@ -58,21 +53,22 @@ _TURNED = ("cx", "cy", "w", "h", "angle")
 _FLAGS = ("truncated", "difficult", "occluded")
 _FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
-_OTHER_NAME = (
-    "annotations whose <filename> is not their own; the image that is named as the XML file is read"
-)
+
 # Reading
 
 
 def is_voc(path: str) -> bool:
     """Whether a folder is laid out as VOC's, or holds XML files of images."""
     names = os.listdir(path) if os.path.isdir(path) else []
-    folders = {*_ANNOTATIONS, *_YEARS, *_SPLITS}.intersection(names)
-    paths = (os.path.join(path, one) for one in names if one.lower().endswith(".xml"))
-    beside = filter(os.path.isfile, paths)
-    below = (xml_files(os.path.join(path, one)) for one in folders)
-    firsts = (next(iter(some), None) for some in (beside, *below))
+    places = [os.path.join(path, one) for one in names]
+    below = [one for one in places if os.path.basename(one) in {*_ANNOTATIONS, *_YEARS, *_SPLITS}]
+    beside = (one for one in places if one.lower().endswith(".xml") and os.path.isfile(one))
+    firsts = (next(some, None) for some in (beside, *map(_xml_files, below)))
     return any(one is not None and begins_with(one, _ROOT) for one in firsts)
+
+
+def _xml_files(folder: str) -> Iterator[str]:
+    return files_below(folder, (".xml",))
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -87,27 +83,35 @@ def read(source: str, options: Options) -> Dataset:
     """
     year = _Year.at(source)
     problems = Problems(options)
-    every = sorted(xml_files(year.annotations))
+    every = sorted(_xml_files(year.annotations))
     if not every:
         raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
-    files, years = {options.subset or DEFAULT_SUBSET: every}, year.splits(every)
-    if years:
-        years = chosen(years, options.subset, source)
-        files = {name: sorted(xml_files(one.root)) for name, one in years.items()}
-    elif names := year.set_names():
-        wanted = [options.subset] if options.subset else names
-        files = {name: year.files_of(name, problems) for name in wanted}
     # All annotations are looked at, not those of one set: every set gets the same map.
     classes = KnownClasses.find(
         options.label_map, year.root, lambda: _class_names(every), year.annotations, "voc2007"
     )
     reading = Reading(classes, options, problems)
-    subsets = {}
-    for subset, paths in files.items():
-        own = years.get(subset, year)
-        reader = _Reader(own, ImageFiles(own.image_folders(options.images)), reading)
-        subsets[subset] = map(reader.detection, paths)
+    subsets = {
+        subset: _detections(own, paths, reading)
+        for subset, (own, paths) in _subsets(source, year, every, options.subset, problems).items()
+    }
     return reading.dataset(subsets.items(), subsets, every)
+
+
+def _subsets(
+    source: str, year: _Year, every: Sequence[str], wanted: str | None, problems: Problems
+) -> dict[str, tuple[_Year, Sequence[str]]]:
+    """The XML files of each subset, and where it lies: of Roboflow's folders, of lists, or all."""
+    tops = {os.path.relpath(one, year.root).split(os.sep)[0] for one in every}
+    if tops <= {*_SPLITS}:
+        roots = [os.path.join(year.root, name) for name in _SPLITS if name in tops]
+        splits = {os.path.basename(one): _Year(one, one, "") for one in roots}
+        found = chosen(splits, wanted, source)
+        return {name: (one, sorted(_xml_files(one.root))) for name, one in found.items()}
+    if names := year.set_names():
+        wanted_names = names if wanted is None else [wanted]
+        return {name: (year, year.files_of(name, problems)) for name in wanted_names}
+    return {wanted or DEFAULT_SUBSET: (year, every)}
 
 
 @dataclass(frozen=True)
@@ -124,18 +128,13 @@ class _Year:
         if len(years) > 1:
             raise TfodError(f"{source} holds {' and '.join(years)}; name one of them")
         root = os.path.join(source, *years)
-        folders = [os.path.join(root, name) for name in _ANNOTATIONS]
-        filled = with_xml_files(folders)
+        folders = filter(os.path.isdir, (os.path.join(root, name) for name in _ANNOTATIONS))
+        # Of a disk that takes upper and lower case for the same, each is there once.
+        known = {os.stat(one).st_ino: one for one in folders}.values()
+        filled = [one for one in known if any(_xml_files(one))]
         if len(filled) > 1:
             raise TfodError(f"{' and '.join(filled)} hold XML files; put them into one folder")
-        annotations = next(filter(os.path.isdir, [*filled, *folders]), root)
-        return cls(root, annotations, os.path.join(root, _LISTS))
-
-    def splits(self, paths: Sequence[str]) -> dict[str, _Year]:
-        """The folder of each subset, as Roboflow has them; none where an XML file is elsewhere."""
-        tops = {os.path.relpath(one, self.root).split(os.sep)[0] for one in paths}
-        roots = {name: os.path.join(self.root, name) for name in _SPLITS if name in tops}
-        return {name: _Year(one, one, "") for name, one in roots.items() if tops <= {*_SPLITS}}
+        return cls(root, next(iter([*filled, *known]), root), os.path.join(root, _LISTS))
 
     def image_folders(self, named: str | None) -> list[str]:
         """Where images are looked for."""
@@ -151,16 +150,14 @@ class _Year:
     def set_names(self) -> list[str]:
         """Names of the sets that have a list, but for one that only joins two others.
 
-        Lists of one class each are none.
+        Lists of one class are none: they have a flag behind each name.
         """
-        names = os.listdir(self.lists) if os.path.isdir(self.lists) else []
-        stems = sorted(one[: -len(_LIST)] for one in names if one.endswith(_LIST) and one[0] != ".")
-        found = [
-            one
-            for one in stems
-            # By its name night_train may be a set as well as the list of a class: the flags say it.
-            if not any(one.endswith(f"_{other}") for other in stems) or not self._has_flags(one)
-        ]
+        names = sorted(os.listdir(self.lists)) if os.path.isdir(self.lists) else []
+        found = []
+        for stem in (one[: -len(_LIST)] for one in names if one.endswith(_LIST) and one[0] != "."):
+            _, line = next(read_lines(os.path.join(self.lists, stem + _LIST)), (0, ""))
+            if line and (not _FLAG.search(line) or self._xml(line)):
+                found.append(stem)
         if {_JOINED, *_PARTS}.issubset(found):
             joined, *parts = (set(self.files_of(one, Problems())) for one in (_JOINED, *_PARTS))
             if joined.issubset(set().union(*parts)):
@@ -177,8 +174,7 @@ class _Year:
             )
         files: dict[str, None] = {}
         for number, line in read_lines(path):
-            names = names_in(line, _FLAG.sub("", line))
-            found = next(filter(os.path.isfile, map(self._xml, names)), None)
+            found = self._xml(line) or self._xml(_FLAG.sub("", line))
             if found is None:
                 raise TfodError(
                     f"{path}, line {number}: {self.annotations} has no XML file for "
@@ -189,13 +185,12 @@ class _Year:
             files[found] = None
         return list(files)
 
-    def _has_flags(self, name: str) -> bool:
-        """Whether a flag is behind each of the first names in a list, as in those of one class."""
-        lines = itertools.islice(read_lines(os.path.join(self.lists, name + _LIST)), _FEW)
-        return all(_FLAG.search(one) and not os.path.isfile(self._xml(one)) for _, one in lines)
-
-    def _xml(self, name: str) -> str:
-        return os.path.join(self.annotations, f"{name}.xml")
+    def _xml(self, line: str) -> str | None:
+        """The XML file that a line means: maybe with quotes, folders, an extension."""
+        ends = ends_of(safe_relative_path(line.strip(" \"'")))
+        stems = [*ends, *(split_extension(one)[0] for one in ends)]
+        paths = (os.path.join(self.annotations, f"{one}.xml") for one in stems)
+        return next(filter(os.path.isfile, paths), None)
 
 
 def _class_names(paths: Sequence[str]) -> list[str]:
@@ -204,83 +199,56 @@ def _class_names(paths: Sequence[str]) -> list[str]:
     return sorted({(one.findtext("name") or "").strip() for one in objects})
 
 
-class _Object(NamedTuple):
-    """An object that is written: its class, its box in pixels, and its other plain fields."""
-
-    name: str
-    box: PixelBox
-    place: str
-    texts: Mapping[str, str]
-
-    def flag(self, name: str) -> int:
-        return parse_flag(self.texts.get(name) or "0", f"{self.place}: <{name}> has")
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Makes the Detection of an annotation.
+def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator[Detection | None]:
+    """The records of annotations.
 
     An image is named as its XML file, whatever ``<filename>`` and ``<path>`` say: who renames a
     dataset renames the files alone. Else it is the one that ``<filename>`` says.
     """
-
-    year: _Year
-    images: ImageFiles
-    reading: Reading
-
-    def detection(self, path: str) -> Detection | None:
+    images = ImageFiles(year.image_folders(reading.options.images))
+    for path in paths:
         root = parse(path)
         if root.tag != _ROOT:
             raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
-        found = [self._object(one, path) for one in root.iterfind("object")]
-        wanted = [one for one in found if one is not None]
-        objects = Objects(
-            [one.name for one in wanted],
-            [one.box for one in wanted],
-            [one.place for one in wanted],
-            _attributes(wanted),
-        )
+        # Only some tools have it, and then of all objects.
+        flags = _FLAGS if root.find("object/occluded") is not None else _FLAGS[:2]
+        found = (_object(one, path, flags, reading) for one in root.iterfind("object"))
+        objects = list(filter(None, found))
         size = _side(root, "height", path), _side(root, "width", path)
-        stem, given = os.path.splitext(os.path.basename(path))[0], root.findtext("filename") or ""
-        named = safe_relative_path(given.strip())
-        names = self._names(path, stem, named)
-        one = self.reading.detection(self.images, names, size, objects, path)
-        if one is not None and one.encoded:
-            own = os.path.splitext(os.path.basename(one.filename or ""))[0]
-            if own == stem and os.path.basename(split_extension(named)[0]) not in ("", stem):
-                self.reading.problems.add(_OTHER_NAME, f"{path}: {given.strip()}")
-        return one
-
-    def _names(self, path: str, stem: str, named: str) -> list[str]:
-        """What its image may be called, with the annotation's folder and without."""
-        within = os.path.relpath(os.path.dirname(path), self.year.annotations).replace(os.sep, "/")
+        stem = os.path.splitext(os.path.basename(path))[0]
+        named = safe_relative_path((root.findtext("filename") or "").strip())
         extension = split_extension(named)[1]
         own = stem + extension * (extension.lower() in FORMAT_OF_EXTENSION)
-        return [f"{folder}/{one}" for one in (own, named) if one for folder in (within, ".")]
+        # With the annotation's folder and without.
+        within = os.path.relpath(os.path.dirname(path), year.annotations).replace(os.sep, "/")
+        names = [f"{folder}/{one}" for one in (own, named) if one for folder in (within, ".")]
+        yield reading.detection(images, names, size, objects, path)
 
-    def _object(self, one: Any, path: str) -> _Object | None:
-        """An ``<object>``; None where it is left out."""
-        place, problems = f"{path}, line {one.sourceline}", self.reading.problems
-        texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
-        name, box = texts.get("name"), _box(one, path)
-        if not name:
-            raise TfodError(f"{place}: <name> is empty; write the class there")
-        if box is None:
-            problems.add("objects without <bndbox>, left out", place)
-            return None
-        found = _Object(name, box, place, texts)
-        if self.reading.options.ignore_difficult and found.flag("difficult"):
-            problems.add("difficult objects, left out", place)
-            return None
-        if one.find("bndbox/xmin") is None:
-            problems.add("objects whose box is turned, read as the box around it", place)
-        if len(one.findall("bndbox")) > 1:
-            problems.add("objects with another <bndbox>, of which the first is read", place)
-        unread = [child.tag for child in one if len(child) or texts[child.tag]]
-        unread = [tag for tag in unread if tag not in _FIELDS]
-        if unread:
-            problems.add("objects with fields that are not read", f"{place}: <{unread[0]}>")
-        return found
+
+def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Object | None:
+    """An ``<object>`` with its flags, 0 where it has none; None where it is left out."""
+    place, problems = f"{path}, line {one.sourceline}", reading.problems
+    texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
+    name, box = texts.get("name"), _box(one, path)
+    if not name:
+        raise TfodError(f"{place}: <name> is empty; write the class there")
+    if box is None:
+        problems.add("objects without <bndbox>, left out", place)
+        return None
+    values = {tag: parse_flag(texts.get(tag) or "0", f"{place}: <{tag}> has") for tag in flags}
+    values["difficult"] = int(values["difficult"] != 0)
+    if reading.options.ignore_difficult and values["difficult"]:
+        problems.add("difficult objects, left out", place)
+        return None
+    if one.find("bndbox/xmin") is None:
+        problems.add("objects whose box is turned, read as the box around it", place)
+    if len(one.findall("bndbox")) > 1:
+        problems.add("objects with another <bndbox>, of which the first is read", place)
+    unread = [child.tag for child in one if len(child) or texts[child.tag]]
+    unread = [tag for tag in unread if tag not in _FIELDS]
+    if unread:
+        problems.add("objects with fields that are not read", f"{place}: <{unread[0]}>")
+    return Object(name, box, place, {**values, "view": texts.get("pose") or _UNKNOWN_POSE})
 
 
 def _box(one: Any, path: str) -> PixelBox | None:
@@ -302,18 +270,6 @@ def _side(root: Any, tag: str, path: str) -> int | None:
     is_given = (root.findtext(f"size/{tag}") or "").strip()
     value = int(number_in(root.find("size"), tag, path)) if is_given else 0
     return value if value > 0 else None
-
-
-def _attributes(objects: Sequence[_Object]) -> dict[str, list[Any]]:
-    """Objects without ``difficult``, ``truncated`` or ``pose`` have 0, 0 and Unspecified."""
-    attributes: dict[str, list[Any]] = {
-        "difficult": [int(one.flag("difficult") != 0) for one in objects],
-        "truncated": [one.flag("truncated") for one in objects],
-        "view": [one.texts.get("pose") or _UNKNOWN_POSE for one in objects],
-    }
-    if any("occluded" in one.texts for one in objects):
-        attributes["occluded"] = [one.flag("occluded") for one in objects]
-    return attributes
 
 
 # Writing

@@ -8,26 +8,25 @@ ultralytics/data/utils.py; docs.ultralytics.com/datasets/detect and /pose; CVAT'
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tfod.detection.boxes import PixelBox, enclosing_points
-from tfod.detection.detection import Detection, Keypoints
+from tfod.detection.boxes import enclosing_points
+from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
 from tfod.formats.documents import read_lines
-from tfod.formats.files import ImageFiles
+from tfod.formats.files import ImageFiles, files_below
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import KnownClasses, Objects, Reading
+from tfod.formats.objects import KnownClasses, Object, Reading
 from tfod.formats.options import Options, Problems, Refusal
 from tfod.formats.writer import Writer
 from tfod.tfrecord.shard_sets.names import stem_of_subset
@@ -43,11 +42,13 @@ _CONFIDENCES = "confidences behind boxes, left out"
 _NAMESAKES = "classes of a name that another one has, made one class"
 _UNLABELLED = "images without a file of labels, written without objects"
 _NO_LABELS = Refusal("datasets without any file of labels", "put it there, in the same case")
-_NOT_THERE = Refusal("images that are not there", "correct the path in the list, or remove it")
 _ABSENT = "folders of images that are named and not there, passed over"
 _BOX = 5  # numbers of a line: class, centre, size
 _LEAST_OUTLINE = 7
 _LARGEST = float(np.finfo(np.float32).max)
+
+
+# Reading
 
 
 @dataclass(frozen=True)
@@ -91,31 +92,19 @@ def read(source: str, options: Options) -> Dataset:
     problems = Problems(options)
     read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
     layout = read_layout(file, problems)
-    subsets = chosen(layout.subsets, options.subset, file)
     in_order = [name for _, name in sorted(layout.names.items())]
     classes = KnownClasses.find(options.label_map, os.path.dirname(file), lambda: in_order, file)
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
             problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
-    reading = Reading(classes, options, problems)
-    return reading.dataset(_Reader(layout, reading).parts(subsets), subsets, [file])
+    reading = Reading(classes, options, problems, is_normalized=True)
+    subsets = chosen(layout.subsets, options.subset, file)
+    return reading.dataset(_parts(layout, subsets, reading), subsets, [file])
 
 
 def _read_yaml(file: str, problems: Problems) -> _Layout:
-    try:
-        import yaml
-    except ImportError:
-        raise TfodError(f"{file} needs PyYAML; {how_to_install('validator')}") from None
-    try:
-        with open(file, encoding="utf-8-sig") as stream:
-            found = yaml.safe_load(stream)
-    except Exception as error:  # PyYAML lets out whatever its makers of numbers and dates raise
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}:" if mark else ""
-        fix = "save it as UTF-8" if isinstance(error, UnicodeError) else "correct it"
-        raise TfodError(f"{file}{line} cannot be read: {reason}; {fix}") from None
+    found = _loaded(file)
     names = found.get("names") if isinstance(found, dict) else None
     given = dict(enumerate(names)) if isinstance(names, list) else names
     pairs = given.items() if isinstance(given, dict) else ()
@@ -139,6 +128,22 @@ def _read_yaml(file: str, problems: Problems) -> _Layout:
         raise TfodError(f"{file} names no folder of images; write train: images/train")
     classes = {number: str(name) for number, name in names.items()}
     return _Layout(file, classes, subsets, _kpt_shape(found.get("kpt_shape"), file))
+
+
+def _loaded(file: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise TfodError(f"{file} needs PyYAML; {how_to_install('validator')}") from None
+    try:
+        with open(file, encoding="utf-8-sig") as stream:
+            return yaml.safe_load(stream)
+    except Exception as error:  # PyYAML lets out whatever its makers of numbers and dates raise
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}:" if mark else ""
+        fix = "save it as UTF-8" if isinstance(error, UnicodeError) else "correct it"
+        raise TfodError(f"{file}{line} cannot be read: {reason}; {fix}") from None
 
 
 def _there(
@@ -182,20 +187,19 @@ def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
 
 def _read_names(file: str, problems: Problems) -> _Layout:
     below = os.path.dirname(file)
-    lines = dict(read_lines(file))
-    last = max(lines, default=0)
-    for number in range(1, last + 1):
-        if number not in lines:
+    names: dict[int, str] = {}
+    for number, line in read_lines(file):
+        if number != len(names) + 1:
             raise TfodError(
-                f"{file}, line {number}: empty, which is a class for Darknet and none for CVAT; "
-                "write a name, or remove the line"
+                f"{file}, line {len(names) + 1}: empty, which is a class for Darknet and none for "
+                "CVAT; write a name, or remove the line"
             )
+        names[len(names)] = line
     data = os.path.join(below, _DATA)
     settings = read_lines(data) if os.path.isfile(data) else ()
     pairs = [line.partition("=")[::2] for _, line in settings]
     named = {key.strip(): [value.strip()] for key, value in pairs if key.strip() not in _NO_SUBSETS}
     subsets = _there(named, [below], data, problems)
-    names = {number - 1: line for number, line in lines.items()}
     if os.path.basename(os.path.abspath(below)) == _LABELS and not subsets:
         beside = os.path.normpath(os.path.join(below, os.pardir, "images"))
         below = beside if os.path.isdir(beside) else os.path.dirname(beside)
@@ -205,25 +209,14 @@ def _read_names(file: str, problems: Problems) -> _Layout:
 def _images(places: list[str]) -> Iterator[tuple[str, str, str]]:
     """The folder of each image, its name within that, and where it is named."""
     for place in places:
-        if os.path.isfile(place):  # a list
-            below = os.path.dirname(place)
-            for number, line in read_lines(place):
-                if "\0" in line:
-                    raise TfodError(f"{place}, line {number}: not the path of an image; correct it")
-                path = os.path.join(below, line.removeprefix("data/").replace("\\", "/"))
-                yield *os.path.split(path), f"{place}, line {number}"
+        if not os.path.isfile(place):
+            for path in files_below(place, FORMAT_OF_EXTENSION):
+                yield place, os.path.relpath(path, place).replace(os.sep, "/"), place
             continue
-        around = {place: frozenset({os.path.realpath(place)})}
-        for folder, folders, names in os.walk(place, followlinks=True):
-            within = around.pop(folder)
-            reals = {one: os.path.realpath(os.path.join(folder, one)) for one in sorted(folders)}
-            # As glob does, nothing hidden; no link back to a folder that it is in.
-            folders[:] = [one for one in reals if one[0] != "." and reals[one] not in within]
-            around |= {os.path.join(folder, one): within | {reals[one]} for one in folders}
-            for name in sorted(names):
-                if name[0] != "." and os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION:
-                    path = os.path.relpath(os.path.join(folder, name), place)
-                    yield place, path.replace(os.sep, "/"), place
+        below = os.path.dirname(place)  # of a list
+        for number, line in read_lines(place):
+            path = os.path.join(below, line.removeprefix("data/").replace("\\", "/"))
+            yield *os.path.split(path), f"{place}, line {number}"
 
 
 def label_path(image: str) -> str:
@@ -241,91 +234,70 @@ def _label_file(image: str) -> tuple[str, bool]:
     return found or paths[0], found is not None
 
 
-class _Line(NamedTuple):
-    """An object: its class, its normalized box, and its keypoints' numbers."""
+def _parts(
+    layout: _Layout, subsets: Mapping[str, list[str]], reading: Reading
+) -> Iterator[tuple[str, Iterator[Detection | None]]]:
+    """The images of each subset; that no image has a file of labels is refused."""
+    first: dict[bool, str] = {}  # the first files of labels that are there, and that are not
 
-    name: str
-    box: PixelBox
-    points: Sequence[float]
+    def detections(places: list[str]) -> Iterator[Detection | None]:
+        finders: dict[str, ImageFiles] = {}
+        for folder, name, named in _images(places):
+            file, is_there = _label_file(os.path.join(folder, name))
+            first.setdefault(is_there, file)
+            if not is_there:
+                reading.problems.add(_UNLABELLED, file)
+            lines = read_lines(file) if is_there else ()
+            objects = [
+                _object(line.split(), f"{file}, line {number}", layout, reading.problems)
+                for number, line in lines
+            ]
+            images = finders.setdefault(folder, ImageFiles([folder]))
+            where = file if named in places else named
+            yield reading.detection(
+                images, [name], (None, None), objects, where, point_count=layout.points[0]
+            )
+
+    for subset, places in subsets.items():
+        yield subset, detections(places)
+    if first.keys() == {False}:
+        reading.problems.add(_NO_LABELS, first[False])
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Makes the Detection of an image from its file of labels."""
+def _object(parts: list[str], where: str, layout: _Layout, problems: Problems) -> Object:
+    """The object of a line."""
+    try:
+        numbers = [float(one) for one in parts]
+    except ValueError:
+        numbers = []
+    count, each = layout.points
+    more = len(numbers) - _BOX
+    is_outline = not count and len(numbers) >= _LEAST_OUTLINE and len(numbers) % 2
+    if not is_outline and more not in (0, 1, *((count * each,) if count else ())):
+        shape = f"kpt_shape [{count}, {each}]" if count else "four numbers, x y width height"
+        raise TfodError(f"{where}: expected a class and {shape}; correct it")
+    name = layout.names.get(int(numbers[0])) if numbers[0].is_integer() else None
+    if name is None:
+        raise TfodError(f"{where}: class {parts[0]} is not in the names of {layout.file}; add it")
+    if is_outline:
+        problems.add(_OUTLINES, where)
+        return Object(name, enclosing_points(numbers[1:]), where)
+    if more == 1 and count * each != 1:
+        problems.add(_CONFIDENCES, where)
+    x, y, width, height = numbers[1:_BOX]
+    box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+    points = _points(numbers[_BOX:], layout.points, where) if more > 1 else None
+    return Object(name, box, where, points=points)
 
-    layout: _Layout
-    reading: Reading
-    _finders: dict[str, ImageFiles] = field(default_factory=dict)
-    _labelled: dict[bool, str] = field(default_factory=dict)  # first files: there, and not there
 
-    def parts(self, subsets: Mapping[str, list[str]]) -> Iterator[tuple[str, Iterator[Any]]]:
-        """The images of each subset; that no image has a file of labels is refused."""
-        for subset, places in subsets.items():
-            yield subset, itertools.starmap(self._detection, _images(places))
-        if self._labelled.keys() == {False}:
-            self.reading.problems.add(_NO_LABELS, self._labelled[False])
-
-    def _detection(self, folder: str, name: str, named: str) -> Detection | None:
-        images = self._finders.setdefault(folder, ImageFiles([folder]))
-        path, problems = os.path.join(folder, name), self.reading.problems
-        is_known = self.reading.options.no_images or os.path.isfile(path)
-        if not is_known and images.find([name], named, Problems()) is None:
-            problems.add(_NOT_THERE, f"{named}: {path}")
-            return None
-        file, is_there = _label_file(path)
-        self._labelled.setdefault(is_there, file)
-        if not is_there:
-            problems.add(_UNLABELLED, file)
-        lines = read_lines(file) if is_there else ()
-        places = {f"{file}, line {number}": line.split() for number, line in lines}
-        read = [self._line(where, parts) for where, parts in places.items()]
-        objects = Objects(
-            [one.name for one in read],
-            [one.box for one in read],
-            list(places),
-            keypoints=self._keypoints(read),
-            is_normalized=True,
-        )
-        return self.reading.detection(images, [name], (None, None), objects, file)
-
-    def _line(self, where: str, parts: list[str]) -> _Line:
-        try:
-            numbers = [float(one) for one in parts]
-        except ValueError:
-            numbers = []
-        count, each = self.layout.points
-        more = len(numbers) - _BOX
-        is_outline = not count and len(numbers) >= _LEAST_OUTLINE and len(numbers) % 2
-        if not is_outline and more not in (0, 1, *((count * each,) if count else ())):
-            shape = f"kpt_shape [{count}, {each}]" if count else "four numbers, x y width height"
-            raise TfodError(f"{where}: expected a class and {shape}; correct it")
-        name = self.layout.names.get(int(numbers[0])) if numbers[0].is_integer() else None
-        if name is None:
-            file = self.layout.file
-            raise TfodError(f"{where}: class {parts[0]} is not in the names of {file}; add it")
-        if is_outline:
-            self.reading.problems.add(_OUTLINES, where)
-            return _Line(name, enclosing_points(numbers[1:]), ())
-        if more == 1 and count * each != 1:
-            self.reading.problems.add(_CONFIDENCES, where)
-        if more > 1 and not all(abs(one) <= _LARGEST for one in numbers[_BOX:]):
-            raise TfodError(f"{where}: a keypoint has a number that is not finite; correct it")
-        x, y, width, height = numbers[1:_BOX]
-        box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        return _Line(name, box, numbers[_BOX:] if more > 1 else ())
-
-    def _keypoints(self, lines: Sequence[_Line]) -> Keypoints | None:
-        """Those of all objects; 0, 0 without a visibility is not labelled, as in Ultralytics."""
-        count, each = self.layout.points
-        if not count:
-            return None
-        found = np.zeros((len(lines), count, each), np.float64)
-        for row, one in enumerate(lines):
-            if one.points:
-                found[row] = np.reshape(one.points, (count, each))
-        xy = found[:, :, :2]
-        shown = found[:, :, 2] if each == 3 else np.where(xy.any(axis=2), 2, 0)
-        return Keypoints(xy, np.clip(np.nan_to_num(shown), 0, 2).astype(np.int64))
+def _points(numbers: list[float], shape: tuple[int, int], where: str) -> np.ndarray:
+    """Keypoints; 0, 0 without a visibility is not labelled, as in Ultralytics."""
+    if not all(abs(one) <= _LARGEST for one in numbers):
+        raise TfodError(f"{where}: a keypoint has a number that is not finite; correct it")
+    found = np.reshape(numbers, shape)
+    xy = found[:, :2]
+    shown = found[:, 2].clip(0, 2) if shape[1] == 3 else np.where(xy.any(axis=1), 2, 0)
+    return np.column_stack([xy, shown.astype(np.int64)])
 
 
 # Writing

@@ -27,7 +27,7 @@ from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.rules.repairs import INEVITABLE, REPAIRS
+from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
@@ -48,6 +48,8 @@ from tfod.tfrecord.storage.publishing import AtomicFile, ReadPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
+INEVITABLE = frozenset({"TFR003", "TFR004", "TFR005", "TFR006", "TFR007", "TFR008", "TFR011"})
+"""What cannot be read cannot be copied: these are repaired whatever is asked for."""
 _MOST_EXAMPLES = 3
 _OF_NO_FOLDER = {"ZIP016": OFF}  # about the zip itself, which the result is not
 
@@ -182,7 +184,8 @@ class _Run:
         self._profile, _, _ = profile_of(options.profile, found.shards, options.max_record_bytes)
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
         policy = Policy(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
-        asked = (one for one in REPAIRS if options.asks_for(one) and policy.severity(one))
+        codes = (code for code, one in all_rules().items() if one.repair)
+        asked = (one for one in codes if options.asks_for(one) and policy.severity(one))
         self._codes = INEVITABLE.union(asked)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._texts: dict[str, bytes] = {}  # label maps, and candidates for them, by place

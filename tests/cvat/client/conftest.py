@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tfod.cli.main import main
-from tfod.cvat.client import requests, server
+from tfod.cvat.client import connection
 from tfod.detection.detection import Detection
 from tfod.detection.stream import read_detections
 
@@ -112,8 +112,8 @@ def run(
     for name in ("CVAT_ACCESS_TOKEN", "CVAT_ORGANIZATION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(server, "_BACKOFF", 0.001)
-    monkeypatch.setattr(requests, "_PAUSE", 0.001)
+    monkeypatch.setattr("urllib3.util.Retry.sleep", lambda *_: None)
+    monkeypatch.setattr(connection, "_PAUSE", 0.001)
 
     def running(*arguments: object, at: StubServer = stub, password: str = PASSWORD) -> Result:
         for name, value in (("CVAT_HOST", at.url), ("CVAT_USER", USER), ("PASS", password)):

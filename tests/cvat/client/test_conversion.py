@@ -283,82 +283,50 @@ def test_a_number_without_limits(values: Any) -> None:
 
 
 class TestChanges:
-    def keys(self, frames: range, **annotations: Any) -> tuple[dict[int, Any], Held]:
-        whole = {"shapes": [], "tracks": [], "tags": [], **annotations}
-        held = Held.of(whole, {1: "car"}, frames)
-        return held.keys, held
+    def table(self, held: dict[str, Any], file: list[CvatShape], frames: range) -> list[str]:
+        """What an import into the first frame would change."""
+        whole = {"shapes": [], "tracks": [], "tags": [], **held}
+        changes = Changes(Held.of(whole, {1: "car"}, frames), append=False)
+        changes.compare(0, file)
+        return [" ".join(line.split()) for line in changes.text().splitlines()[1:]]
 
-    def track(self, *keyframes: tuple[int, float, bool]) -> dict[str, Any]:
-        return {
-            "label_id": 1,
-            "shapes": [
-                {
-                    "type": "rectangle",
-                    "frame": frame,
-                    "points": [left, 0, left + 10, 10],
-                    "outside": outside,
-                    "rotation": 0.0,
-                }
-                for frame, left, outside in keyframes
-            ],
-        }
-
-    def test_tracks_move_and_leave(self) -> None:
-        track = self.track((1, 0, False), (5, 40, False), (6, 40, True), (8, 0, False))
-        found, changes = self.keys(range(10), tracks=[track])
-        assert {frame: key[0][2][0] for frame, key in found.items()} == {
-            1: 0,
-            2: 10,
-            3: 20,
-            4: 30,
-            5: 40,
-            8: 0,
-            9: 0,
-        }
-        assert changes.tracks == 1
-        assert changes.frames == {1, 2, 3, 4, 5, 8, 9}
-
-    def test_deleted_frames_show_nothing(self) -> None:
-        found, _ = self.keys(range(0, 6, 2), tracks=[self.track((1, 0, False), (5, 40, False))])
-        assert sorted(found) == [2, 4]
+    def test_tracks_show_until_they_leave(self) -> None:
+        keyframes = ((1, False), (5, False), (6, True), (8, False))
+        shapes = [
+            {"type": "rectangle", "frame": frame, "outside": outside}
+            for frame, outside in keyframes
+        ]
+        tracks = [{"label_id": 1, "shapes": shapes}]
+        held = Held.of({"shapes": [], "tags": [], "tracks": tracks}, {}, range(10))
+        assert (held.tracks, held.frames) == (1, {1, 2, 3, 4, 5, 8, 9})
+        held = Held.of({"shapes": [], "tags": [], "tracks": tracks}, {}, range(0, 6, 2))
+        assert held.frames == {2, 4}  # others were deleted
 
     def test_kinds_of_shapes(self) -> None:
-        def one(kind: str, points: list[float], rotation: float = 0.0) -> dict[str, Any]:
-            return {
-                "type": kind,
-                "frame": 0,
-                "points": points,
-                "label_id": 1,
-                "rotation": rotation,
-            }
-
-        found, changes = self.keys(
-            range(1),
-            shapes=[
-                one("rectangle", [10, 10, 30, 20], 90.0),
-                one("ellipse", [20, 20, 25, 17]),
-                one("polygon", [1, 2, 5, 2, 5, 9]),
-                one("mask", [1, 2, 3, 10, 20, 12, 21]),
-                one("points", [1, 2]),
-            ],
-        )
-        assert found == {
-            0: [
-                ("car", "rotated box", (15, 5, 25, 25)),
-                ("car", "ellipse", (15, 17, 25, 23)),
-                ("car", "polygon", (1, 2, 5, 9)),
-                ("car", "mask", (11, 20, 13, 21)),
-            ]
+        kinds: dict[str, tuple[list[float], float]] = {
+            "rectangle": ([10, 10, 30, 20], 90.0),
+            "ellipse": ([20, 20, 25, 17], 0),
+            "polygon": ([1, 2, 5, 2, 5, 9], 0),
+            "mask": ([1, 2, 3, 10, 20, 12, 21], 0),
+            "points": ([1, 2], 0),
         }
-        assert changes.others == {"points": 1}
+        shapes = [
+            {"type": kind, "frame": 0, "label_id": 1, "points": points, "rotation": rotation}
+            for kind, (points, rotation) in kinds.items()
+        ]
+        file = [CvatShape(BOX, "car", (10, 10, 30, 20), rotation=90.0)]
+        assert self.table({"shapes": shapes}, file, range(1)) == [
+            "car (ellipse) 1 0 0 1",
+            "car (mask) 1 0 0 1",
+            "car (polygon) 1 0 0 1",
+            "car (rotated box) 1 1 0 0",
+            "also removed: 1 points",
+        ]
 
     def test_the_same_box_twice_is_two(self) -> None:
-        key = ("car", "box", (1, 2, 3, 4))
-        held = Held()
-        held.keys[0] += [key, key]
-        changes = Changes(held, append=False)
-        changes.compare(0, [key])
-        assert changes.text().splitlines()[1].split() == ["car", "(box)", "2", "1", "0", "1"]
+        one = {"type": "rectangle", "frame": 0, "label_id": 1, "points": [1, 2, 3, 4]}
+        file = [CvatShape(BOX, "car", (1.2, 2, 3, 4))]
+        assert self.table({"shapes": [one, one]}, file, range(1)) == ["car (box) 2 1 0 1"]
 
 
 COORDINATES = st.floats(-5, 45, allow_nan=False, width=32)

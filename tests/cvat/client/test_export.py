@@ -11,10 +11,11 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from tfod.cvat.client import server
+from tfod.cvat.client import connection
 from tfod.detection.images.masks import decode_mask_png
 
 from tests.commands import Run, run_python
@@ -198,61 +199,66 @@ def test_file_that_is_there(run: Run, tmp_path: Path) -> None:
 
 class TestFailuresOfTheServer:
     @pytest.mark.parametrize(
-        "fault",
+        ("method", "pattern", "how", "says"),
         [
-            Fault("GET", r"/api/tasks/1\Z", 502, times=2),
-            Fault("GET", "/api/requests/", 503, times=2),
-            Fault("GET", "/api/requests/", cut=True, times=2),
-            Fault("POST", "/dataset/export", 502, times=2),
-            Fault("POST", "/dataset/export", cut_before=True, times=2),
-            Fault("POST", "/dataset/export", cut=True, times=2),
-            Fault("GET", "/download", 504, times=2),
-            Fault("GET", "/download", cut_after=100, times=2),
-        ],
-        ids=lambda fault: f"{fault.method}{fault.pattern}{fault.status or 'cut'}",
-    )
-    def test_passing(self, run: Run, stub: StubServer, tmp_path: Path, fault: Fault) -> None:
-        stub.faults = [fault]
-        out = tmp_path / "anno.zip"
-        ran = run("cvat", "export", "task", 1, out)
-        assert (ran.code, ran.err, fault.times) == (0, "", 0)
-        assert len(detections(out)) == 3
-
-    @pytest.mark.parametrize(
-        ("fault", "says"),
-        [
-            (Fault("GET", r"/api/tasks/1\Z", 502, times=99), "has failed (502"),
-            (Fault("GET", "/download", cut_after=100, times=99), "cannot be reached"),
+            # cvat-sdk asks again, so that two failures are none.
+            ("GET", r"/api/tasks/1\Z", {"status": 502, "times": 2}, ""),
+            ("GET", "/api/requests/", {"status": 503, "times": 2}, ""),
+            ("GET", "/api/requests/", {"cut": True, "times": 2}, ""),
+            ("GET", "/download", {"status": 504, "times": 2}, ""),
+            ("GET", r"/api/tasks/1\Z", {"status": 502, "times": 99}, "too many 502 error"),
+            ("POST", "/dataset/export", {"status": 502}, "has failed (502: "),
+            ("POST", "/dataset/export", {"cut": True}, "cannot be reached"),
+            ("GET", "/download", {"cut_after": 100}, "cannot be reached"),
             (
-                Fault("GET", r"/api/tasks/1\Z", 403, b'{"detail": "not\\nyours"}'),
+                "GET",
+                r"/api/tasks/1\Z",
+                {"status": 403, "body": b'{"detail": "not\\nyours"}'},
                 "does not allow this (403: not yours)",
             ),
-            (Fault("GET", r"/api/tasks/1\Z", 401, b'{"detail": "who?"}'), "know you (401: who?)"),
-            (Fault("GET", r"/api/tasks/1\Z", 200, b"<html>"), "something else than JSON"),
             (
-                Fault("POST", "/dataset/export", 400, b'["Unknown format"]'),
+                "GET",
+                r"/api/tasks/1\Z",
+                {"status": 401, "body": b'{"detail": "who?"}'},
+                "know you (401: who?)",
+            ),
+            ("GET", r"/api/tasks/1\Z", {"status": 200, "body": b"<html>"}, "is it a CVAT server?"),
+            (
+                "POST",
+                "/dataset/export",
+                {"status": 400, "body": b'["Unknown format"]'},
                 "refuses (400): Unknown format",
             ),
-            (Fault("GET", "/download", 200, b"no zip"), "CVAT for images 1.1"),
+            ("GET", "/download", {"status": 200, "body": b"no zip"}, "CVAT for images 1.1"),
         ],
     )
-    def test_lasting(
-        self, run: Run, stub: StubServer, tmp_path: Path, fault: Fault, says: str
+    def test_failures(
+        self,
+        run: Run,
+        stub: StubServer,
+        tmp_path: Path,
+        method: str,
+        pattern: str,
+        how: dict[str, Any],
+        says: str,
     ) -> None:
-        stub.faults = [fault]
+        stub.faults = [Fault(method, pattern, **how)]
         out = tmp_path / "anno.zip"
         out.write_bytes(b"before")
         ran = run("cvat", "export", "task", 1, out, "--overwrite")
-        assert (ran.code, ran.err.count("\n")) == (2, 1)
-        assert says in ran.err
-        assert out.read_bytes() == b"before"
-        assert os.listdir(tmp_path) == ["anno.zip"]
+        if says:
+            assert (ran.code, ran.err.count("\n"), says in ran.err) == (2, 1, True), ran.err
+            assert out.read_bytes() == b"before"
+            assert os.listdir(tmp_path) == ["anno.zip"]
+        else:
+            assert (ran.code, ran.err, stub.faults[0].times) == (0, "", 0)
+            assert len(detections(out)) == 3
 
     def test_silence(
         self, run: Run, stub: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         answered = threading.Event()
-        monkeypatch.setattr(server, "_TIMEOUT", (5.0, 0.2))
+        monkeypatch.setattr(connection, "_TIMEOUT", (5.0, 0.2))
         stub.faults = [Fault("GET", r"/api/tasks/1\Z", call=lambda: answered.wait(10))]
         assert run("cvat", "export", "task", 1, tmp_path / "a.zip").code == 0
         answered.set()
@@ -262,11 +268,6 @@ class TestFailuresOfTheServer:
         answered.set()
         assert (ran.code, ran.err.count("\n")) == (2, 1)
         assert "cannot be reached" in ran.err
-
-    def test_retries_are_bounded(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
-        stub.faults = [Fault("GET", r"/api/tasks/1\Z", 502, times=99)]
-        run("cvat", "export", "task", 1, tmp_path / "a.zip")
-        assert stub.asked(r"/api/tasks/1\Z") == 5
 
     def test_failed_work(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
         def fail() -> None:
@@ -352,7 +353,7 @@ class TestLogin:
     @pytest.mark.parametrize(
         ("host", "says"),
         [
-            ("http://127.0.0.1:1", "cannot be reached (Connection refused)"),
+            ("http://127.0.0.1:1", "Connection refused"),
             ("https://127.0.0.1:{port}", "no secure connection"),
             ("ftp://127.0.0.1", "ftp"),
         ],

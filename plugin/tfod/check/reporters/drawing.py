@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import colorsys
+import contextlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -15,35 +17,39 @@ from tfod.check.findings.finding import plural
 from tfod.check.records.image_bytes import PILLOW_FORMATS, strict_pillow
 from tfod.check.reporters.escaping import columns, shortened_name, visible
 from tfod.check.reporters.samples import Sample
+from tfod.detection.detection import Detection, PngMask
+from tfod.detection.images.masks import decode_mask_png, png_size
 
 if TYPE_CHECKING:
     from PIL import Image
 
 MOST_DRAWN = 200
-REACH = 0.25
-"""How far outside its image a box is drawn, as a part of the image; farther ones end there."""
-_LONGEST = 480
-"""Pixels of the longer side of an image on a page."""
 WRONG, OTHER = "#e3001b", "#7fd4ff"
 """Colours of boxes that a finding is about, and of others."""
+_REACH = 0.25  # how far outside its image a box is drawn, as a part of it; others end there
+_LONGEST = 480  # pixels of the longer side of an image on a page
 _UNIT = 1000.0  # width of an image in the units of its SVG
 _AIR = 0.03  # room around boxes that reach outside, so that their lines are seen
 _TINY = 0.025  # a wrong box that is smaller, as a part of the image, gets a ring around it
 _USUAL_WIDTH, _LETTER = 20.0, 0.8  # of images in a report, and the height of names, rem
-_MOST_NAMED = 24
 _CELL, _RIM = 0.7, 0.225  # width of a letter and of what is around a name, as parts of its height
 _LINE = 'fill="none" stroke-linejoin="round" vector-effect="non-scaling-stroke"'
 _USUAL_SIZE, _UTMOST_ASPECT = (320, 240), 6.0
+_MASK_OPACITY = 110
+_GOLDEN, _FIRST_HUE = 0.6180339887498949, 0.36
+_GAMMA, _LUMINANCES = 2.2, (0.2126, 0.7152, 0.0722)  # of sRGB; of red, green and blue
+_LUMINANCE = 0.17
+"""Of a class's colour; white on it has a contrast of 4.7 to 1, WCAG 2.2 asks for 4.5."""
+_Area: TypeAlias = "tuple[float, float, float, float]"
+"""Left, top, right and bottom in units of the SVG."""
 
 
 def draw(
     sample: Sample,
     *,
-    colours: Sequence[str] = (),
-    most_named: int = _MOST_NAMED,
     tallest: float = 12.0,
-    masks: Callable[[tuple[int, int]], Image.Image | None] | None = None,
-    points: Iterable[tuple[float, float, str, bool]] = (),
+    colours: Sequence[str] = (),
+    detection: Detection | None = None,
 ) -> str:
     """Draw a sample as SVG in which the image is 1,000 units wide, with a margin for boxes outside.
 
@@ -53,51 +59,52 @@ def draw(
 
     Args:
         sample: what to draw.
-        colours: of the boxes; by default the wrong ones are red and the others blue.
-        most_named: where there are more boxes, only the wrong ones have their class on them.
         tallest: height on a page at most, rem.
-        masks: makes an image of a size, width and height, that lies over it; None for none.
-        points: keypoints: x and y, normalized, colour, and whether they are filled.
+        colours: of the boxes; by default the wrong ones are red and the others blue.
+        detection: with masks and keypoints, which are drawn in the colours of their boxes.
 
     Raises:
         TfodError: Pillow is not installed.
     """
     small, aspect = shrunk(sample, _LONGEST)
     numbers, boxes = _drawn_boxes(sample)
+    colours = colours or [
+        WRONG if number in sample.offending else OTHER for number in range(len(sample.boxes))
+    ]
     scale = np.array((_UNIT, _UNIT / aspect) * 2)
-    left, top, right, bottom = (_extent(boxes) * scale).tolist()
+    left, top, right, bottom = frame = tuple((_extent(boxes) * scale).tolist())
     wide, high = right - left, bottom - top
     width = tallest * wide / high
     letter = _LETTER * wide / min(_USUAL_WIDTH, width)
-    size = f'width="{width:.2f}rem" height="{tallest:.2f}rem"'
     about = f"{plural(len(numbers), 'box')} on {sample.item or 'the image'}"
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="image" '
-        f'viewBox="{left:.0f} {top:.0f} {wide:.0f} {high:.0f}" {size} role="img" '
+        f'viewBox="{left:.0f} {top:.0f} {wide:.0f} {high:.0f}" '
+        f'width="{width:.2f}rem" height="{tallest:.2f}rem" role="img" '
         f'aria-label="{escape(visible(about))}" font-family="system-ui, sans-serif">',
         _picture(small, scale, "JPEG") if small else _placeholder(sample, scale, letter),
     ]
-    layer = masks((_LONGEST, max(1, round(_LONGEST / aspect)))) if masks else None
-    svg += [_picture(layer, scale, "PNG")] if layer else []
+    if detection is not None:
+        size = (_LONGEST, max(1, round(_LONGEST / aspect)))
+        layer = _mask_layer(detection, colours, size)
+        svg += [_picture(layer, scale, "PNG")] if layer else []
     corners = (boxes * scale).tolist()
-    tags: list[_Tag] = []
-    for place, number in enumerate(numbers):
-        is_wrong = number in sample.offending
-        colour = colours[number] if colours else WRONG if is_wrong else OTHER
+    names: list[str] = []
+    taken: list[_Area] = []
+    for number, box in zip(numbers, corners, strict=True):
         name = sample.classes[number] if number < len(sample.classes) else ""
         title = f"object {number}: {name}" if name else f"object {number}"
-        svg.append(_box(corners[place], title, colour, is_wrong=is_wrong))
-        if name and (is_wrong or len(numbers) <= most_named):
-            tags.append(_Tag(corners[place], shortened_name(name), colour, is_wrong=is_wrong))
-    names = list(_placed(tags, (left, top, right, bottom), letter))
-    for x, y, colour, filled in points:
-        edge, inside = ("#fff", colour) if filled else (colour, "#fff")
-        svg.append(
-            f'<circle class="point" cx="{x * scale[0]:.1f}" cy="{y * scale[1]:.1f}" '
-            f'r="{letter * 0.28:.1f}" stroke="{edge}" stroke-width="{letter * 0.1:.1f}" '
-            f'fill="{inside}"/>'
-        )
-    return "\n".join((*svg, *names, "</svg>"))
+        svg.append(_box(box, title, colours[number], is_wrong=number in sample.offending))
+    for number, box in zip(reversed(numbers), reversed(corners), strict=True):  # the wrong first
+        if number < len(sample.classes) and (name := shortened_name(sample.classes[number])):
+            area = _free_area(box, columns(name), frame, letter, taken)
+            if area is not None:
+                taken.append(area)
+                is_wrong = number in sample.offending
+                names.append(_name(name, area, letter, colours[number], is_wrong=is_wrong))
+    if detection is not None:
+        svg += _points(detection, colours, scale, letter)
+    return "\n".join((*svg, *reversed(names), "</svg>"))
 
 
 def undrawn(sample: Sample) -> int:
@@ -105,8 +112,21 @@ def undrawn(sample: Sample) -> int:
     return len(sample.boxes) - len(_drawn_boxes(sample)[0])
 
 
+def class_colour(name: str, label: int | None) -> str:
+    """The colour of a class: by its id, whose neighbours differ most, or by its name."""
+    place = label if label is not None else zlib.crc32(name.encode("utf-8", "replace"))
+    # Steps of the golden ratio never come near an earlier hue.
+    light = np.array(colorsys.hls_to_rgb((_FIRST_HUE + place * _GOLDEN) % 1, 0.5, 0.8)) ** _GAMMA
+    light = np.minimum(1, light * _LUMINANCE / (light @ _LUMINANCES))
+    red, green, blue = np.rint(255 * light ** (1 / _GAMMA)).astype(int).tolist()
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+# Boxes and their names
+
+
 def _drawn_boxes(sample: Sample) -> tuple[list[int], np.ndarray]:
-    """Boxes of a sample as they are drawn; those that reach farther outside end at ``REACH``.
+    """Boxes of a sample as they are drawn; those that reach farther outside end at ``_REACH``.
 
     Returns:
         Their numbers, with no NaN among them, not too many, the offending ones last; and the boxes,
@@ -116,7 +136,7 @@ def _drawn_boxes(sample: Sample) -> tuple[list[int], np.ndarray]:
     known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
     numbers = sorted(known, key=lambda one: one not in sample.offending)[:MOST_DRAWN][::-1]
     upright = np.sort(boxes[numbers].reshape(-1, 2, 2), axis=1).reshape(-1, 4)
-    return numbers, np.clip(upright, -REACH, 1 + REACH)
+    return numbers, np.clip(upright, -_REACH, 1 + _REACH)
 
 
 def _extent(boxes: np.ndarray) -> np.ndarray:
@@ -144,59 +164,54 @@ def _box(corners: Sequence[float], title: str, colour: str, *, is_wrong: bool) -
     )
 
 
-@dataclass(frozen=True)
-class _Tag:
-    """The class of a box, to be written beside it."""
-
-    box: Sequence[float]
-    name: str
-    colour: str
-    is_wrong: bool
-
-
-def _placed(tags: Sequence[_Tag], frame: Sequence[float], letter: float) -> Iterator[str]:
-    """Tags where there is room for them, the last ones first; they are written in their order."""
-    found: list[str] = []
-    taken: list[Sequence[float]] = []
-    for tag in reversed(tags):
-        for area in _areas(tag, frame, letter):
-            if not any(_overlap(area, other) for other in taken):
-                taken.append(area)
-                found.append(_text(tag, area, letter))
-                break
-    yield from reversed(found)
-
-
-def _areas(
-    tag: _Tag, frame: Sequence[float], letter: float
-) -> Iterator[tuple[float, float, float, float]]:
-    """Where a tag may be: above the box, in it, below it; at its left or its right side."""
+def _free_area(
+    box: Sequence[float], cells: int, frame: Sequence[float], letter: float, taken: Sequence[_Area]
+) -> _Area | None:
+    """Where a name of so many cells may be: above its box, in it at the top, or below it."""
     left, top, right, bottom = frame
-    x1, y1, x2, y2 = tag.box
-    width, height = (columns(tag.name) * _CELL + 2 * _RIM) * letter, 1.3 * letter
-    gap = 0.1 * letter
-    for y in (y1 - height, y1 + gap, y2, y2 - height - gap):
-        for x in (x1, x2 - width):
-            within = max(left, min(x, right - width))
-            if top <= y and y + height <= bottom:
-                yield within, y, within + width, y + height
+    width, height = (cells * _CELL + 2 * _RIM) * letter, 1.3 * letter
+    x = max(left, min(box[0], right - width))
+    for y in (box[1] - height, box[1] + 0.1 * letter, box[3]):
+        is_free = all(
+            x + width <= other[0] or other[2] <= x or y + height <= other[1] or other[3] <= y
+            for other in taken
+        )
+        if is_free and top <= y and y + height <= bottom:
+            return x, y, x + width, y + height
+    return None
 
 
-def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
-    is_beside = one[2] <= other[0] or other[2] <= one[0]
-    return not (is_beside or one[3] <= other[1] or other[3] <= one[1])
-
-
-def _text(tag: _Tag, area: Sequence[float], letter: float) -> str:
-    rim = "#123a5c" if tag.colour == OTHER else tag.colour
-    x, y = area[0] + _RIM * letter, area[1] + letter
+def _name(text: str, area: _Area, letter: float, colour: str, *, is_wrong: bool) -> str:
+    rim = "#123a5c" if colour == OTHER else colour
     return (
-        f'<text class="tag-text{" bad" if tag.is_wrong else ""}" x="{x:.1f}" y="{y:.1f}" '
+        f'<text class="tag-text{" bad" if is_wrong else ""}" '
+        f'x="{area[0] + _RIM * letter:.1f}" y="{area[1] + letter:.1f}" '
         f'font-size="{letter:.1f}" font-weight="600" '
         f'fill="#fff" stroke="{rim}" stroke-width="{2 * _RIM * letter:.1f}" '
-        f'stroke-linejoin="round" paint-order="stroke" pointer-events="none">'
-        f"{escape(tag.name)}</text>"
+        f'stroke-linejoin="round" paint-order="stroke" pointer-events="none">{escape(text)}</text>'
     )
+
+
+def _points(
+    detection: Detection, colours: Sequence[str], scale: np.ndarray, letter: float
+) -> Iterator[str]:
+    """Keypoints as dots, hollow where they are hidden; those far outside are not drawn."""
+    found = detection.keypoints
+    if found is None:
+        return
+    near = (found.xy >= -_REACH) & (found.xy <= 1 + _REACH)  # nor is it NaN
+    for number, place in np.argwhere((found.visibility != 0) & near.all(axis=2)).tolist():
+        x, y = (found.xy[number, place] * scale[:2]).tolist()
+        colour = colours[number]
+        is_visible = found.visibility[number, place] == 2
+        edge, inside = ("#fff", colour) if is_visible else (colour, "#fff")
+        yield (
+            f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="{letter * 0.28:.1f}" '
+            f'stroke="{edge}" stroke-width="{letter * 0.1:.1f}" fill="{inside}"/>'
+        )
+
+
+# Pixels
 
 
 def _picture(image: Image.Image, scale: np.ndarray, kind: str) -> str:
@@ -218,7 +233,31 @@ def _placeholder(sample: Sample, scale: np.ndarray, letter: float) -> str:
     )
 
 
-# The pixels
+def _mask_layer(
+    detection: Detection, colours: Sequence[str], size: tuple[int, int]
+) -> Image.Image | None:
+    """The masks of a record in the colours of their objects, translucent; None without one."""
+    from PIL import Image, ImageColor
+
+    layer = None
+    masks = detection.masks if detection.numerical_masks is None else detection.numerical_masks
+    for mask, colour in zip(() if masks is None else masks, colours, strict=False):
+        drawn = _decoded(mask) if isinstance(mask, PngMask) else mask
+        if drawn is not None:
+            layer = layer or Image.new("RGBA", size, (0, 0, 0, 0))
+            inside = Image.fromarray(np.where(drawn > 0, 255, 0).astype("u1"))
+            inside = inside.resize(size, Image.Resampling.NEAREST)
+            layer.paste((*ImageColor.getrgb(colour)[:3], _MASK_OPACITY), (0, 0), inside)
+    return layer
+
+
+def _decoded(mask: PngMask) -> np.ndarray | None:
+    """Where a mask is; None of one that is broken or a bomb."""
+    size = png_size(mask.data)
+    if size is not None and _fits_into_memory(size):
+        with contextlib.suppress(ValueError):
+            return decode_mask_png(mask.data)
+    return None
 
 
 def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
@@ -239,7 +278,7 @@ def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
             try:
                 with Image.open(io.BytesIO(sample.image), formats=PILLOW_FORMATS) as image:
                     full = image.size
-                    if fits_into_memory(full):
+                    if _fits_into_memory(full):
                         image.draft("RGB", (longest, longest))
                         small, size = _rgb(image, longest), full
             except Exception:  # whatever decoders raise on broken bytes: OSError, struct.error, ...
@@ -248,7 +287,7 @@ def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
     return small, min(max(width / height, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
 
 
-def fits_into_memory(size: tuple[int, int]) -> bool:
+def _fits_into_memory(size: tuple[int, int]) -> bool:
     """Whether an image of this width and height is no decompression bomb."""
     from PIL import Image
 

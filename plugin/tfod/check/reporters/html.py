@@ -8,7 +8,7 @@ body has no inline styles, so that another page can show it under a strict polic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.samples import Sample
 from tfod.check.reporters.wording import Group, group_findings, headline, next_steps, record_name
-from tfod.check.rules.repairs import REPAIRS
 from tfod.errors import TfodError, how_to_install
 from tfod.version import __version__
 
@@ -79,7 +78,7 @@ def render_html(
     """
     groups = group_findings(report)
     if on_page:
-        groups = [_for_the_page(one) for one in groups]
+        groups = [_on_page(one, ON_THE_PAGE.get(one.code)) for one in groups]
     several = report.counts.shards > 1
     cards = [_card(sample, groups, several=several) for sample in samples]
     cards.sort(key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
@@ -88,10 +87,8 @@ def render_html(
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
         report=report,
         has_wrong_boxes=any(one.offending for one in samples),
-        next_steps=list(next_steps(report, groups, on_page=on_page)),
-        sections=[
-            (one, _folded(one.examples_first(_OPEN_ROWS), _OPEN_ROWS, one.total)) for one in groups
-        ],
+        next_steps=next_steps(report, groups, on_page=on_page),
+        sections=[(one, _folded(one.findings, _OPEN_ROWS, one.total)) for one in groups],
         images=_folded([one for one in cards if one.lines], _OPEN_CARDS),
         sound=[one for one in cards if not one.lines],
         charts=[
@@ -149,7 +146,6 @@ def load_template() -> Template:
     environment.filters.update(number="{:,}".format, size=size, plural=plural)
     environment.globals.update(
         wording=wording,
-        repairs=REPAIRS,
         colours={"wrong": WRONG, "other": OTHER},
         after_head=AFTER_HEAD,
         report_version=REPORT_VERSION,
@@ -179,12 +175,9 @@ def _card(sample: Sample, groups: Sequence[Group], *, several: bool) -> Card:
     )
 
 
-def _for_the_page(group: Group) -> Group:
-    """With what readers of the service's page can do, in place of options of a command."""
-    fix = ON_THE_PAGE.get(group.code)
-    if fix is None:
-        return group
-    return replace(group, fix=fix, findings=[one._replace(fix=fix) for one in group.findings])
+def _on_page(group: Group, fix: str | None) -> Group:
+    findings = [one._replace(fix=fix) for one in group.findings] if fix else group.findings
+    return group._replace(fix=fix or group.fix, findings=findings)
 
 
 def _bars(counts: Mapping[str, int]) -> dict[str, object]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import repeat
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
 
 import numpy as np
 
@@ -16,49 +13,44 @@ from tfod.check.dataset import Shard
 from tfod.check.findings.finding import Finding
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY, Profile
-from tfod.detection.boxes import normalized_xywh
+from tfod.detection import keys
+from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
-from tfod.example.example import Example
-from tfod.tfrecord.compression import Compression, InflatingStream
-from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, length_in_header
-from tfod.tfrecord.reader import Record, shard_compression
+from tfod.example.columns import ExampleBatch
+from tfod.example.wire import Kind
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.damage import Damage
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.reader import Record, RecordBatch, shard_compression, walk
 
-if TYPE_CHECKING:
-    from tfod.tfrecord.storage.open import ShardStream
-
-T = TypeVar("T")
 _LARGEST_RECORD = 64 << 20
 _ABOUT_CLASSES = ("LAB", "TSK")
 _MOST_SOUND = 4
 """Images of a valid report that are shown though nothing was found in them."""
 _FIRST_RECORDS = 40
 """Records of a shard among which images with boxes are looked for."""
-_STEP = 1 << 20  # bytes
-_NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """An image with findings, as it is in the shard.
+    """An image with its objects, as it is in the shard.
 
     Attributes:
         shard, record: which record.
         item: its file name, or what else people know it by.
-        codes: of the rules that fired on it.
         image: its encoded bytes; None where the record holds none.
         height, width: pixels, as the record says; 0 where it does not.
         boxes: shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; may be outside [0, 1], inverted
             or not finite.
         classes: of the boxes, as the report names them; may be fewer.
-        offending: numbers of the boxes that the findings are about; empty if that is unknown.
+        offending: numbers of the boxes that findings are about; empty if that is unknown.
     """
 
     shard: str
     record: int
     item: str | None
-    codes: tuple[str, ...]
     image: bytes | None
     height: int
     width: int
@@ -76,20 +68,23 @@ def choose_samples(
     should be. What cannot be read again is left out. ``profile`` is the one that was asked for;
     None where each dataset was checked by a ready one.
     """
-    wanted = _choose(report.findings, most)
     chosen: list[Sample] = []
+    wanted = _choose(report.findings, most)
     for shard in shards:
-        here = [found for (name, _), found in sorted(wanted.items()) if name == shard.name]
-        places = {found[0].offset or 0: found for found in here}
+        here = {
+            found[0].offset or 0: found for (name, _), found in wanted.items() if name == shard.name
+        }
         field_mapping = _field_mapping_of(report, shard.name, profile)
-        for offset, sample in _read(shard, places, field_mapping) if here else ():
+        for record in _records(shard, sorted(here)) if here else ():
+            sample = _accused(_sample_of(record, shard, field_mapping), here[record.offset])
             # Without image and boxes there is nothing to be seen.
             if sample.image or len(sample.boxes):
-                chosen.append(_accused(sample, places[offset]))
+                chosen.append(sample)
     sound = min(_MOST_SOUND, most) if report.valid else 0
     for shard in shards if len(chosen) < sound else ():
         field_mapping = _field_mapping_of(report, shard.name, profile)
-        for _, sample in _read(shard, repeat(None, _FIRST_RECORDS), field_mapping):
+        for record in islice(_records(shard), _FIRST_RECORDS):
+            sample = _sample_of(record, shard, field_mapping)
             is_other = (sample.shard, sample.record) not in wanted
             if is_other and sample.image and len(sample.boxes):
                 chosen.append(sample)
@@ -101,6 +96,11 @@ def choose_samples(
 def _field_mapping_of(report: Report, shard: str, profile: Profile | None) -> FieldMapping:
     known = profile or READY.get((report.dataset_of(shard) or report).profile.name)
     return known.field_mapping if known else FieldMapping()
+
+
+def _sample_of(record: Record, shard: Shard, field_mapping: FieldMapping) -> Sample:
+    examples = ExampleBatch.of(RecordBatch.of(record, shard.name))
+    return read_sample(Detections(examples, field_mapping), 0)
 
 
 def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], list[Finding]]:
@@ -116,16 +116,6 @@ def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], lis
     return {place: by_record[place] for place in list(places)[:most]}
 
 
-def _read(
-    shard: Shard, offsets: Iterable[int | None], field_mapping: FieldMapping
-) -> Iterator[tuple[int, Sample]]:
-    """What is at some places of a shard, as :func:`_records` has them, as far as it is there."""
-    with suppress(OSError, TfodError, EOFError, zlib.error), shard.open(read_ahead=False) as stream:
-        for record in _records(stream, offsets):
-            with suppress(TfodError):
-                yield record.offset, read_sample(Example.of(record, shard.name), field_mapping)
-
-
 def _accused(sample: Sample, findings: Sequence[Finding]) -> Sample:
     objects = {one.value.get("object") for one in findings if isinstance(one.value, dict)}
     wrong = [one.value for one in findings if one.code[:3] in _ABOUT_CLASSES]
@@ -134,86 +124,62 @@ def _accused(sample: Sample, findings: Sequence[Finding]) -> Sample:
         sample,
         record=findings[0].record or 0,
         item=findings[0].item,
-        codes=tuple(dict.fromkeys(one.code for one in findings)),
         offending=frozenset(number for number in objects if isinstance(number, int)),
     )
 
 
-def _records(shard: ShardStream, offsets: Iterable[int | None]) -> Iterator[Record]:
-    """The records that begin at these bytes, in order; what lies near is read on the way.
+def _records(shard: Shard, offsets: Sequence[int] = ()) -> Iterator[Record]:
+    """The records that begin at these bytes, in order, or all; damaged ones are left out.
 
-    None is the one behind the last. Records that are too large, cut off, or whose length is damaged
-    are left out. Their numbers are those of the offsets.
+    Where bytes can be passed over, they are: then the first of these records has the number 0.
     """
-    stored = io.BufferedReader(shard)
-    is_plain = shard_compression(stored.peek(HEADER_BYTES)[:HEADER_BYTES]) is Compression.NONE
-    stream = stored if is_plain else io.BufferedReader(InflatingStream(stored))
-    position = 0
-    for number, wanted in enumerate(offsets):
-        offset = position if wanted is None else wanted
-        if is_plain and offset - position > _NEAR and shard.seekable():
-            position = stream.seek(offset)
-        while position < offset and (passed := stream.read(min(offset - position, _STEP))):
-            position += len(passed)
-        head = stream.read(HEADER_BYTES)
-        length = length_in_header(head) if len(head) == HEADER_BYTES else None
-        if length is None or length > _LARGEST_RECORD:
-            position += len(head)
-            continue
-        framed = stream.read(length + FOOTER_BYTES)
-        position += len(head) + len(framed)
-        if len(framed) >= length:
-            yield Record(number, offset, bytearray(framed), 0, length)
+    with suppress(OSError, TfodError), shard.open(read_ahead=False) as stream:
+        spans = [(0, offsets)]
+        if offsets and stream.seekable():
+            if shard_compression(stream.read(HEADER_BYTES)) is Compression.NONE:
+                spans = [(one, [one]) for one in offsets]
+            stream.seek(0)
+        for start, wanted in spans:
+            if start:
+                stream.seek(start)
+            for batch in walk(stream, shard.name, None, _LARGEST_RECORD):
+                if isinstance(batch, Damage):
+                    continue
+                places = batch.offsets + start
+                rows = (
+                    np.flatnonzero(np.isin(places, wanted)).tolist()
+                    if wanted
+                    else range(len(batch))
+                )
+                yield from (batch.record(row)._replace(offset=int(places[row])) for row in rows)
+                if wanted and places[-1] >= wanted[-1]:
+                    break
 
 
-def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:
-    """The image of a record and its boxes, as far as they can be read; keys as in the mapping."""
-    image = _first(_values(example.byte_strings, field_mapping.encoded)) or None
-    height, width = (image_size(image) if image else None) or (
-        _first(read_ints(example, field_mapping.height)) or 0,
-        _first(read_ints(example, field_mapping.width)) or 0,
-    )
-    ids = read_ints(example, field_mapping.class_label)
+def read_sample(detections: Detections, row: int) -> Sample:
+    """The image of a record and its boxes, as far as they can be read."""
+    start, end = detections.encoded[row].tolist()
+    image = bytes(detections.examples.buffer[start:end]) or None
+    header = image_size(image) if image else None
+    height, width = header or (detections.heights[row] or 0, detections.widths[row] or 0)
+    first, last = detections.box_splits[row : row + 2].tolist()
+    texts, ids = classes_of(detections, row)
+    records = detections.examples.records
     return Sample(
-        shard=example.shard,
-        record=example.record.number,
-        item=_first(_texts(example, field_mapping.filename)) or None,
-        codes=(),
+        shard=records.shard,
+        record=records.first + row,
+        item=detections.filenames[row] or None,
         image=image,
         height=height,
         width=width,
-        boxes=_boxes(example, field_mapping, height, width),
-        classes=tuple(_texts(example, field_mapping.class_text) or [f"#{one}" for one in ids]),
+        boxes=detections.boxes[first:last],
+        classes=tuple(texts or (f"#{one}" for one in ids)),
     )
 
 
-def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
-    """Boxes, normalized, shape (n, 4); none where the lists of their sides do not go together."""
-    lists = [_values(example.floats, key) for key in field_mapping.box]
-    in_pixels = field_mapping.has_pixel_boxes
-    if len({len(side) for side in lists}) != 1 or (in_pixels and not (height and width)):
-        return np.zeros((0, 4))
-    values = np.stack(lists, axis=-1).astype(np.float64).reshape(-1)
-    whole = values[: len(values) // 4 * 4].reshape(-1, 4)
-    return normalized_xywh(whole, np.array([height, width])) if in_pixels else whole
-
-
-def _texts(example: Example, key: str | None) -> list[str]:
-    return [one.decode("utf-8", "replace") for one in _values(example.byte_strings, key)]
-
-
-def read_ints(example: Example, key: str | None) -> list[int]:
-    """The numbers of a feature; none where they cannot be read."""
-    return _values(example.ints, key)
-
-
-def _values(read: Callable[[str], Iterable[T]], key: str | None) -> list[T]:
-    """The values of a feature; none where they cannot be read."""
-    try:
-        return list(read(key)) if key else []
-    except TfodError:
-        return []
-
-
-def _first(values: Sequence[T]) -> T | None:
-    return values[0] if values else None
+def classes_of(detections: Detections, row: int) -> tuple[list[str], list[int]]:
+    """Texts and ids of the classes of a record's objects, as far as it has them."""
+    texts = detections.texts_in(detections.column(keys.CLASS_TEXT, Kind.BYTES), row)
+    labels = detections.column(keys.CLASS_LABEL, Kind.INT64)
+    first, last = labels.row_splits[row : row + 2].tolist()
+    return texts, labels.values[first:last].tolist()

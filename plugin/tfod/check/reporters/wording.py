@@ -2,60 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
 from tfod.check.findings.report import Counts, DatasetReport, Report
 from tfod.check.profiles.profile import READY
-from tfod.check.receivers import (
-    ANY,
-    CVAT,
-    DATUMARO,
-    EFFICIENTDET,
-    MODEL_MAKER,
-    OD_API,
-    RECEIVERS,
-    TF_VISION,
-)
+from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
-from tfod.check.rules.repairs import REPAIRS
 
 _LONGEST_HEADLINE = 80
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
-_NUMBER_OF_SHARD = re.compile(r"[0-9]{5,18}(?=-of-[0-9]{5,18})")
-_USES: Final[Mapping[str, tuple[str, str]]] = {
-    DATUMARO.name: (
-        "Import the folder of the shards and their label map:",
-        'Dataset.import_from("FOLDER", "tf_detection_api")',
-    ),
-    OD_API.name: (
-        "Put this into train_input_reader of the pipeline config, or into eval_input_reader:",
-        "label_map_path: {label_map} tf_record_input_reader {{ input_path: {shards} }}",
-    ),
-    TF_VISION.name: (
-        "Train with this, and with the highest class id plus 1 as task.model.num_classes:",
-        "--params_override=task.train_data.input_path={shards}",
-    ),
-    MODEL_MAKER.name: (
-        "Model Maker takes shards as its cache: call them NAME-00000-of-00001.tfrecord and so on, "
-        "and write size and label_map (0: background) into NAME_metadata.yaml beside them.",
-        "",
-    ),
-    EFFICIENTDET.name: (
-        "Train with this (main.py of google/automl), and with num_classes among its --hparams:",
-        "--train_file_pattern={shards}",
-    ),
-}
-"""By receiver what to do with what is valid, and what to write where; CVAT has a menu for it."""
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """All that is known of one rule's findings.
 
     Attributes:
@@ -64,7 +27,7 @@ class Group:
         fix: the rule's, or the one that all listed findings ask for in place of it.
         total: how many there are, listed or not.
         files: in how many files.
-        findings: those that are listed, in the report's order.
+        findings: those that are listed, first one of each fix, feature and shard.
     """
 
     rule: Rule
@@ -79,14 +42,6 @@ class Group:
         """The rule's."""
         return self.rule.code
 
-    def examples_first(self, most: int) -> list[Finding]:
-        """What is listed, but first so many of it: of each fix, feature and shard one."""
-        kinds: dict[tuple[str, str | None, str], int] = {}
-        for number, one in enumerate(self.findings):
-            kinds.setdefault((one.fix, one.feature, one.shard), number)
-        numbers = list(dict.fromkeys((*kinds.values(), *range(len(self.findings)))))
-        return [self.findings[one] for one in (*sorted(numbers[:most]), *sorted(numbers[most:]))]
-
 
 def group_findings(report: Report) -> list[Group]:
     """The groups of a report: the severest first, then in the order of the families."""
@@ -95,6 +50,12 @@ def group_findings(report: Report) -> list[Group]:
         listed[finding.code].append(finding)
     groups = []
     for code, findings in listed.items():
+        kinds: dict[tuple[str, str | None, str], Finding] = {}
+        others = [
+            one
+            for one in findings
+            if kinds.setdefault((one.fix, one.feature, one.shard), one) is not one
+        ]
         rule, fixes = all_rules()[code], {one.fix for one in findings}
         groups.append(
             Group(
@@ -103,16 +64,11 @@ def group_findings(report: Report) -> list[Group]:
                 fix=fixes.pop() if len(fixes) == 1 else rule.fix,
                 total=report.counts.by_code[code],
                 files=sum(code in found for found in report.counts.by_shard.values()),
-                findings=findings,
+                findings=[*kinds.values(), *others],
             )
         )
     order = list(FAMILIES)
     return sorted(groups, key=lambda one: (-one.severity.rank, order.index(one.code[:3]), one.code))
-
-
-def verdict(report: Report) -> str:
-    """``VALID`` or ``INVALID``, and for whom unless it is for any: ``VALID for CVAT``."""
-    return ("VALID" if report.valid else "INVALID") + _for_whom(report)
 
 
 def headline(report: Report) -> str:
@@ -121,7 +77,7 @@ def headline(report: Report) -> str:
     Or ``9 errors in 3 of 38 images``, in which warnings count where they fail, too; a single error
     that concerns no image is named.
     """
-    counts, whom = report.counts, _for_whom(report)
+    counts, whom = report.counts, for_whom(report)
     if report.valid:
         zipped = " once it is zipped with its label map" if is_to_be_zipped(report) else ""
         ready = f"Ready{whom}{zipped}" if whom else "Valid"
@@ -152,7 +108,8 @@ def is_to_be_zipped(report: Report) -> bool:
     return report.receiver == CVAT.name and not all(one.endswith(".zip") for one in names)
 
 
-def _for_whom(report: Report) -> str:
+def for_whom(report: Report) -> str:
+    """`` for CVAT`` behind a verdict; nothing where it is for any."""
     return "" if report.receiver == ANY.name else f" for {RECEIVERS[report.receiver].title}"
 
 
@@ -211,84 +168,65 @@ def unnamed_key(finding: Finding) -> str:
     return "" if key in finding.message else visible(key)
 
 
-def record_name(record: int | None) -> str:
+def record_name(record: int) -> str:
     """``record 12``: records are counted from 0, and of the first it is said."""
-    first = " (the first)" if record == 0 else ""
-    return "" if record is None else f"record {record}{first}"
-
-
-def place_parts(finding: Finding, shard: str | None = None) -> Iterator[str]:
-    """The place in parts that should stay in one piece: a shard's name may hold spaces.
-
-    ``train.record,`` ``record 12,`` ``byte 4096,`` ``image/encoded`` ``(000012.jpg)``. ``shard`` is
-    what to call the shard in place of its name; empty for nothing.
-    """
-    parts = [
-        visible(finding.shard if shard is None else shard),
-        record_name(finding.record),
-        "" if finding.offset is None else f"byte {finding.offset}",
-        unnamed_key(finding),
-    ]
-    *first, last = [part for part in parts if part] or [""]
-    yield from (f"{part}," for part in first)
-    if last:
-        yield last
-    if finding.item and finding.item != finding.shard:
-        yield f"({visible(finding.item)})"
+    return f"record {record}{'' if record else ' (the first)'}"
 
 
 def place_of(finding: Finding, shard: str | None = None) -> str:
-    """The place in one piece."""
-    return " ".join(place_parts(finding, shard))
+    """``train.record, record 12, byte 4096, image/encoded (000012.jpg)``.
+
+    ``shard`` is what to call the shard in place of its name; empty for nothing.
+    """
+    parts = (
+        visible(finding.shard if shard is None else shard),
+        "" if finding.record is None else record_name(finding.record),
+        "" if finding.offset is None else f"byte {finding.offset}",
+        unnamed_key(finding),
+    )
+    item = finding.item if finding.item != finding.shard else ""
+    place = ", ".join(filter(None, parts))
+    return f"{place} ({visible(item)})".lstrip() if item else place
 
 
 def next_steps(
     report: Report, groups: Sequence[Group], *, on_page: bool = False
-) -> Iterator[tuple[str, str]]:
+) -> list[tuple[str, str]]:
     """What somebody does next who has read the verdict: a sentence, and a command or none.
 
     The service's page (``on_page``) has a button in place of the command that repairs.
     """
     if report.valid:
-        yield _use_it(report)
-        if report.counts.by_severity.get(Severity.WARNING):
-            yield "Look at the warnings: they stop nothing, but may not be what you want.", ""
-        return
+        return _uses(report)
     failing = [one for one in groups if one.severity.rank >= report.fail_on.rank]
     first = max(failing, key=lambda one: one.total)
-    which = f"Begin with {first.code}: "
-    yield (which if len(failing) > 1 else "") + first.fix, ""
-    name = _repairable(report, {one.code for one in failing if one.code in REPAIRS})
+    steps = [((f"Begin with {first.code}: " if len(failing) > 1 else "") + first.fix, "")]
+    name = _repairable(report, {one.code for one in failing if one.rule.repair})
     if name and not on_page:
         what = "See what can be repaired without guessing, before anything is written:"
-        yield what, f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"
+        steps.append((what, f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"))
+    return steps
 
 
-def _use_it(report: Report) -> tuple[str, str]:
-    if report.receiver == ANY.name:
-        return "It can be read. Who takes it, and who does not, is below.", ""
-    sources = [one.name for one in report.sources]
+def _uses(report: Report) -> list[tuple[str, str]]:
+    """What to do with valid shards in CVAT, or in the configuration of the OD API."""
     if report.receiver == CVAT.name:
-        zipped = visible(sources[0]) if len(sources) == 1 else "its zip"
-        what = "a zip of these shards and their label map" if is_to_be_zipped(report) else zipped
+        source = visible(report.sources[0].name) if len(report.sources) == 1 else "its zip"
+        what = "a zip of these shards and their label map" if is_to_be_zipped(report) else source
         menu = "In CVAT open the menu of the task or job, choose Upload annotations, then"
-        return f"{menu} TFRecord 1.0 and {what}.", ""
-    sentence, use = _USES[report.receiver]
-    is_zipped = any(report.source_of(one.name) != one.name for one in report.shards)
-    shards = dict.fromkeys(_NUMBER_OF_SHARD.sub("*", one.name) for one in report.shards)
+        return [(f"{menu} TFRecord 1.0 and {what}.", "")]
     maps = [name for one in report.datasets for name in one.label_maps]
-    named = use.format(
-        shards=_quoted(report, next(iter(shards), "FOLDER/*.record")),
-        label_map=_quoted(report, next(iter(maps), "label_map.pbtxt")),
-    )
-    return ("Unpack it first. " if is_zipped else "") + sentence, named
-
-
-def _quoted(report: Report, name: str) -> str:
-    """A file, or one of a zip that is unpacked, for a shell and for the OD API's config."""
-    source = report.source_of(name)
-    inside = visible(name if source == name else name[len(source) + 1 :])
-    return f'"{inside}"' if "'" in inside else f"'{inside}'"
+    if report.receiver == OD_API.name and report.shards and maps:
+        # The names in a zip are those of the files when it is unpacked.
+        shard, label_map = (
+            json.dumps(visible(name.removeprefix(f"{report.source_of(name)}:")), ensure_ascii=False)
+            for name in (report.shards[0].name, maps[0])
+        )
+        what = "Put this, and the other shards if there are any, into train_input_reader of the "
+        what += "pipeline config, or into eval_input_reader; a zip has to be unpacked:"
+        line = f"label_map_path: {label_map} tf_record_input_reader {{ input_path: {shard} }}"
+        return [(what, line)]
+    return []
 
 
 def _repairable(report: Report, codes: Set[str]) -> str:

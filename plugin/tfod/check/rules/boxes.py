@@ -98,6 +98,8 @@ def far_outside(batch: Batch) -> Iterable[Finding]:
     why="The trainer tolerates up to 1.1, but the part outside is no part of any object.",
     fix="Clip boxes to the image: max(0, x) and min(1, x).",
     source=_TO_ABSOLUTE,
+    repair="A box that reaches up to a pixel beyond the image, which rounding does, is "
+    "clipped to it. Others stay.",
 )
 def slightly_outside(batch: Batch) -> Iterable[Finding]:
     """A coordinate lies outside [0, 1], but within what the trainer tolerates."""

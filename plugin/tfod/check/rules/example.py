@@ -41,6 +41,7 @@ _OTHER_DATASET = "Export an object detection dataset, with image/filename and bo
     fix="Write each record as a serialized tf.train.Example; other messages, such as those of the "
     "Waymo Open Dataset, are read with the library of their dataset.",
     source=_EXAMPLE,
+    repair="The record is left out.",
 )
 def not_an_example(batch: Batch) -> Iterator[Finding]:
     """The payload cannot be taken apart as an Example, or not by TensorFlow."""
@@ -66,6 +67,8 @@ def sequence_example(batch: Batch) -> Iterator[Finding]:
     why="tf.io.parse_example stops with 'Feature … is required but could not be found'.",
     fix="Write the feature into every record, or choose the profile that fits.",
     source=_PARSER,
+    repair="Format, height and width are taken from the image, and the source id becomes a"
+    " number. Nothing else can be made up.",
 )
 def missing_feature(batch: Batch) -> Iterator[Finding]:
     """A feature without a default is not there, or has no list."""

@@ -85,6 +85,7 @@ def check_decodes(batch: Batch) -> Iterator[Finding]:
     why="TensorFlow goes by the bytes; other readers name files by the format.",
     fix="Write the format that the bytes are.",
     source="tf_slim/data/tfexample_decoder.py, Image",
+    repair="image/format says what the bytes are.",
 )
 @each_image
 def check_format(facts: ImageFacts) -> Iterator[Finding]:
@@ -121,6 +122,9 @@ def check_decodable(facts: ImageFacts) -> Iterator[Finding]:
     "and boxes may have been normalized by the wrong size.",
     fix="Write the image's own size, and see whether its boxes were normalized by that size.",
     source="object_detection/data_decoders/tf_example_decoder.py",
+    repair="Height and width are taken from the image. They stay where they are those of "
+    "the image turned by EXIF, where masks of numbers have the size that is said, "
+    "and beside boxes far outside the image, which are in doubt for it.",
 )
 @each_image
 def check_size(facts: ImageFacts) -> Iterator[Finding]:
@@ -292,6 +296,7 @@ def named_record(place: Place) -> str:
     why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
     fix="Write the image's height and width in pixels.",
     source="object_detection/data_decoders/tf_example_decoder.py",
+    repair="Height and width are taken from the image, if it is in the record.",
 )
 @each_image
 def check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
@@ -323,6 +328,7 @@ def check_palette(facts: ImageFacts) -> Iterator[Finding]:
     "is 'raw' or 'RAW', and stops at their shape.",
     fix="Write the format that the bytes are into image/format.",
     source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
+    repair="image/format says what the bytes are.",
 )
 @each_image
 def check_raw(facts: ImageFacts) -> Iterator[Finding]:

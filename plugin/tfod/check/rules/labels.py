@@ -157,6 +157,9 @@ def unknown_id(use: ClassUse) -> Iterator[Finding]:
     "two models of one dataset.",
     fix="Write the id that the label map gives to the text.",
     source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
+    repair="The id becomes the one that the label map gives to the text. All ids stay "
+    "where the map misses a class of its shards: it may be that of another data "
+    "set.",
 )
 @each_class
 def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
@@ -370,6 +373,8 @@ def unexplained_id(use: ClassUse) -> Iterator[Finding]:
     "with a label map.",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
+    repair="Where all objects have a text, the label map gives the ids. They are not "
+    "written where it misses a class of its shards.",
     once=True,
 )
 @each_class

@@ -138,6 +138,7 @@ def _unseen(name: str) -> str | None:
     fix="Write a number of its own for every image.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
     "official/vision/dataloaders/tf_example_decoder.py, a FixedLenFeature without a default",
+    repair="The source id becomes a number that no other image has.",
 )
 def no_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is not there."""
@@ -158,6 +159,7 @@ def _source_id_key(batch: Batch) -> str | None:
     fix="Write a number of its own for every image.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
     "official/vision/dataloaders/tf_example_decoder.py, _generate_source_id",
+    repair="The source id becomes a number that no other image has.",
 )
 def empty_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is empty, or nothing but white space."""
@@ -203,6 +205,8 @@ def missing_without_objects(batch: Batch) -> Iterator[Finding]:
     "FOLDER --for tf-vision.",
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
+    repair="With --for tf-vision, model-maker or efficientdet the source id becomes a "
+    "number that no other image has; the text is kept in tfod/attributes.",
     once=True,
 )
 def not_a_number(batch: Batch) -> Iterator[Finding]:
@@ -216,6 +220,7 @@ def not_a_number(batch: Batch) -> Iterator[Finding]:
     "other: images are counted as one.",
     fix="If it is to read it, number the images: tfod reshard SOURCE FOLDER --for efficientdet.",
     source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
+    repair="With --for efficientdet likewise.",
     once=True,
 )
 def large_number(batch: Batch) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ Check = TypeVar("Check", bound="Callable[[Any], Iterable[Finding]]")
 
 
 def rule(
-    heading: str, *, why: str, fix: str, source: str, once: bool = False
+    heading: str, *, why: str, fix: str, source: str, repair: str = "", once: bool = False
 ) -> Callable[[BatchCheck], BatchCheck]:
     """Declare a rule that looks at a batch of records.
 
@@ -45,19 +45,21 @@ def rule(
         why: what comes of it.
         fix: what to do.
         source: who says so: a specification, a file of a project, an issue.
+        repair: what ``tfod repair`` does about it, if anything.
         once: see :class:`Rule`.
 
     Raises:
         ValueError: the heading is ill-formed, of no family, or its code is taken.
     """
-    return _declaration(heading, why=why, fix=fix, source=source, once=once)
+    return _declaration(heading, why=why, fix=fix, source=source, repair=repair, once=once)
 
 
 def dataset_rule(
-    heading: str, *, why: str, fix: str, source: str
+    heading: str, *, why: str, fix: str, source: str, repair: str = ""
 ) -> Callable[[DatasetCheck], DatasetCheck]:
     """Declare a rule that looks at what the shards of a data set add up to, as :func:`rule`."""
-    return _declaration(heading, why=why, fix=fix, source=source, of_dataset=True)
+    more = {"why": why, "fix": fix, "source": source, "repair": repair}
+    return _declaration(heading, **more, of_dataset=True)
 
 
 def _declaration(heading: str, **more: Any) -> Callable[[Check], Check]:

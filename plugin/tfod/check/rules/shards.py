@@ -38,10 +38,12 @@ _OPTIONAL = ("image/object/", "image/class/")
 """Features that a record without objects may leave out."""
 
 
-def _damage_rule(heading: str, kind: DamageKind, *, why: str, fix: str, source: str) -> None:
+def _damage_rule(
+    heading: str, kind: DamageKind, *, why: str, fix: str, source: str, repair: str = ""
+) -> None:
     """Declare the rule that reports a kind of damage: it says itself what is wrong."""
 
-    @rule(heading, why=why, fix=fix, source=source)
+    @rule(heading, why=why, fix=fix, source=source, repair=repair)
     def of_kind(batch: Batch) -> Iterator[Finding]:
         for damage in batch.damages:
             if damage.kind is kind:
@@ -75,6 +77,7 @@ _damage_rule(
     why="Nobody knows where the next record begins: TensorFlow gives up the rest of the shard.",
     fix="Download or export the shard again.",
     source=_FORMAT,
+    repair="Reading goes on at the next plausible record; the bytes between are left out.",
 )
 _damage_rule(
     "TFR004 error: checksum of the data is wrong",
@@ -82,6 +85,7 @@ _damage_rule(
     why="The record was changed after it was written; TensorFlow stops here with DataLossError.",
     fix="Download or export the shard again.",
     source=_FORMAT,
+    repair="The record is left out.",
 )
 _damage_rule(
     "TFR005 error: file ends inside a record",
@@ -89,6 +93,7 @@ _damage_rule(
     why="A download or a copy stopped early; the last record and all behind it are lost.",
     fix="Download or copy the shard again, or export it again.",
     source="tensorflow/tensorflow#13463; AdaCompNUS/pfnet#1",
+    repair="What is left of the last record is left out.",
 )
 _damage_rule(
     "TFR006 error: file ends inside a record's header",
@@ -96,6 +101,7 @@ _damage_rule(
     why="TensorFlow takes this for a sound, shorter dataset and says nothing.",
     fix="Download or copy the shard again, or export it again.",
     source="tensorflow 2.21, run: 1 to 11 stray bytes at the end give no error",
+    repair="The stray bytes are left out.",
 )
 _damage_rule(
     "TFR007 error: forged length",
@@ -103,6 +109,7 @@ _damage_rule(
     why="A reader that believes it asks for memory it never gets, or skips sound records.",
     fix="Export the shard again; if it comes from somebody else, do not trust it.",
     source="CWE-789; vahidk/tfrecord: MemoryError",
+    repair="Reading goes on at the next plausible record; the bytes between are left out.",
 )
 _damage_rule(
     "TFR008 error: zero bytes at the end",
@@ -110,6 +117,7 @@ _damage_rule(
     why="A disk ran full or a download was preallocated; TensorFlow reports a corrupted record.",
     fix="Copy or export the shard again; the records before are sound.",
     source=_READER,
+    repair="The zeros are left out.",
 )
 _damage_rule(
     "TFR011 error: damaged compression",
@@ -117,6 +125,7 @@ _damage_rule(
     why="Nothing behind the damage can be unpacked.",
     fix="Download or export the shard again.",
     source="RFC 1950, RFC 1952",
+    repair="The records before the damage are kept, and compressed again.",
 )
 _damage_rule(
     "TFR012 warning: record too large to be checked",
@@ -132,6 +141,7 @@ _damage_rule(
     why="It parses as an Example without features, and training fails at its missing image.",
     fix="Leave the record out when writing the shard.",
     source=_FORMAT,
+    repair="The record is left out.",
 )
 def zero_length_record(batch: Batch) -> Iterator[Finding]:
     """A record's length is 0."""

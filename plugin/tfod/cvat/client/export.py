@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tfod.cvat.client.requests import progress_bar, writing
+from tfod.cvat.client.connection import writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
 from tfod.formats.cvat_shapes import CvatImage
 from tfod.formats.cvat_xml import CvatMeta, image_of_frame, read_cvat_stream
-from tfod.formats.documents import MEMBER, open_xml
+from tfod.formats.documents import open_xml
 from tfod.formats.files import ImageFiles
 from tfod.tfrecord.storage.publishing import AtomicFile
 
@@ -48,16 +48,10 @@ def convert_export(source: str, out: str, options: ExportOptions, tracks: int = 
 def _write_shards(source: str, scratch: str, options: ExportOptions, tracks: int) -> Exported:
     if not zipfile.is_zipfile(source):
         raise TfodError(f"{_NAME} is not a zip; export again")
-    from tqdm.utils import CallbackIOWrapper
-
     with contextlib.ExitStack() as stack:
-        with (
-            open_xml(source, _NAME) as (stream, name),
-            zipfile.ZipFile(source) as archive,
-            progress_bar("converting", _document_size(archive), "B") as bar,
-        ):
+        with open_xml(source, _NAME) as (stream, name), zipfile.ZipFile(source) as archive:
             images = ImageFiles(["images", ""], archive)
-            for part in read_cvat_stream(CallbackIOWrapper(bar.update, stream), name):
+            for part in read_cvat_stream(stream, name):
                 if isinstance(part, CvatMeta):  # the head comes first
                     meta = part
                     shards = stack.enter_context(
@@ -71,10 +65,6 @@ def _write_shards(source: str, scratch: str, options: ExportOptions, tracks: int
                     )
                     shards.add(replace(part, subset=part.subset or meta.subset), read)
         return shards.finish(tracks=tracks)
-
-
-def _document_size(archive: zipfile.ZipFile) -> int | None:
-    return next((one.file_size for one in archive.infolist() if one.filename == MEMBER), None)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfod.check.check import Options, check
 from tfod.check.find import find
@@ -16,19 +15,10 @@ from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
 from tfod.check.reporters.text import render_text
-from tfod.cvat.client.changes import Changes, key_of, key_of_tag
+from tfod.cvat.client.changes import Changes
+from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
 from tfod.cvat.client.dataset import write_dataset
-from tfod.cvat.client.requests import (
-    ANNOTATION_FORMAT,
-    DATASET_FORMAT,
-    progress_bar,
-    require_append,
-    require_format,
-    upload,
-    writing,
-)
-from tfod.cvat.client.server import Server
-from tfod.cvat.client.task import PROJECT, LiveTask, Target, fetch_task
+from tfod.cvat.client.task import LiveTask, fetch_task
 from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
 from tfod.cvat.refusal import refusal
 from tfod.errors import TfodError
@@ -37,6 +27,9 @@ from tfod.formats.documents import MEMBER
 
 Say = Callable[[str], object]
 _NAMES_SHOWN = 5
+_ANNOTATION_FORMAT, _DATASET_FORMAT = "CVAT 1.1", "Datumaro 1.0"
+_APPEND_SINCE = (2, 65)
+"""Older servers do not know ``import_mode``, and would replace without a word (cvat#10573)."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ def import_zip(
     if options.append and is_project:
         raise TfodError(f"an import into {target} adds tasks and changes none; leave out --mode")
     if options.append:
-        require_append(server)
+        _require_append(server)
     live = fetch_task(server, target)
     if not live.labels:
         raise TfodError(f"{target} has no labels; add those of the zip to it first")
@@ -87,9 +80,10 @@ def import_zip(
             )
         if not (options.dry_run and check_zip(options, task.kept()).valid):
             return False
-    require_format(server, DATASET_FORMAT if is_project else ANNOTATION_FORMAT)
+    format_name = _DATASET_FORMAT if is_project else _ANNOTATION_FORMAT
+    _require_format(server, format_name)
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
-        path = os.path.join(scratch, "annotations.zip")
+        path = os.path.join(scratch, f"{os.path.basename(scratch)}.zip")  # of a name of its own
         with writing(os.path.dirname(scratch), "make room, or name another folder in TMPDIR"):
             if is_project:
                 _prepare_dataset(live, options, path, tell, warn)
@@ -99,9 +93,31 @@ def import_zip(
             tell("dry run: nothing was touched")
             return report.valid
         tell(_what_happens(server, target, options.append))
-        _upload(server, target, path, options.append, warn)
+        try:
+            server.upload(target, path, format_name, options.append)
+        except KeyboardInterrupt:
+            warn(may_go_on(server, target))
+            raise
     tell(f"{server.host} has imported {options.path} into {target}")
     return True
+
+
+def _require_append(server: Server) -> None:
+    if server.version_numbers is None or server.version_numbers < _APPEND_SINCE:
+        raise TfodError(
+            f"{server.host} is CVAT {server.version or 'of an unknown version'} and cannot append "
+            "(2.65 and later can); it would replace what is there: use --mode replace, if that is "
+            "meant"
+        )
+
+
+def _require_format(server: Server, format_name: str) -> None:
+    """Raise TfodError where the server does not import a format, before anything is uploaded."""
+    found = server.get("/api/server/annotation/formats")
+    with server.errors():
+        names = {one["name"] for one in found["importers"] if one["enabled"]}
+    if format_name not in names:
+        raise TfodError(f"{server.host} does not import {format_name!r}; ask its administrator")
 
 
 def _deleted(live: LiveTask) -> str:
@@ -119,7 +135,6 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
     with find([options.path], options.label_map) as found:
         if len(found.datasets) != 1 or not found.datasets[0].zips:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
-        size = found.files[0].size
         of_task = Options(
             receiver=CVAT,
             label_map=options.label_map,
@@ -127,8 +142,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
             hash_sources=False,
             decode=0,  # as CVAT's own importer
         )
-        with progress_bar("checking", size, "B") as bar:
-            return check(found, of_task, lambda read, _: bar.update(read))
+        return check(found, of_task)
 
 
 def _prepare_annotations(
@@ -162,27 +176,24 @@ def _convert(
     others = 0
     reached = Matcher(live.task, ())
     records = on_frames(options.path, live.task, live.own, live.target, options.label_map)
-    with progress_bar("converting", len(live.task.frames or ()), "frames") as bar:
-        for record, frame in records:
-            if frame is None or frame.number is None:
-                others += 1
-                continue
-            if not reached.is_reached_by_cvat(frame):
-                raise TfodError(
-                    f"{record.where}: another frame of the task is called as {frame.name!r} but "
-                    "for the extension, and CVAT's import of XML takes them for one; upload the "
-                    "zip in CVAT as TFRecord 1.0, or leave the record out"
-                )
-            detection = record.detection
-            height, width = frame.height or detection.height, frame.width or detection.width
-            if not height or not width:
-                raise TfodError(f"{record.where}: neither it nor its frame has a size")
-            shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
-            keys = [*map(key_of, shapes), *(key_of_tag(tag.label) for tag in tags)]
-            changes.compare(frame.number, keys)
-            number = live.first + frame.number * live.step
-            document.image(number, frame.name, (height, width), shapes, tags)
-            bar.update(1)
+    for record, frame in records:
+        if frame is None or frame.number is None:
+            others += 1
+            continue
+        if not reached.is_reached_by_cvat(frame):
+            raise TfodError(
+                f"{record.where}: another frame of the task is called as {frame.name!r} but for "
+                "the extension, and CVAT's import of XML takes them for one; upload the zip in "
+                "CVAT as TFRecord 1.0, or leave the record out"
+            )
+        detection = record.detection
+        height, width = frame.height or detection.height, frame.width or detection.width
+        if not height or not width:
+            raise TfodError(f"{record.where}: neither it nor its frame has a size")
+        shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
+        changes.compare(frame.number, [*shapes, *tags])
+        number = live.first + frame.number * live.step
+        document.image(number, frame.name, (height, width), shapes, tags)
     return others
 
 
@@ -204,15 +215,3 @@ def _what_happens(server: Server, target: Target, append: bool) -> str:
     if append:
         return f"adding to the annotations of {target} on {server.host}"
     return f"replacing all annotations of {target} on {server.host}"
-
-
-def _upload(server: Server, target: Target, path: str, append: bool, warn: Say) -> None:
-    format_name = DATASET_FORMAT if target.kind == PROJECT else ANNOTATION_FORMAT
-    try:
-        upload(server, target, Path(path), format_name, append)
-    except KeyboardInterrupt:
-        if server.finishing:
-            warn(f"the upload was complete: {server.host} goes on with its import into {target}")
-        else:
-            warn(f"the upload was not complete: {target} is as it was")
-        raise
