@@ -13,8 +13,7 @@ from tfod.errors import TfodError
 from tfod.formats.dataset import Classes, Converted, Dataset, Images
 from tfod.formats.options import Options
 from tfod.formats.writer import Writer
-from tfod.tfrecord.output import Output
-from tfod.tfrecord.storage.publishing import WriteError
+from tfod.tfrecord.storage.publishing import Output, WriteError
 
 
 def write_all(dataset: Dataset, classes: Classes, writer: Writer, target: str) -> Converted:
