@@ -19,8 +19,7 @@ from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.shards.label_maps import JoinedClasses
-from tfod.shards.rewrite import rewrite_example
-from tfod.shards.source_ids import number_source_ids, numbers_for
+from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import (

@@ -317,7 +317,8 @@ class Output(contextlib.ExitStack):
         """Name a file as it was asked for, not where it lies until then."""
         text = str(error)
         if isinstance(error, OSError):
-            text = f"{error.filename}: cannot be written ({error.strerror})"
+            name = error.filename or next(iter(self._asides.values()), "")  # some name no file
+            text = f"{name}: cannot be written ({error.strerror or error})"
         for path, aside in self._asides.items():
             if aside in text:
                 raise WriteError(text.replace(aside, path)) from None
