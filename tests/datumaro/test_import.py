@@ -419,7 +419,7 @@ def test_a_confidence_of_nothing_is_refused(make_shard, load, others: int) -> No
     make_shard("s", image() | {"image/class/confidence": [0.5]}, *further)
     policy = Tolerant()
     assert len(load(error_policy=policy)) == others
-    assert "image/class 0 text, 0 label, 1 confidence" in str(policy.errors[0][1])
+    assert "image/class holds 0 text, 0 label, 1 confidence" in str(policy.errors[0][1])
 
 
 class TestDefects:

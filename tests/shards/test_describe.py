@@ -123,8 +123,6 @@ def test_tables(dataset: Path) -> None:
         "image width, pixels 200 200 200 300 300",
         "image height, pixels 100 100 100 200 200",
         "boxes in an image 0 0 1 3 3",
-        "",
-        "boxes by COCO's sizes: 1 small (below 32 x 32), 4 medium (below 96 x 96), 1 large",
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detection import Detection
+from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import SourceIdNumbers
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.stream import decode_detection
@@ -41,7 +42,14 @@ PIXEL = 1 / WIDTH
 def fixed(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list[str]]:
     """A record after its repair, and the codes of what was done."""
     numbers = SourceIdNumbers(None, lambda: 0)
-    edited = EditedRecord(Example.from_bytes(payload), TF, label_map, lambda: True, numbers)
+    edited = EditedRecord(
+        Detections(Example.from_bytes(payload).batch, TF.field_mapping),
+        0,
+        TF,
+        label_map,
+        lambda: True,
+        numbers,
+    )
     changes = edited.fix(all_rules().keys())
     return edited.payload(), [one.code for one in changes]
 

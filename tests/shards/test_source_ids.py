@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection
-from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.images.source_ids import (
     LARGEST_FLOAT32,
     LARGEST_INT64,
@@ -74,24 +71,6 @@ def test_the_largest_number_is_taken(run: Run, tmp_path: Path, command: str) -> 
     assert code in (0, 1) and "number them anew" not in err
     found = source_ids(tmp_path / "out")
     assert [found[f"{one}.jpg"] for one in ids] == ["16777216", "2", "4", "5", "6"]
-
-
-def test_ids_of_coco_that_float32_does_not_hold(run: Run, tmp_path: Path) -> None:
-    ids = [20_000_000, 16_777_216, 1]
-    (tmp_path / "images").mkdir()
-    for one in ids:
-        png = encode_mask_png(np.zeros((4, 4), bool)) + str(one).encode()
-        (tmp_path / "images" / f"{one}.png").write_bytes(png)
-    images = [{"id": one, "file_name": f"{one}.png", "width": 4, "height": 4} for one in ids]
-    found = {"images": images, "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
-    (tmp_path / "a.json").write_text(json.dumps(found))
-    done = run(
-        *("convert", tmp_path / "a.json", tmp_path / "out", "--for", "efficientdet"),
-        *("--images", tmp_path / "images"),
-    )
-    assert done.code == 0, done.err
-    numbers = source_ids(tmp_path / "out")
-    assert [numbers[f"{one}.png"] for one in ids] == ["2", "16777216", "1"]
 
 
 def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Path) -> None:

@@ -122,7 +122,9 @@ def _run(arguments: argparse.Namespace) -> int:
     configuration = load_configuration(path) if path else find_configuration()
     options = _options(arguments, configuration)
     with _found(arguments.sources, options) as everything:
-        found = _without_excluded(everything, configuration, arguments.quiet)
+        found = everything
+        if configuration.exclude:
+            found = _without_excluded(everything, configuration, arguments.quiet)
         read = [*files_among(*(getattr(arguments, name) for name in _FILES)), arguments.images]
         read += files_among(configuration.file, configuration.profile, options.label_map)
         read += files_of(everything)

@@ -28,14 +28,10 @@ _SERVED = "images as CVAT serves its frames, encoded anew, not the files that we
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What is to be written: images, a mask for each object, frames without an annotation.
-
-    Each subset is dealt into ``num_shards``.
-    """
+    """What is to be written: images, a mask for each object, frames without an annotation."""
 
     with_images: bool = False
     save_masks: bool = False
-    num_shards: int = 1
     keep_empty: bool = True
 
 
@@ -108,12 +104,12 @@ class FrameShards(contextlib.ExitStack):
         """
         image = replace(image, shapes=tuple(sorted(image.shapes, key=_order)))
         try:
-            placed = self._builder.place(image)
-            if not placed and not image.tags and not self._options.keep_empty:
+            one = self._builder.build(image)
+            if not len(one.boxes) and not image.tags and not self._options.keep_empty:
                 self._exported.dropped += 1
                 return
             encoded = read() if read else None
-            payload = encode_detection(self._builder.build(image, placed, encoded))
+            payload = encode_detection(self._builder.complete(one, encoded))
         except (OSError, ValueError, TypeError, ArithmeticError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
@@ -121,11 +117,11 @@ class FrameShards(contextlib.ExitStack):
         self._exported.without_image += read is not None and not encoded
         self._exported.images += bool(encoded)
         self._exported.frames += 1
-        self._exported.objects += len(placed)
+        self._exported.objects += len(one.boxes)
 
     def _writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
-            writer = ShardSetWriter(self._folder, subset, num_shards=self._options.num_shards)
+            writer = ShardSetWriter(self._folder, subset)
             self._writers[subset] = self.enter_context(writer)
         return self._writers[subset]
 

@@ -5,19 +5,28 @@ The one way in: of our own formats on the server, and of the bridge.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfod.check.references.cvat_task import Frame, Task
 from tfod.check.references.frames import Matcher, of_other_jobs
-from tfod.cvat.attributes import AttributeSpec, fit_value, storable, text_of
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
+from tfod.detection.images.image import (
+    DEFAULT_EXTENSION,
+    EXTENSION_OF_FORMAT,
+    FORMAT_OF_EXTENSION,
+    sniff_format,
+)
 from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.detection.labels.search import LabelMapFinder
@@ -25,18 +34,45 @@ from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.cvat_detections import TRACK, shapes_of
-from tfod.formats.cvat_shapes import Attributes, CvatShape, CvatTag, pillow
+from tfod.formats.cvat_shapes import Attributes, CvatShape, CvatTag
+from tfod.formats.dataset import size_of
 from tfod.formats.writer import masks_of
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_shards
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
-_LONGEST_NAME = 64  # of CVAT's tables
+_LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 _SCORE = "score"
 _ATTRIBUTES = "attributes that the labels lack or do not allow"
 _ABSENT = "classes said to be absent"
 _CAPTIONS = "captions of images, which CVAT does not have"
 _EMPTY = "masks without a pixel, which became their boxes"
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """An attribute that a label has.
+
+    Attributes:
+        input_type: ``checkbox``, ``number``, ``select``, ``radio`` or ``text``.
+        values: what may be chosen; of a number the least, the largest and the step.
+    """
+
+    input_type: str
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, attribute: Mapping[str, Any]) -> AttributeSpec:
+        """From CVAT's description, in its tables or from its API."""
+        values = attribute.get("values") or ()
+        choices = values.split("\n") if isinstance(values, str) else values
+        if list(choices) == [""]:  # CVAT's API splits a text without any
+            choices = ()
+        return cls(str(attribute.get("input_type", "")), tuple(str(one) for one in choices))
+
 
 Labels = Mapping[str, Mapping[str, AttributeSpec]]
 """The attributes of each label, by name."""
@@ -111,7 +147,7 @@ def _batches(
 
 
 def on_frames(
-    path: str, task: Task, own: frozenset[int], what: object, label_map: str | None = None
+    path: str, task: Task, what: object, label_map: str | None = None
 ) -> Iterator[tuple[ZipRecord, Frame | None]]:
     """The records of a zip, each with its frame; None for one of the task's other jobs.
 
@@ -119,16 +155,52 @@ def on_frames(
         TfodError: one matches no frame, or none is of ``what`` they are imported into.
     """
     frames = task.frames or ()
+    own = {one.number for one in frames} if task.own is None else task.own
     names = (name or "" for *_, found in _batches(path, label_map) for name in found.filenames)
     matcher = Matcher(task, names)
     others = placed = 0
     for record in read_zip(path, label_map):
         frame = frames[matcher.place(record.detection.filename or "", record.where)]
-        is_own = frame.number is not None and frame.number in own
+        is_own = frame.number in own
         others, placed = others + (not is_own), placed + is_own
         yield record, frame if is_own else None
     if not placed:
         raise TfodError(f"{of_other_jobs(what, others)}; import the zip there, or into the task")
+
+
+class NewImage(NamedTuple):
+    """An image of a task that is to be made: ``size`` is its height and width."""
+
+    item_id: str
+    extension: str
+    encoded: bytes
+    size: tuple[int, int]
+
+
+class NewImages:
+    """Names images for CVAT, which makes tasks of files.
+
+    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`), of which a
+    subset has none twice.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, IdMaker] = {}
+        self._numbers = itertools.count()
+
+    def of(self, record: ZipRecord) -> NewImage:
+        """The image of a record; raises TfodError where it has none."""
+        encoded, size = bytes(record.detection.encoded or b""), size_of(record.detection)
+        path = safe_relative_path(record.detection.filename or "")
+        ids = self._ids.setdefault(record.subset, IdMaker())
+        item_id, extension = ids.make(path, f"image_{next(self._numbers):06d}")
+        if not encoded or not all(size):
+            raise TfodError(f"image {item_id!r} cannot be read from its shard; export it again")
+        if extension.lower() not in FORMAT_OF_EXTENSION:
+            # CVAT goes by it, and manifest.jsonl is no image to it whatever it holds.
+            kind = sniff_format(encoded[:16]) or ""
+            extension = EXTENSION_OF_FORMAT.get(kind, DEFAULT_EXTENSION)
+        return NewImage(item_id, extension, encoded, size)
 
 
 class ShapeBuilder:
@@ -211,10 +283,10 @@ class ShapeBuilder:
             elif name in self._taken:
                 pass
             elif spec is not None:
-                fit = fit_value(value, spec)
+                fit = _fit_value(value, spec)
             elif self._new_attributes and len(name) <= _LONGEST_NAME:
-                fit = storable(value)
-            text = text_of(fit)
+                fit = _storable(value)
+            text = _text_of(fit)
             if text is not None:
                 found.append((name, text))
             elif name != TRACK:  # a number of the task that was exported, of no use here
@@ -232,10 +304,9 @@ def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
 
 def _drawn(mask: bytes | memoryview | np.ndarray, where: str, size: tuple[int, int]) -> np.ndarray:
     if not isinstance(mask, np.ndarray):
-        pillow()  # says so where it is not installed
         try:
             mask = decode_mask_png(mask)
-        except ValueError as error:
+        except (ValueError, ImportError) as error:
             raise TfodError(
                 f"{where}: a mask cannot be decoded ({error}); export the shard again"
             ) from None
@@ -245,3 +316,58 @@ def _drawn(mask: bytes | memoryview | np.ndarray, where: str, size: tuple[int, i
             "make the shard from the images that the task has"
         )
     return mask
+
+
+def _fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | None:
+    """A value as CVAT stores it for such an attribute; None where the attribute cannot have it."""
+    text = _text_of(value)
+    if text is None:
+        return None
+    if spec.input_type == "checkbox":
+        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
+    if spec.input_type == "number":
+        return _number(value, spec)
+    if spec.input_type == "text" or not spec.values or text in spec.values:
+        return text
+    for synonyms in ({text.lower()}, _TRUE, _FALSE):
+        if text.lower() in synonyms:
+            for choice in spec.values:
+                if choice.lower() in synonyms:
+                    return choice
+    return None
+
+
+def _storable(value: Any) -> bool | int | float | str | None:
+    """A value for an attribute that CVAT makes; None where its tables have no place for it."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value) else None
+    if isinstance(value, float):
+        return _shortest(value) if math.isfinite(value) else None
+    return value if isinstance(value, (bool, int)) and abs(value) < 1 << 63 else None
+
+
+def _text_of(value: Any) -> str | None:
+    """How CVAT writes a value; None where it cannot."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    kept = _storable(value)
+    if isinstance(kept, float) and kept.is_integer():
+        return str(int(kept))
+    return None if kept is None else str(kept)
+
+
+def _number(value: Any, spec: AttributeSpec) -> int | float | None:
+    """A number within the label's limits: the least, the largest, the step."""
+    with contextlib.suppress(ValueError, OverflowError):
+        number = _shortest(float(value))
+        limits = [float(one) for one in spec.values[:2]]
+        if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
+            return int(number) if number.is_integer() else number
+    return None
+
+
+def _shortest(value: float) -> float:
+    """12.34 for the float32 next to it: shards hold numbers so, and people typed the former."""
+    with np.errstate(over="ignore"):  # beyond float32 it was none
+        single = np.float32(value)
+    return float(str(single)) if np.isfinite(single) and float(single) == value else value

@@ -250,7 +250,7 @@ def _image_classes(found: DetectionColumns) -> Iterator[DetectionProblem]:
             row,
             Wrong.IMAGE_CLASSES,
             "image/class",
-            f"{text[row]} text, {label[row]} label, {confidence[row]} confidence",
+            f"holds {text[row]} text, {label[row]} label, {confidence[row]} confidence",
             "write the record again with lists of one length",
         )
 

@@ -38,24 +38,17 @@ from tfod.formats.coco_json import (
 )
 from tfod.formats.dataset import Dataset, Images, chosen
 from tfod.formats.documents import quoted
-from tfod.formats.files import Frame, ImageFiles, by
+from tfod.formats.files import Frame, ImageFiles
 from tfod.formats.numbers import digits, lines_of
 from tfod.formats.objects import Object, Reading
-from tfod.formats.options import OddMasks, Options, Problems, Refusal
-from tfod.formats.writer import Writer, masks_of, scaled
+from tfod.formats.options import Options, Problems
+from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, Writer, masks_of
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _UNPLACED = (
     "annotations whose image_id is not the id of an image (a number and a text are different ids), "
     "left out"
 )
-_OTHER_SIZE = "masks of another size than their image"
-_ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
-    OddMasks.REFUSE: Refusal(_OTHER_SIZE, "correct width and height, or choose --odd-masks"),
-    OddMasks.SCALE: f"{_OTHER_SIZE}, scaled to it",
-    OddMasks.DROP: f"{_OTHER_SIZE}, left out",
-}
-
 
 # Reading
 
@@ -82,7 +75,7 @@ def read(source: str, options: Options) -> Dataset:
         for subset, file in chosen(named, options.subset, source).items()
     ]
     classes = classes_of(documents, options.label_map, problems)
-    draw = functools.partial(_masks, options, problems) if options.masks else None
+    draw = functools.partial(_masks, problems) if options.masks else None
     reading = Reading(classes, options, problems, draw=draw)
     subsets = {one.subset: _detections(one, reading) for one in documents}
     ids = [str(image.get("id")) for one in documents for image in one.images]
@@ -151,20 +144,17 @@ def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) 
     return Object(category.class_name, box, place, {**attributes, **values}, points, outline)
 
 
-def _masks(
-    options: Options, problems: Problems, objects: Sequence[Object], frame: Frame
-) -> list[PngMask]:
-    """A mask for each object, of the size of the image: the OD API wants one for each."""
+def _masks(problems: Problems, objects: Sequence[Object], frame: Frame) -> list[PngMask]:
+    """A mask for each object: the OD API wants one for each.
+
+    It is of the size that the JSON gives, or the runs have; writers see that it is the image's.
+    """
     size, own = frame.size or (0, 0), frame.own or (0, 0)
     found = []
     for one in objects:
         drawn = draw_segmentation(one.outline, size, one.place)
         if drawn is None:
             problems.add("annotations without segmentation, their mask is their box", one.place)
-        elif drawn.shape != own:
-            what = _ODD_MASKS[options.odd_masks]
-            problems.add(what, f"{one.place}: {by(drawn.shape)} in {by(own)}")
-            drawn = None if options.odd_masks is OddMasks.DROP else scaled(drawn, own)
         is_box = drawn is None
         if drawn is None:
             corners = one.box * np.tile(np.divide(own, size)[::-1], 2)
@@ -177,6 +167,8 @@ def _masks(
 
 _DECIMALS = 6
 _DECIMALS_OF_AREA = 2  # of a box, where the record has no other
+_DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
+_OTHER_IDS = "source ids that are not the number of one image, which got another"
 
 
 class _Lists:
@@ -212,15 +204,15 @@ class _Lists:
 class CocoWriter(Writer):
     """Ids of images are their source ids, where these are numbers that no other image has."""
 
-    CARRIES = frozenset(("masks", "keypoints"))
-    ALL_ATTRIBUTES = True
-    HAS_IDS = True
+    CARRIES = frozenset(("masks", "keypoints", ATTRIBUTES, SOURCE_ID))
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)
         self._open: dict[str, _Lists] = {}
         self._objects = 0
         self._points: dict[int, Sequence[str]] = {}  # names of the keypoints of classes
+        self._taken: dict[str, set[int]] = {}  # numbers of images, by subset
+        self._free: dict[str, int] = {}
 
     def begin(self, subset: str) -> None:
         file = f"instances_{stem_of_subset(subset)}.json"
@@ -241,13 +233,31 @@ class CocoWriter(Writer):
         self._open[subset].add(b"".join(entries), self._annotations(images, ids, label_map))
 
     def finish(self, label_map: LabelMap) -> None:
-        categories: list[dict[str, Any]] = []
+        categories: list[Mapping[str, Any]] = []
         for one in label_map.items:
             names = [point.label for point in one.keypoints] or self._points.get(one.id, ())
             points = {"keypoints": list(names)} if names else {}
             categories.append({"id": one.id, "name": one.class_name, **points})
         for document in self._open.values():
             document.finish(categories)
+
+    def _image_numbers(self, images: Images, subset: str) -> list[int]:
+        """A number for each image: its source id where that is one, and free; else the next."""
+        texts = [one or "" for one in images.source_ids]
+        numbers = [int(one) if one.isdecimal() and len(one) < _DIGITS else -1 for one in texts]
+        distinct, taken = set(numbers), self._taken.setdefault(subset, set())
+        if len(distinct) < len(numbers) or -1 in distinct or not taken.isdisjoint(distinct):
+            free = self._free.get(subset, 1)
+            for row, number in enumerate(numbers):
+                if number < 0 or number in taken:
+                    self.losses[_OTHER_IDS][""] += texts[row] not in ("", images.filenames[row])
+                    while free in taken:
+                        free += 1
+                    numbers[row] = free
+                taken.add(numbers[row])
+            self._free[subset] = free
+        taken.update(numbers)
+        return numbers
 
     def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
         """The entries of all objects, each with a comma behind it."""

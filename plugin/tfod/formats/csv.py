@@ -238,9 +238,6 @@ def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
 class CsvWriter(Writer):
     """A CSV for each subset; an image without boxes is a row of its name and size."""
 
-    STRIPPED_IN = "a CSV"
-    _label_map: LabelMap | None = None
-    _classes: Mapping[int, str] = {}
     LISTS_CLASSES = False
 
     def begin(self, subset: str) -> None:
@@ -250,9 +247,7 @@ class CsvWriter(Writer):
 
     def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, subset)
-        if label_map is not self._label_map:
-            self._label_map = label_map
-            self._classes = {one.id: one.class_name.strip() for one in label_map.items}
+        classes = label_map.class_names
         sides = (digits(side, 6).T.tolist() for side in images.in_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]
         path = os.path.join(self.folder, stem_of_subset(subset) + ".csv")
@@ -265,8 +260,8 @@ class CsvWriter(Writer):
                     rows.writerow([name, width or "", height or "", *[""] * 5])
                 for at in range(start, end):
                     box = (side[at] for side in corners)
-                    rows.writerow([name, width, height, self._classes[images.classes[at]], *box])
+                    rows.writerow([name, width, height, classes[images.classes[at]], *box])
 
     def finish(self, label_map: LabelMap) -> None:
-        self._classes_without_blanks(label_map)
+        self._require_no_blanks(label_map)
         self._write_label_map(label_map)

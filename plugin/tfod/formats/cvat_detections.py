@@ -6,12 +6,13 @@ The one way out of CVAT and into it: of its own formats (:mod:`tfod.cvat.server`
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,7 +34,6 @@ from tfod.formats.cvat_shapes import (
     decode_runs,
     draw_shape,
     encode_runs,
-    pillow,
 )
 from tfod.tfrecord.image_names import split_extension
 
@@ -61,14 +61,6 @@ _NOT_SET = ("", "false")
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"))
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A shape, and the enclosing box of what its frame shows of it."""
-
-    shape: CvatShape
-    corners: PixelBox
-
-
 class DetectionBuilder:
     """Makes a Detection of one image after the other; counts what does not come along.
 
@@ -93,53 +85,71 @@ class DetectionBuilder:
         self.changed = Losses(TRACKS, _ENCLOSED, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: set[tuple[str, int]] = set()
 
-    def place(self, image: CvatImage) -> list[Placed]:
-        """The shapes of an image of which its frame shows something.
-
-        Raises:
-            TfodError: the size of the image is not known.
-        """
-        self.left_out[_NO_PLACE].update(image.others)
-        placed = []
-        for shape in map(_upright, image.shapes):
-            corners = self._visible(shape, frame_size(image))
-            if corners is None:
-                _count_shape(self.left_out[_OUTSIDE])
-            else:
-                placed.append(Placed(shape, corners))
-        return placed
-
-    def build(self, image: CvatImage, placed: Sequence[Placed], encoded: bytes | None) -> Detection:
-        """Make the Detection of a frame from its shapes, by :meth:`place`, and its image file.
+    def build(self, image: CvatImage) -> Detection:
+        """Make the Detection of a frame, with those of its shapes of which it shows something.
 
         Raises:
             TfodError: a class is not in the label map, or the size is not known.
         """
         size = frame_size(image)
-        filename = _filename(image.name)
-        encoded = self._readable(encoded, image) if encoded else None
-        shapes = [one.shape for one in placed]
+        self.left_out[_NO_PLACE].update(image.others)
+        shapes, corners = [], []
+        for shape in map(_upright, image.shapes):
+            seen = self._visible(shape, size)
+            if seen is None:
+                _count_shape(self.left_out[_OUTSIDE])
+            else:
+                shapes.append(shape)
+                corners.append(seen)
+        self._count_changed(shapes)
         masks = None
         if self._save_masks and shapes:
             masks = [
                 PngMask(encode_mask_png(draw_shape(one, size), is_box=is_plain_box(one)))
                 for one in shapes
             ]
+        height, width = size
+        boxes = np.array(corners, np.float64).reshape(-1, 4) / (width, height, width, height)
         return Detection(
-            filename=filename,
-            source_id=str(next(self._numbers)),
-            format=format_name(encoded, filename),
-            sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
-            height=size[0],
-            width=size[1],
-            encoded=encoded or b"",
-            boxes=self._boxes(placed, size),
+            # What has no extension is a frame of a video.
+            filename=image.name + _VIDEO_FRAME_EXTENSION * (not split_extension(image.name)[1]),
+            format="",
+            sha256="",
+            height=height,
+            width=width,
+            encoded=b"",
+            boxes=boxes.astype(np.float32),
             class_text=[one.label for one in shapes],
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
             attributes=self._attributes(shapes, image.subset),
             drawn=_drawn(shapes),
-            image_labels=self._image_labels(image),
+            image_labels=[
+                ImageLabel(
+                    tag.label,
+                    self._id(tag.label, image),
+                    attributes=self._values(tag.label, tag.attributes),
+                )
+                for tag in image.tags
+            ],
+        )
+
+    def complete(self, one: Detection, encoded: bytes | None) -> Detection:
+        """Number a Detection that is to be written, and add its image file, if there is one.
+
+        Raises:
+            TfodError: the file is in a format that TensorFlow does not read, and broken.
+        """
+        one = replace(one, source_id=str(next(self._numbers)))
+        if not encoded:
+            return one
+        filename = one.filename or ""
+        encoded = self._readable(encoded, filename)
+        return replace(
+            one,
+            encoded=encoded,
+            format=format_name(encoded, filename),
+            sha256=hashlib.sha256(encoded).hexdigest(),
         )
 
     def _visible(self, shape: CvatShape, size: tuple[int, int]) -> PixelBox | None:
@@ -168,23 +178,23 @@ class DetectionBuilder:
             _count_shape(self.changed[_CLIPPED])
         return seen
 
-    def _readable(self, encoded: bytes, image: CvatImage) -> bytes:
+    def _readable(self, encoded: bytes, name: str) -> bytes:
         """An image file that TensorFlow can read, with the same pixels."""
         kind = sniff_format(encoded[:16])
         if kind in _READABLE:
             return encoded
         out = io.BytesIO()
         try:
-            with pillow().open(io.BytesIO(encoded)) as opened:
+            from PIL import Image
+
+            with Image.open(io.BytesIO(encoded)) as opened:
                 kept = opened if opened.mode in _PNG_MODES else opened.convert("RGB")
                 exif = opened.getexif()  # with the orientation, by which its pixels are shown
                 kept.save(out, "PNG", exif=exif.tobytes() if exif else b"")
-        except TfodError:
-            raise
         except Exception as error:  # whatever Pillow raises for what is not an image
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TfodError(
-                f"frame {image.name!r} is {kind}, which TensorFlow does not read, and cannot be "
+                f"frame {name!r} is {kind}, which TensorFlow does not read, and cannot be "
                 f"stored as PNG ({reason}); export without images"
             ) from None
         self.changed[_CONVERTED][str(kind)] += 1
@@ -199,33 +209,22 @@ class DetectionBuilder:
             )
         return item.id
 
-    def _boxes(self, placed: Sequence[Placed], size: tuple[int, int]) -> np.ndarray:
-        height, width = size
-        corners = np.array([one.corners for one in placed], np.float64).reshape(-1, 4)
-        for shape in (one.shape for one in placed):
+    def _count_changed(self, shapes: Sequence[CvatShape]) -> None:
+        for shape in shapes:
             kind = f"rotated {shape.kind}" if shape.rotation else shape.kind
             if not self._save_masks and not is_plain_box(shape):
                 self.changed[_ENCLOSED][kind] += 1
             elif self._save_masks and shape.kind not in (BOX, MASK):
                 self.changed[_MASKED][kind] += 1
-        return np.asarray((corners / (width, height, width, height)).astype(np.float32))
 
     def _attributes(
         self, shapes: Sequence[CvatShape], subset: str
     ) -> dict[str, list[AttributeValue]]:
-        found: list[dict[str, AttributeValue]] = [
-            {
-                name: self._value(shape.label, name, text)
-                for name, text in shape.attributes
-                if name != OCCLUDED
-            }
-            for shape in shapes
-        ]
+        found = [self._values(shape.label, shape.attributes) for shape in shapes]
         for shape, own in zip(shapes, found, strict=True):
             # CVAT's own mark and an attribute of that name cannot both be written.
-            self.left_out[_ATTRIBUTES][OCCLUDED] += sum(
-                name == OCCLUDED and text.lower() not in _NOT_SET for name, text in shape.attributes
-            )
+            text = str(own.pop(OCCLUDED, ""))
+            self.left_out[_ATTRIBUTES][OCCLUDED] += text.lower() not in _NOT_SET
             own[OCCLUDED] = int(shape.occluded)
             if shape.track is not None:
                 own.setdefault(TRACK, shape.track)
@@ -234,30 +233,19 @@ class DetectionBuilder:
         names = dict.fromkeys(name for own in found for name in own)
         return {name: [own.get(name) for own in found] for name in names}
 
-    def _value(self, label: str, name: str, text: str) -> AttributeValue:
-        """The value that a text means, by the kind of the attribute."""
-        kind = self._input_types.get((label, name), "")
-        if kind == _CHECKBOX:
-            return _TRUTH.get(text.lower(), text)
-        if kind == _NUMBER:
-            for convert in (int, float):
-                try:
-                    return convert(text) if len(text) <= 20 else text
-                except ValueError:
-                    continue
-        return text
-
-    def _image_labels(self, image: CvatImage) -> list[ImageLabel]:
-        return [
-            ImageLabel(
-                tag.label,
-                self._id(tag.label, image),
-                attributes={
-                    name: self._value(tag.label, name, text) for name, text in tag.attributes
-                },
-            )
-            for tag in image.tags
-        ]
+    def _values(self, label: str, attributes: Attributes) -> dict[str, AttributeValue]:
+        """The values that texts mean, by the kinds of the attributes."""
+        found: dict[str, AttributeValue] = dict(attributes)
+        for name, text in attributes:
+            kind = self._input_types.get((label, name), "")
+            if kind == _CHECKBOX:
+                found[name] = _TRUTH.get(text.lower(), text)
+            elif kind == _NUMBER and len(text) <= 20:
+                with contextlib.suppress(ValueError):
+                    found[name] = float(text)
+                with contextlib.suppress(ValueError):
+                    found[name] = int(text)
+        return found
 
 
 def _drawn(shapes: Sequence[CvatShape]) -> dict[int, Drawn]:
@@ -364,8 +352,3 @@ def frame_size(image: CvatImage) -> tuple[int, int]:
     if not image.height or not image.width or min(image.height, image.width) < 0:
         raise TfodError(f"image {image.name!r} has no size, so its boxes cannot be normalized")
     return image.height, image.width
-
-
-def _filename(name: str) -> str:
-    """The frame's name; what has no extension is a frame of a video."""
-    return name if split_extension(name)[1] else name + _VIDEO_FRAME_EXTENSION

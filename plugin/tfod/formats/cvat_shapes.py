@@ -5,7 +5,6 @@ What they enclose, their pixels, and what is written at them.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from tfod.detection.images.masks import (
     fill_polygon,
     run_lengths,
 )
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError
 
 BOX, POLYGON, MASK, ELLIPSE, POINTS = "box", "polygon", "mask", "ellipse", "points"
 AREA_KINDS = (BOX, POLYGON, MASK, ELLIPSE)
@@ -31,7 +30,6 @@ KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
 """The same by CVAT's own names (its ShapeType)."""
 Attributes = tuple[tuple[str, str], ...]
 Runs: TypeAlias = "Sequence[int] | np.ndarray"
-_DIGITS = 2  # of a pixel, as CVAT's XML has them
 MOST_PIXELS = 1 << 28
 
 
@@ -139,45 +137,50 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
     Args:
         frame: CVAT's, with ``tags`` and ``labeled_shapes``.
     """
-    shapes: list[CvatShape] = []
-    others: Counter[str] = Counter()
-    for one in frame.labeled_shapes:
-        if str(one.type) not in KINDS:
-            others[str(one.type)] += 1
-            continue
-        marks = {
-            "label": one.label,
-            "occluded": bool(one.occluded),
-            "group": one.group or 0,
-            "attributes": _attributes(one.attributes),
-            "track": getattr(one, "track_id", None),
-            "z_order": one.z_order or 0,
-        }
-        shapes.append(make_shape(str(one.type), one.points, one.rotation, **marks))
-    return [
-        CvatImage(
-            number=frame.frame,
-            name=frame.name,
-            subset="",
-            height=frame.height,
-            width=frame.width,
-            shapes=tuple(shapes),
-            tags=tuple(CvatTag(tag.label, _attributes(tag.attributes)) for tag in frame.tags),
-            others=others,
+    kinds = [str(one.type) for one in frame.labeled_shapes]
+    shapes = (
+        make_shape(
+            kind,
+            one.points,
+            one.rotation,
+            label=one.label,
+            occluded=bool(one.occluded),
+            group=one.group or 0,
+            attributes=_attributes(one.attributes),
+            track=getattr(one, "track_id", None),
+            z_order=one.z_order or 0,
         )
-    ]
+        for kind, one in zip(kinds, frame.labeled_shapes, strict=True)
+        if kind in KINDS
+    )
+    image = CvatImage(
+        number=frame.frame,
+        name=frame.name,
+        subset="",
+        height=frame.height,
+        width=frame.width,
+        shapes=tuple(shapes),
+        tags=tuple(CvatTag(tag.label, _attributes(tag.attributes)) for tag in frame.tags),
+        others=Counter(kind for kind in kinds if kind not in KINDS),
+    )
+    return [image]
 
 
 def make_shape(
-    kind: str, points: Sequence[float], rotation: float = 0.0, **marks: Any
+    kind: str,
+    points: Sequence[float],
+    rotation: float = 0.0,
+    digits: int = 2,
+    **marks: Any,
 ) -> CvatShape:
-    """A shape from the points that CVAT has of it, rounded as its XML is.
+    """A shape from the points that CVAT has of it.
 
     Args:
         kind: CVAT's ShapeType, one of :data:`KINDS`.
         points: of a rectangle its corners, of a polygon its outline, of an ellipse its centre and
             the rightmost x and topmost y, of a mask its runs and then its extent.
         rotation: in degrees; counts for rectangles and ellipses.
+        digits: of a pixel that are kept: those of CVAT's XML, unless somebody else wrote it.
         marks: the other fields of the shape.
     """
     extent: PixelBox
@@ -186,26 +189,26 @@ def make_shape(
         marks["runs"] = tuple(int(value) for value in points[:-4])
         extent = first_column, first_row, last_column + 1, last_row + 1
     elif kind == "polygon":
-        marks["points"] = _rounded(points)
+        marks["points"] = _rounded(points, digits)
         extent = enclosing_points(marks["points"])
     elif kind == "ellipse":
         x, y, right, top = points
-        cx, cy, rx, ry = _rounded((x, y, right - x, y - top))
+        cx, cy, rx, ry = _rounded((x, y, right - x, y - top), digits)
         extent = cx - rx, cy - ry, cx + rx, cy + ry
     else:
-        left, top, right, bottom = _rounded(points)
+        left, top, right, bottom = _rounded(points, digits)
         extent = left, top, right, bottom
     turns = kind in ("rectangle", "ellipse")
     return CvatShape(
         kind=KINDS[kind],
         extent=extent,
-        rotation=round(float(rotation), _DIGITS) if turns and rotation else 0.0,
+        rotation=round(float(rotation), digits) if turns and rotation else 0.0,
         **marks,
     )
 
 
-def _rounded(values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(round(float(value), _DIGITS) for value in values)
+def _rounded(values: Iterable[float], digits: int) -> tuple[float, ...]:
+    return tuple(round(float(value), digits) for value in values)
 
 
 def _attributes(attributes: Iterable[Any]) -> Attributes:
@@ -279,119 +282,3 @@ def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:
         return None
     left, top, right, bottom = (int(value) for value in corners)
     return run_lengths(mask[top:bottom, left:right].ravel()), corners
-
-
-def pillow() -> Any:
-    """Pillow's ``Image`` module. Raises TfodError: it is not installed."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise TfodError(f"masks need Pillow; {how_to_install('cvat')}") from None
-    return Image
-
-
-def read_shape(element: Any, name: str) -> CvatShape:
-    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``.
-
-    Raises:
-        TfodError: a number is none, or a mask does not fill its extent; with the line.
-    """
-    kind = element.tag
-    points: tuple[float, ...] = ()
-    runs: tuple[int, ...] = ()
-    if kind == BOX:
-        left, top, right, bottom = (
-            read_real(element, side, name) for side in ("xtl", "ytl", "xbr", "ybr")
-        )
-        extent = left, top, right, bottom
-    elif kind == ELLIPSE:
-        cx, cy, rx, ry = (read_real(element, one, name) for one in ("cx", "cy", "rx", "ry"))
-        extent = cx - rx, cy - ry, cx + rx, cy + ry
-    elif kind == POLYGON:
-        points = _points(element, name)
-        extent = enclosing_points(points)
-    else:
-        extent, runs = _mask(element, name)
-    return CvatShape(
-        kind=kind,
-        label=element.get("label") or "",
-        extent=extent,
-        rotation=read_real(element, "rotation", name) if element.get("rotation") else 0.0,
-        points=points,
-        runs=runs,
-        occluded=element.get("occluded") == "1",
-        group=read_whole(element.get("group_id"), element, name) or 0,
-        attributes=read_attributes(element),
-        z_order=read_whole(element.get("z_order"), element, name) or 0,
-    )
-
-
-def read_attributes(element: Any) -> Attributes:
-    """Names and values of a shape's or a tag's attributes."""
-    return tuple((one.get("name") or "", one.text or "") for one in element.iterfind("attribute"))
-
-
-def _points(element: Any, name: str) -> tuple[float, ...]:
-    text = element.get("points") or ""
-    try:
-        points = tuple(float(one) for pair in text.split(";") for one in pair.split(","))
-    except ValueError:
-        points = ()
-    if not points or len(points) % 2 or not all(map(math.isfinite, points)):
-        raise _no_number(text, element, name, " points")
-    return points
-
-
-def _mask(element: Any, name: str) -> tuple[PixelBox, tuple[int, ...]]:
-    left, top, width, height = (
-        int(read_real(element, one, name)) for one in ("left", "top", "width", "height")
-    )
-    text = element.get("rle") or ""
-    try:
-        runs = tuple(int(one) for one in text.split(","))
-    except ValueError:
-        raise _no_number(text, element, name, " rle") from None
-    if min(runs) < 0 or sum(runs) != width * height or sum(runs) > MOST_PIXELS:
-        raise TfodError(
-            f"{name}, line {element.sourceline}: <mask> has runs of {sum(runs)} pixels for "
-            f"{width}x{height}, or too many; export it again"
-        )
-    return (left, top, left + width, top + height), runs
-
-
-def read_whole(text: str | None, element: Any, name: str) -> int | None:
-    """A whole number; None where there is no text.
-
-    Raises:
-        TfodError: the text is none; with the line.
-    """
-    if text is None or not text.strip():
-        return None
-    # int() is slow on very long texts, and nothing that is counted here needs as many digits.
-    if len(text) <= 20:
-        with contextlib.suppress(ValueError):
-            return int(text)
-    raise _no_number(text, element, name)
-
-
-def read_real(element: Any, attribute: str, name: str) -> float:
-    """A finite number in an attribute.
-
-    Raises:
-        TfodError: it is none; with the line.
-    """
-    text = element.get(attribute) or ""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise _no_number(text, element, name, f" {attribute}")
-    return value
-
-
-def _no_number(text: str, element: Any, name: str, attribute: str = "") -> TfodError:
-    return TfodError(
-        f"{name}, line {element.sourceline}: <{element.tag}>{attribute} "
-        f"has {text[:40]!r} where a number is expected; export it again"
-    )

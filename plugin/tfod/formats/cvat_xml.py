@@ -8,13 +8,14 @@ page on the XML format.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,34 +27,41 @@ from tfod.formats.cvat_detections import DetectionBuilder, frame_size, is_plain_
 from tfod.formats.cvat_shapes import (
     AREA_KINDS,
     BOX,
+    ELLIPSE,
+    KINDS,
     MASK,
+    MOST_PIXELS,
     POINTS,
+    POLYGON,
     Attributes,
     CvatImage,
     CvatShape,
     CvatTag,
-    read_attributes,
-    read_shape,
-    read_whole,
+    make_shape,
 )
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
 from tfod.formats.documents import (
     MEMBER,
+    begins_with,
     is_zip,
     iterate,
     open_xml,
-    root_tag,
     xml_attribute,
     xml_text,
 )
 from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
 from tfod.formats.objects import KnownClasses, Reading, sound_boxes
 from tfod.formats.options import OddBoxes, Options, Problems
-from tfod.formats.writer import DRAWN, LABELS, NO_PLACE, Writer, masks_of
+from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, Writer, masks_of
 
 _MOST_FRAMES = 1_000_000
 _LONGEST_IMAGE = 256 << 20
+_LONGEST_REASON = 80
 _NO_SHAPES = ("tag", "attribute")
+_DECIMALS = 6
+"""Of a pixel, in the documents that ``tfod convert`` writes; CVAT's own have two."""
+_CVATS_OWN = {tag: name for name, tag in KINDS.items()}
+_Part = TypeVar("_Part", CvatImage, "CvatMeta")
 
 
 @dataclass(frozen=True)
@@ -90,12 +98,7 @@ class CvatMeta:
         return f"frame_{number:06d}"
 
 
-@dataclass(frozen=True)
-class CvatTrack:
-    """One ``<track>`` of "CVAT for video", of which nothing is read."""
-
-
-def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
+def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | None]:
     """Read a document piece by piece, from a file or from ``annotations.xml`` in a zip.
 
     The head comes first.
@@ -107,8 +110,10 @@ def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
         yield from read_cvat_stream(stream, name)
 
 
-def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
+def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | None]:
     """Read a document piece by piece from an open binary stream; the head comes first.
+
+    A track of "CVAT for video" is None: nothing of it is read.
 
     Raises:
         TfodError: it is not CVAT's XML; with the line.
@@ -120,31 +125,40 @@ def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | 
             if seen_meta:
                 raise TfodError(f"{name} has two <meta>; export it again")
             seen_meta = True
-            yield _read_meta(element, name)
+            meta = _read(_read_meta, element, name)
+            _require_fewer(len(meta.numbers), name)
+            yield meta
         elif not seen_meta:
             raise TfodError(f"{name} has no <meta> before <{element.tag}>; export it again")
         elif element.tag == "image":
             images += 1
-            _require_fewer(images, "images", name)
-            yield _read_image(element, name)
+            _require_fewer(images, name)
+            yield _read(_read_image, element, name)
         else:
-            yield CvatTrack()
+            yield None
     if not seen_meta:
         raise TfodError(f"{name} has no <meta>; export the task as CVAT for images 1.1")
 
 
-def _require_fewer(count: int, what: str, name: str) -> None:
+def _require_fewer(count: int, name: str) -> None:
     """Raise TfodError for a document with more frames than are kept in memory."""
     if count > _MOST_FRAMES:
-        raise TfodError(f"{name} has more than {_MOST_FRAMES:,} {what}; export the task in parts")
+        raise TfodError(f"{name} has more than {_MOST_FRAMES:,} frames; export the task in parts")
 
 
-def _read_meta(meta: Any, name: str) -> CvatMeta:
-    labels = [
-        label.findtext("name") or ""
-        for label in meta.iterfind(".//labels/label")
-        if not label.findtext("parent")
-    ]
+def _read(how: Callable[[Any], _Part], element: Any, name: str) -> _Part:
+    """Raise TfodError, with the line, for what is missing or is no number."""
+    try:
+        return how(element)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TfodError(
+            f"{name}, line {element.sourceline}: <{element.tag}> cannot be read "
+            f"({str(error)[:_LONGEST_REASON]}); export it again"
+        ) from None
+
+
+def _read_meta(meta: Any) -> CvatMeta:
+    labels = meta.findall(".//labels/label")
     project = meta.find("project")
     tasks = meta.findall("project/tasks/task") if project is not None else []
     one = tasks[0] if len(tasks) == 1 else meta.find("task")
@@ -152,68 +166,105 @@ def _read_meta(meta: Any, name: str) -> CvatMeta:
         one = meta.find("job")
     size = meta.find(".//original_size")
     # CVAT numbers the frames of a project's tasks on, so that numbers say nothing of a task.
-    first, step, numbers = (0, 1, range(0)) if one is None else _read_numbers(one, name)
+    first, step, numbers = (0, 1, range(0)) if one is None else _read_numbers(one)
     return CvatMeta(
-        labels=tuple(labels),
+        labels=tuple(
+            label.findtext("name") or "" for label in labels if not label.findtext("parent")
+        ),
         tasks=max(1, len(tasks)),
         project=project is not None,
         video=one is not None and one.findtext("mode") == "interpolation",
         first=first,
         step=step,
         numbers=numbers,
-        height=None if size is None else read_whole(size.findtext("height"), size, name),
-        width=None if size is None else read_whole(size.findtext("width"), size, name),
+        height=None if size is None else _whole(size.findtext("height")),
+        width=None if size is None else _whole(size.findtext("width")),
         subset="" if one is None else one.findtext("subset") or "",
-        input_types=_input_types(meta),
+        input_types={
+            (label.findtext("name") or "", one.findtext("name") or ""): one.findtext("input_type")
+            or ""
+            for label in labels
+            for one in label.iterfind("attributes/attribute")
+        },
     )
 
 
-def _input_types(meta: Any) -> dict[tuple[str, str], str]:
-    return {
-        (label.findtext("name") or "", one.findtext("name") or ""): one.findtext("input_type") or ""
-        for label in meta.iterfind(".//labels/label")
-        for one in label.iterfind("attributes/attribute")
-    }
-
-
-def _read_numbers(task: Any, name: str) -> tuple[int, int, range]:
+def _read_numbers(task: Any) -> tuple[int, int, range]:
     """Number of the task's frame 0, the step, and the numbers of the frames written here."""
-
-    def number(tag: str) -> int | None:
-        return read_whole(task.findtext(tag), task, name)
-
-    step = 1
     key, _, value = (task.findtext("frame_filter") or "").partition("=")
-    if key.strip() == "step":
-        step = max(1, read_whole(value, task, name) or 1)
-    start, stop, size = number("start_frame"), number("stop_frame"), number("size")
-    if start is None:
-        start = 0
+    step = max(1, _whole(value) or 1) if key.strip() == "step" else 1
+    start, stop, size = (
+        _whole(task.findtext(tag)) for tag in ("start_frame", "stop_frame", "size")
+    )
+    start = start or 0
     if stop is None:
         stop = start + ((size or 0) - 1) * step
     numbers = range(start, stop + 1, step)
-    _require_fewer(len(numbers), "frames", name)
     # A job's frames start in the middle of its task.
-    starts = [
-        read_whole(one.text, one, name) or 0 for one in task.iterfind("segments/segment/start")
-    ]
+    starts = [_whole(one.text) or 0 for one in task.iterfind("segments/segment/start")]
     return start - min(starts, default=0) * step, step, numbers
 
 
-def _read_image(image: Any, name: str) -> CvatImage:
+def _read_image(image: Any) -> CvatImage:
     others = Counter(child.tag for child in image if child.tag not in (*AREA_KINDS, *_NO_SHAPES))
     return CvatImage(
-        number=read_whole(image.get("id"), image, name) or 0,
+        number=_whole(image.get("id")) or 0,
         name=image.get("name") or "",
         subset=image.get("subset") or "",
-        height=read_whole(image.get("height"), image, name),
-        width=read_whole(image.get("width"), image, name),
-        shapes=tuple(read_shape(one, name) for one in image.iterchildren(*AREA_KINDS)),
+        height=_whole(image.get("height")),
+        width=_whole(image.get("width")),
+        shapes=tuple(_read_shape(one) for one in image.iterchildren(*AREA_KINDS)),
         tags=tuple(
-            CvatTag(tag.get("label") or "", read_attributes(tag)) for tag in image.iterfind("tag")
+            CvatTag(tag.get("label") or "", _read_attributes(tag)) for tag in image.iterfind("tag")
         ),
         others=others,
     )
+
+
+def _read_shape(element: Any) -> CvatShape:
+    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``."""
+
+    def reals(*names: str) -> list[float]:
+        return [float(element.get(name) or "") for name in names]
+
+    kind = element.tag
+    if kind == BOX:
+        points = reals("xtl", "ytl", "xbr", "ybr")
+    elif kind == ELLIPSE:
+        cx, cy, rx, ry = reals("cx", "cy", "rx", "ry")
+        points = [cx, cy, cx + rx, cy - ry]
+    elif kind == POLYGON:
+        pairs = (pair.split(",") for pair in (element.get("points") or "").split(";"))
+        points = [float(one) for x, y in pairs for one in (x, y)]
+    else:
+        left, top, width, height = map(int, reals("left", "top", "width", "height"))
+        runs = [int(one) for one in (element.get("rle") or "").split(",")]
+        if min(runs) < 0 or sum(runs) != width * height or sum(runs) > MOST_PIXELS:
+            raise ValueError(f"a mask of {sum(runs)} pixels for {width}x{height}, or of too many")
+        points = [*runs, left, top, left + width - 1, top + height - 1]
+    rotation = float(element.get("rotation") or 0)
+    if not all(map(math.isfinite, (rotation, *points))):
+        raise ValueError(f"a number of a {kind} is not finite")
+    return make_shape(
+        _CVATS_OWN[kind],
+        points,
+        rotation,
+        _DECIMALS,
+        label=element.get("label") or "",
+        occluded=element.get("occluded") == "1",
+        group=_whole(element.get("group_id")) or 0,
+        attributes=_read_attributes(element),
+        z_order=_whole(element.get("z_order")) or 0,
+    )
+
+
+def _read_attributes(element: Any) -> Attributes:
+    return tuple((one.get("name") or "", one.text or "") for one in element.iterfind("attribute"))
+
+
+def _whole(text: str | None) -> int | None:
+    """A whole number; None where there is no text."""
+    return int(text) if text and text.strip() else None
 
 
 # As a dataset
@@ -223,8 +274,9 @@ def is_cvat_xml(path: str) -> bool:
     """Whether a path is CVAT's XML, a zip that holds it, or its folder."""
     file = _document(path)
     try:
-        return os.path.isfile(file) and root_tag(file) == "annotations"
-    except TfodError:
+        with open_xml(file) as (stream, _):
+            return begins_with(stream, "annotations")
+    except TfodError:  # it is none
         return False
 
 
@@ -254,9 +306,9 @@ def read(source: str, options: Options) -> Dataset:
     def frames() -> Iterator[CvatImage]:
         there: dict[str, None] = {}
         for part in parts:
-            if isinstance(part, CvatTrack):
+            if part is None:
                 raise TfodError(f"{file} has tracks; export the task as CVAT for images 1.1")
-            assert isinstance(part, CvatImage)
+            assert isinstance(part, CvatImage)  # what follows the head
             there[own := part.subset or subset] = None
             if options.subset in (None, own) or not meta.project:
                 yield part
@@ -313,13 +365,12 @@ def _detection(
             return None
     problems.annotated += len(frame.shapes)
     frame = _with_sound_boxes(frame, where, reading)
-    placed = builder.place(frame)
     if options.label_map is not None:
-        labels = *(one.shape.label for one in placed), *(tag.label for tag in frame.tags)
+        labels = *(shape.label for shape in frame.shapes), *(tag.label for tag in frame.tags)
         for label in labels:
             reading.classes.id_of(label, where)
-    one = builder.build(frame, placed, image.data if image else None)
-    drawn = frame_of(image, (frame.height, frame.width), bool(placed), where, problems)
+    one = builder.complete(builder.build(frame), image.data if image else None)
+    drawn = frame_of(image, (frame.height, frame.width), len(one.boxes) > 0, where, problems)
     if drawn.own is not None and drawn.own != (one.height, one.width):
         own = f"{frame.width}x{frame.height}, the image {by(drawn.own)}"
         problems.add(OTHER_SIZE, f"{where}: {own}")
@@ -459,7 +510,6 @@ def _attributes(named: Mapping[str, object]) -> str:
     return "".join(f" {name}={xml_attribute(str(value))}" for name, value in named.items())
 
 
-_DECIMALS = 6
 _MOVED = 0.01  # pixels
 _ENCLOSED = "boxes of masks, written as the box of their pixels"
 _EMPTY = "masks without a pixel, written as boxes"
@@ -469,8 +519,7 @@ _KINDS = {bool: "checkbox", int: "number", float: "number", str: "text"}
 class CvatXmlWriter(Writer):
     """The frames are numbered from 0; what they hold lies in a file of its own until the end."""
 
-    CARRIES = frozenset(("masks", "image classes", "keypoints", DRAWN, LABELS))
-    ALL_ATTRIBUTES = True
+    CARRIES = frozenset(("masks", "image classes", "keypoints", DRAWN, LABELS, ATTRIBUTES))
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)

@@ -35,8 +35,7 @@ from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, no_subset, size_of
 from tfod.formats.files import Frame, settled
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
-from tfod.formats.writer import Writer, fitting
-from tfod.formats.writing import write_all
+from tfod.formats.writer import Writer, write_all
 from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
@@ -199,7 +198,7 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
         folder, dataset.sources, options.overwrite, shards_there=shards_there
     ) as output:
         writer = _ShardsWriter(output, folder, name, dataset, options)
-        return write_all(dataset, classes, writer, target)
+        return write_all(dataset, writer, classes)
 
 
 def _shards_in(folder: str, subset: str) -> list[str]:
@@ -271,9 +270,9 @@ class _ShardsWriter(Writer):
             self._add_label_map(label_map, text.encode())
         complete = []
         for subset, writer in self._writers.items():
-            writer.complete()
+            shards = writer.complete()
             if writer.count:
-                complete += [CompleteShard(*one, subset) for one in writer.pending().items()]
+                complete += [CompleteShard(*one, subset) for one in shards.items()]
             else:
                 self.notes.append(f"{subset} holds no image")
         if self._options.verify is not None:
@@ -315,7 +314,7 @@ class _ShardsWriter(Writer):
                 continue
             drawn = None
             if not is_box_png(data):
-                drawn = fitting(data, size, self._options.odd_masks, self.losses, one.filename)
+                drawn = self._pixels(data, one, size)
             is_box = drawn is None
             if drawn is None:  # where one object has a mask, readers want one of each
                 corners = one.boxes[row].astype(np.float64) * np.tile(size[::-1], 2)

@@ -164,7 +164,7 @@ def convert(
             # The splits of a dataset in one folder get one map.
             options = replace(options, label_map=label_map_beside(target, options.overwrite))
         return write(target, FORMATS[source_format].read(source, options), options)
-    from tfod.formats.writing import write_files
+    from tfod.formats.writer import write_files
 
     one = FORMATS[target_format]
     # Of another source it is where the images are.

@@ -64,7 +64,11 @@ def is_voc(path: str) -> bool:
     below = [one for one in places if os.path.basename(one) in {*_ANNOTATIONS, *_YEARS, *_SPLITS}]
     beside = (one for one in places if one.lower().endswith(".xml") and os.path.isfile(one))
     firsts = (next(some, None) for some in (beside, *map(_xml_files, below)))
-    return any(one is not None and begins_with(one, _ROOT) for one in firsts)
+    for path in filter(None, firsts):
+        with open(path, "rb") as file:
+            if begins_with(file, _ROOT):
+                return True
+    return False
 
 
 def _xml_files(folder: str) -> Iterator[str]:
@@ -285,7 +289,6 @@ class VocWriter(Writer):
 
     IMAGES = _IMAGES[0]
     LISTS_CLASSES = False
-    STRIPPED_IN = "VOC"  # the lines of its lists, and by most readers the classes
     CARRIES = frozenset(("view", "pose", *_FLAGS))
 
     def begin(self, subset: str) -> None:
@@ -306,7 +309,7 @@ class VocWriter(Writer):
             start, end = images.splits[row : row + 2]
             flags = [""] * (end - start) if images.is_plain else self._flags(images, row)
             objects = "".join(
-                f"<object><name>{xml_text(classes[images.classes[at]].strip())}</name>"
+                f"<object><name>{xml_text(classes[images.classes[at]])}</name>"
                 f"{flags[at - start]}<bndbox>{corners[at]}</bndbox></object>\n"
                 for at in range(start, end)
             )
@@ -319,7 +322,8 @@ class VocWriter(Writer):
         self._list(subset, "".join(f"{stem}\n" for stem in stems))
 
     def finish(self, label_map: LabelMap) -> None:
-        classes = self._classes_without_blanks(label_map)
+        self._require_no_blanks(label_map)
+        classes = [one.class_name for one in label_map.items]
         names = [one for one in classes if not _NO_LABEL.search(one)]
         self.losses[_UNLISTED][""] += len(classes) - len(names)
         # Datumaro and CVAT take other classes than VOC's own from here.

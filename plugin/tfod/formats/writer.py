@@ -1,10 +1,15 @@
-"""What all writers share: names of images, their files, and what a format has no place for."""
+"""From a dataset to the files of a format: what all writers share, and how they are called.
+
+Names of images, their files, what a format has no place for, and that files appear together.
+"""
 
 from __future__ import annotations
 
 import abc
 import os
 import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -18,28 +23,33 @@ from tfod.detection.images.image import (
     sniff_format,
 )
 from tfod.detection.images.masks import decode_mask_png, is_box_png
-from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
-from tfod.formats.dataset import Images
-from tfod.formats.options import OddMasks, Options
+from tfod.formats.dataset import Classes, Converted, Dataset, Images
+from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
+from tfod.tfrecord.storage.publishing import Output
 
 LABELS = "attributes of image classes"
 DRAWN = "objects' rotation, z_order or group"
+ATTRIBUTES = "attributes"
+SOURCE_ID = "source_id"
 NO_PLACE = "not written, the format has no place for them"
 _NO_IMAGE = "images without bytes in their records, not written"
 _NO_FOLDER = "images not written, name a folder for them with --images"
-_OTHER_IDS = "source ids that are not the number of one image, which got another"
-_SCALED = "masks of another size than their image, scaled to it"
-_DROPPED = "masks of another size than their image, left out"
-_BLANKS = "blanks at the ends of names, left out, since the format is read without them"
+_OTHER_SIZE = "masks of another size than their image"
+_ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
+    OddMasks.REFUSE: Refusal(_OTHER_SIZE, "choose --odd-masks scale or --odd-masks drop"),
+    OddMasks.SCALE: f"{_OTHER_SIZE}, scaled to it",
+    OddMasks.DROP: f"{_OTHER_SIZE}, left out",
+}
+_BLANKS = "names of images with blanks at their ends, written without"
 _SIGNATURE = 16
 _UNSPEAKABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 """What XML cannot hold, and what ends a line of a list."""
 _HIDDEN = re.compile(r"(?:(?<=/)|\A)\.")
-_DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
 Mask: TypeAlias = "np.ndarray | bytes | memoryview"
 """The pixels of a mask, or its PNG file's bytes."""
 _DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
@@ -55,6 +65,7 @@ class Writer(abc.ABC):
 
     Attributes:
         losses: what does not come along.
+        problems: what does not fit: masks of another size than their image.
         notes: what else is to be said, as sentences.
         documents: of a format with a file for a dataset, paths of those that it has here.
     """
@@ -62,39 +73,25 @@ class Writer(abc.ABC):
     IMAGES = "images"
     """Where images are within the folder, unless another one is named."""
     CARRIES: frozenset[str] = frozenset()
-    """What the format has a place for: attributes of objects, ``masks``, ``keypoints``, …"""
-    ALL_ATTRIBUTES = False
-    """Whether it has one for any attribute of an object."""
-    HAS_IDS = False
-    """Whether it has numbers of images, and ids of classes."""
-    STRIPPED_IN = ""
-    """What it is called, if its readers strip the names of images and classes."""
+    """What the format has a place for: some attributes of objects or all, ``masks``, …"""
     LISTS_CLASSES = True
     """Whether it has a list of all classes, whose order is that of their ids."""
-    NO_SUBSETS: frozenset[str] = frozenset()
-    """Names that it has for something else, so that no subset can have them."""
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         self.folder = folder
         self.losses = Losses(NO_PLACE)
+        self.problems = Problems(options)
         self.notes: list[str] = []
         self.documents: list[str] = []
         self._image_folder = image_folder
         self._options = options
         self._names: dict[str, IdMaker] = {}
         self._made: set[str] = set()
-        self._taken: dict[str, set[int]] = {}  # numbers of images, by subset
-        self._free: dict[str, int] = {}
 
     def require_name(self, subset: str) -> None:
         """See that a subset can be written under its name; raises TfodError where it cannot."""
         if safe_relative_path(subset) != subset:
             raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
-        if subset in self.NO_SUBSETS:
-            raise TfodError(
-                f"the subset {subset!r} cannot be written, since the format has that name for "
-                "something else; rename it"
-            )
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:
@@ -109,63 +106,6 @@ class Writer(abc.ABC):
         """Write what is left when all subsets are there."""
 
     # What subclasses use
-
-    def _image_names(self, images: Images, scope: str) -> list[str]:
-        """A safe file name for each image, whose stem no other one of the scope has."""
-        ids = self._names.setdefault(scope, IdMaker())
-        names = []
-        for row, filename in enumerate(images.filenames):
-            path = _UNSPEAKABLE.sub("_", safe_relative_path(filename or ""))
-            if self.STRIPPED_IN:
-                path = self._without_blanks(path)
-            ending = split_extension(path)[1]
-            if ending and ending.lower() not in FORMAT_OF_EXTENSION:
-                path += _extension(images, row)  # readers look for images by their extensions
-            if path.startswith(".") or "/." in path:  # readers pass over hidden files
-                path = _HIDDEN.sub("_.", path)
-            stem, extension = ids.make(path, "image")
-            names.append(stem + (extension or _extension(images, row)))
-        return names
-
-    def _without_blanks(self, path: str) -> str:
-        """The same where the stem neither begins nor ends with a blank."""
-        stem, extension = split_extension(path.strip())
-        stripped = stem.rstrip() + extension
-        self.losses[_BLANKS]["images"] += stripped != path
-        return stripped
-
-    def _classes_without_blanks(self, label_map: LabelMap) -> list[str]:
-        """The names of all classes as they are read, each another one."""
-        names: dict[str, str] = {}
-        for one in label_map.items:
-            name = one.class_name.strip()
-            if not name or name in names:
-                other = f"that of {names[name]!r}" if name else "empty"
-                raise TfodError(
-                    f"the class {one.class_name!r} would be {other} in {self.STRIPPED_IN}, which "
-                    "is read without blanks at the ends of names; rename it"
-                )
-            names[name] = one.class_name
-            self.losses[_BLANKS]["classes"] += name != one.class_name
-        return list(names)
-
-    def _image_numbers(self, images: Images, subset: str) -> list[int]:
-        """A number for each image: its source id where that is one, and free; else the next."""
-        texts = [one or "" for one in images.source_ids]
-        numbers = [int(one) if one.isdecimal() and len(one) < _DIGITS else -1 for one in texts]
-        distinct, taken = set(numbers), self._taken.setdefault(subset, set())
-        if len(distinct) < len(numbers) or -1 in distinct or not taken.isdisjoint(distinct):
-            free = self._free.get(subset, 1)
-            for row, number in enumerate(numbers):
-                if number < 0 or number in taken:
-                    self.losses[_OTHER_IDS][""] += texts[row] not in ("", images.filenames[row])
-                    while free in taken:
-                        free += 1
-                    numbers[row] = free
-                taken.add(numbers[row])
-            self._free[subset] = free
-        taken.update(numbers)
-        return numbers
 
     def _write_images(self, images: Images, inside: str = "") -> list[str]:
         """Write the image files of a batch into a folder inside that of the images.
@@ -212,54 +152,156 @@ class Writer(abc.ABC):
         if not self.LISTS_CLASSES or ids != list(range(1, len(ids) + 1)):
             self._write(os.path.join(self.folder, LABEL_MAP_FILE), label_map.to_text().encode())
 
-    def _count_losses(self, images: Images) -> None:
-        """Count what the rows say that the format has no place for."""
-        losses = self.losses[NO_PLACE]
-        if not self.HAS_IDS:
-            pairs = zip(images.source_ids, images.filenames, strict=True)
-            losses["source_id"] += sum(one not in (None, "", name) for one, name in pairs)
-        for one in () if images.is_plain else images.detections:
-            points = one.keypoints
-            lost = {
-                "masks": sum(mask is not None for mask in masks_of(one)),
-                "keypoints": 0
-                if points is None
-                else int((points.visibility > 0).any(axis=1).sum()),
-                "image classes": len(one.image_labels),
-                "captions": len(one.captions),
-                DRAWN: len(one.drawn),
-                LABELS: sum(len(label.attributes) for label in one.image_labels),
-                **({} if self.ALL_ATTRIBUTES else _given(one)),
-                **dict.fromkeys((*one.image_attributes, *one.image_extra, *one.unread_keys), 1),
-            }
-            losses.update({name: n for name, n in lost.items() if name not in self.CARRIES})
+    def _require_no_blanks(self, label_map: LabelMap) -> None:
+        """Refuse classes that a format would not give back, whose readers strip names."""
+        for one in label_map.items:
+            if one.class_name != one.class_name.strip() or not one.class_name:
+                raise TfodError(
+                    f"the class {one.class_name!r} is empty or has blanks at its ends, without "
+                    "which this format is read; rename it"
+                )
 
     def _pixels(self, mask: Mask, one: Detection, size: tuple[int, int]) -> np.ndarray | None:
-        """The pixels of a mask by :func:`masks_of`, as :func:`fitting` has them."""
-        return fitting(mask, size, self._options.odd_masks, self.losses, one.filename)
+        """The pixels of a mask by :func:`masks_of`, of the size of its image; None where it goes.
+
+        Raises:
+            TfodError: it is not a PNG image.
+        """
+        try:
+            drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
+        except ValueError as error:
+            what = f"image {one.filename!r}: a mask cannot be decoded ({error})"
+            raise TfodError(what) from None
+        if drawn.shape == size:
+            return drawn
+        odd = self._options.odd_masks
+        where = f"{one.filename}: {drawn.shape[1]}x{drawn.shape[0]} in {size[1]}x{size[0]}"
+        self.problems.add(_ODD_MASKS[odd], where)
+        return scaled(drawn, size) if odd is OddMasks.SCALE else None
+
+    def _image_names(self, images: Images, scope: str) -> list[str]:
+        """A safe file name for each image, whose stem no other one of the scope has."""
+        ids = self._names.setdefault(scope, IdMaker())
+        names = []
+        for row, filename in enumerate(images.filenames):
+            path = _UNSPEAKABLE.sub("_", safe_relative_path(filename or ""))
+            stem, ending = split_extension(path.strip())
+            self.losses[_BLANKS][""] += path != stem.rstrip() + ending
+            path = stem.rstrip() + ending
+            if ending and ending.lower() not in FORMAT_OF_EXTENSION:
+                path += _extension(images, row)  # readers look for images by their extensions
+            path = _HIDDEN.sub("_.", path)  # readers pass over hidden files
+            stem, extension = ids.make(path, "image")
+            names.append(stem + (extension or _extension(images, row)))
+        return names
+
+    def _count_losses(self, images: Images) -> None:
+        """Count what the rows say that the format has no place for."""
+        lost = Counter[str]()
+        pairs = zip(images.source_ids, images.filenames, strict=True)
+        lost[SOURCE_ID] = sum(one not in (None, "", name) for one, name in pairs)
+        for one in () if images.is_plain else images.detections:
+            lost["masks"] += sum(mask is not None for mask in masks_of(one))
+            if one.keypoints is not None:
+                lost["keypoints"] += int((one.keypoints.visibility > 0).any(axis=1).sum())
+            if ATTRIBUTES not in self.CARRIES:
+                lost.update(_given(one))
+            lost["image classes"] += len(one.image_labels)
+            lost["captions"] += len(one.captions)
+            lost[DRAWN] += len(one.drawn)
+            lost[LABELS] += sum(len(label.attributes) for label in one.image_labels)
+            lost.update((*one.image_attributes, *one.image_extra, *one.unread_keys))
+        self.losses[NO_PLACE].update({k: n for k, n in lost.items() if k not in self.CARRIES})
 
 
-def fitting(
-    mask: Mask, size: tuple[int, int], odd: OddMasks, losses: Losses, filename: str | None
-) -> np.ndarray | None:
-    """The pixels of a mask, of the size of its image; None where it is left out for another one.
+def write_all(dataset: Dataset, writer: Writer, classes: Classes | None = None) -> Converted:
+    """Read a dataset and write it; classes that are known are those of its label maps.
 
     Raises:
-        TfodError: it is not a PNG image, or of another size, and this is refused.
+        TfodError: a subset cannot be written, or whatever reading and writing raise.
+        WriteError: a file cannot be written.
     """
-    try:
-        drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
-    except ValueError as error:
-        raise TfodError(f"image {filename!r}: a mask cannot be decoded ({error})") from None
-    if drawn.shape == size:
-        return drawn
-    if odd is OddMasks.REFUSE:
-        raise TfodError(
-            f"image {filename!r}: a mask is {drawn.shape[1]}x{drawn.shape[0]}, the image "
-            f"{size[1]}x{size[0]}; choose --odd-masks scale or --odd-masks drop"
-        )
-    losses[_SCALED if odd is OddMasks.SCALE else _DROPPED][""] += 1
-    return scaled(drawn, size) if odd is OddMasks.SCALE else None
+    classes = classes or Classes(dataset.label_maps)
+    images, objects = Counter[str](), Counter[str]()
+
+    def begin(subset: str) -> None:
+        writer.require_name(subset)
+        images[subset] = objects[subset] = 0
+        writer.begin(subset)
+
+    for subset in dataset.subsets:
+        begin(subset)
+    for batch in dataset.read():
+        found = Images.of(batch, classes)
+        if batch.subset not in images:
+            begin(batch.subset)
+        writer.add(batch.subset, found, classes.label_map)
+        images[batch.subset] += len(found.filenames)
+        objects[batch.subset] += len(found.boxes)
+    notes = list(dataset.finish(images.total(), objects.total()))
+    writer.problems.raise_refusals(1, objects.total())  # shards may have no image
+    writer.finish(classes.label_map)
+    notes += [*writer.notes, *writer.problems.sentences(), *writer.losses.sentences()]
+    return Converted(images, objects, notes)
+
+
+def write_files(
+    make: type[Writer],
+    target: str,
+    dataset: Dataset,
+    options: Options,
+    image_folder: str | None,
+    is_file: bool,
+) -> Converted:
+    """Write a dataset as files that lie anywhere in a folder, or as one file.
+
+    Args:
+        make: the writer.
+        target: a folder, or the only file.
+        dataset: what is written.
+        options: what was asked for.
+        image_folder: where the images go; None for the writer's own place.
+        is_file: whether the target is the only file.
+
+    Raises:
+        OutputExistsError: something is there already.
+        TfodError, WriteError: as of :func:`write_all`.
+    """
+    with Output(dataset.sources, options.overwrite) as output:
+        folder = output.add(target, is_file)
+        images = None
+        if not options.no_images and image_folder:
+            images = output.add(image_folder)
+        elif not options.no_images and not is_file:
+            images = os.path.join(folder, make.IMAGES)
+        writer = make(folder, images, options)
+        converted = write_all(dataset, writer)
+        if is_file:
+            if len(writer.documents) != 1:
+                names = ", ".join(os.path.basename(one) for one in writer.documents)
+                raise TfodError(
+                    f"{target} is one file, and there are {len(writer.documents)} ({names}); name "
+                    "a folder instead"
+                )
+            output.replace(target, writer.documents[0])
+            notes = _keep_ids(output, folder, target)
+            converted = converted._replace(notes=(*converted.notes, *notes))
+    return converted
+
+
+def _keep_ids(output: Output, folder: str, target: str) -> Iterator[str]:
+    """Let a label map go beside the only file, unless one is there; say where that is another."""
+    label_map = os.path.join(folder, LABEL_MAP_FILE)
+    beside = os.path.join(os.path.dirname(target), LABEL_MAP_FILE)
+    if not os.path.isfile(label_map):
+        return
+    if not os.path.lexists(beside):
+        output.replace(beside, label_map)
+        yield f"the ids of the classes are in {beside}"
+        return
+    there = read_label_map(beside)[0]
+    if any(item.id not in there.ids_of(item.name) for item in read_label_map(label_map)[0].items):
+        yield f"{beside} is there already, and has other ids of classes than {target}"
 
 
 def scaled(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:

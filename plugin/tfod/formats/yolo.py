@@ -306,24 +306,26 @@ _DECIMALS = 9
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """What YAML does not print, or has as the end of a line, and JSON leaves as it is."""
 _REQUIRED = ("train", "val")
+_OTHER_KEYS = (
+    *("path", "names", "nc", "channels", "download", "yaml_file"),
+    *("kpt_shape", "kpt_names", "flip_idx"),
+)
 _NO_SUBSET = "subsets that Ultralytics asks for in data.yaml and that are not there"
 
 
 class YoloWriter(Writer):
     """Classes are numbered in the order of the label map; those that it lacks follow."""
 
-    NO_SUBSETS = frozenset(
-        (
-            *("path", "names", "nc", "channels", "download", "yaml_file"),
-            *("kpt_shape", "kpt_names", "flip_idx"),
-        )
-    )
-
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)
         self._places: dict[int, int] = {}
         self._numbered: LabelMap | None = None
         self._subsets: list[str] = []
+
+    def require_name(self, subset: str) -> None:
+        super().require_name(subset)
+        if subset in _OTHER_KEYS:
+            raise TfodError(f"the subset {subset!r} is another key of YOLO's data.yaml; rename it")
 
     def begin(self, subset: str) -> None:
         self._subsets.append(stem_of_subset(subset))

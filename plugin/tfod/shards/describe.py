@@ -32,8 +32,6 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of a box, either of which may be missing."""
 _LIST_PREFIXES = ("image/object/", "image/class/")
 _NOTHING: dict[Kind, Value] = {Kind.BYTES: b"", Kind.INT64: 0, Kind.FLOAT: 0.0}
-_COCO_SIZES = ("small (below 32 x 32)", "medium (below 96 x 96)", "large")
-_COCO_AREAS = (32**2, 96**2)
 _QUANTILES = {"least": 0.0, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "most": 1.0}
 _MOST_CLASSES, _MOST_SUBSETS = 100, 6
 
@@ -66,7 +64,6 @@ class Description:
         class_boxes: by subset the boxes of each class.
         class_images: images with each class.
         numbers: how often each number was found, in pixels or per cent, by what it is.
-        coco_sizes: boxes by size, as COCO has them.
     """
 
     shards: int = 0
@@ -80,7 +77,6 @@ class Description:
     class_boxes: dict[str, Counter[Use]] = field(default_factory=dict)
     class_images: Counter[Use] = field(default_factory=Counter)
     numbers: defaultdict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
-    coco_sizes: Counter[str] = field(default_factory=Counter)
 
     def feature_description(self) -> FeatureDescription:
         """The tightest description under which all these records parse."""
@@ -176,9 +172,6 @@ def _add_sizes(found: Description, batch: Detections) -> None:
     pixels = sides * np.repeat(sizes, np.diff(batch.box_splits), axis=0)[good]
     known = pixels.all(axis=1)
     sizes, pixels = sizes[sizes.all(axis=1)], pixels[known]
-    places = np.searchsorted(_COCO_AREAS, pixels.prod(axis=1).round(2), "right")
-    counts = np.bincount(places, minlength=len(_COCO_SIZES)).tolist()
-    found.coco_sizes.update(dict(zip(_COCO_SIZES, counts, strict=True)))
     for name, values in (
         ("box width, pixels", pixels[:, 0].round()),
         ("box height, pixels", pixels[:, 1].round()),
@@ -221,9 +214,6 @@ def _lines(found: Description, sources: Sequence[str]) -> Iterator[str]:
     if found.boxes or found.numbers["image width, pixels"]:
         rows = [(name, *_quantiles(one)) for name, one in found.numbers.items() if one]
         yield from ("", *in_columns([("", *_QUANTILES), *rows]))
-    if any(found.coco_sizes.values()):
-        sizes = ", ".join(f"{found.coco_sizes[name]:,} {name}" for name in _COCO_SIZES)
-        yield from ("", f"boxes by COCO's sizes: {sizes}")
     yield from ("", "import tensorflow as tf", "", to_source(found.feature_description()).rstrip())
 
 

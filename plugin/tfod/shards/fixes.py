@@ -21,8 +21,9 @@ from tfod.check.records.images import ImageFacts
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import lenient_text
+from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.images.image import QUARTER, ImageHeader, read_image_header
+from tfod.detection.images.image import QUARTER, ImageHeader
 from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, number_of
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch, bytes_of
@@ -45,6 +46,8 @@ _CODE_OF_DAMAGE = {
     DamageKind.TRAILING_ZEROS: "TFR008",
     DamageKind.COMPRESSION: "TFR011",
 }
+INEVITABLE = frozenset(_CODE_OF_DAMAGE.values())
+"""What cannot be read cannot be copied: these are repaired whatever is asked for."""
 _NO_RECORD = ("TFR006", "TFR008", "TFR011")  # stray bytes, zeros, and what cannot be unpacked
 
 
@@ -53,13 +56,15 @@ class EditedRecord:
     """One record as it is read, and the features that replace some of it.
 
     Attributes:
+        detections, row: the record is one of these.
         label_map: by which ids are corrected; None where there is none.
         is_complete: whether that has all classes of the shards it goes with.
         source_ids: gives numbers to images that have no source id, or none that may stay.
         new: the features that replace others, or are added, by key.
     """
 
-    example: Example
+    detections: Detections
+    row: int
     profile: Profile
     label_map: LabelMap | None
     is_complete: Callable[[], bool]
@@ -81,9 +86,10 @@ class EditedRecord:
         """Replace or add a feature, unless another fix has already done so."""
         if key in self.new:
             return
+        columns = self.detections.examples
         before: list[JsonValue] = [
-            *self.ints(key),
-            *(one[:_SHOWN].decode("utf-8", "replace") for one in self.values(key)),
+            *columns.column(key, Kind.INT64)[self.row].tolist(),
+            *(one[:_SHOWN] for one in self.texts(key)),
         ]
         texts = [one for one in values if isinstance(one, str)]
         numbers = [one for one in values if isinstance(one, int)]
@@ -91,65 +97,56 @@ class EditedRecord:
         old, new = _shown(before), _shown(values)
         yield changed(what or f"{key}: {old!r} became {new!r}", key, old, new)
 
-    # The features that were read
+    # What was read; of features of another kind than is meant, nothing
 
     @property
     def field_mapping(self) -> FieldMapping:
         """Which key holds what."""
         return self.profile.field_mapping
 
-    def ints(self, key: str | None) -> list[int]:
-        """Whole numbers; none where the feature holds another kind."""
-        return self.example.ints(key) if key and self.example.kind(key) is Kind.INT64 else []
-
-    def values(self, key: str | None) -> Sequence[bytes]:
-        """Texts, undecoded; none where the feature holds another kind."""
-        return (
-            self.example.byte_strings(key) if key and self.example.kind(key) is Kind.BYTES else ()
-        )
+    @cached_property
+    def example(self) -> Example:
+        """The record by itself."""
+        return Example(self.detections.examples, self.row)
 
     def texts(self, key: str | None) -> list[str]:
-        """Texts; none where one of them is no UTF-8."""
-        try:
-            return [value.decode() for value in self.values(key)]
-        except UnicodeDecodeError:
-            return []
-
-    def text(self, key: str | None) -> str | None:
-        """The only text of a feature; None where it has none, several, or no UTF-8."""
-        texts = self.texts(key)
-        return texts[0] if len(texts) == 1 else None
+        """The texts of a feature."""
+        column = self.detections.examples.column(key or "", Kind.BYTES)
+        return self.detections.texts_in(column, self.row)
 
     @cached_property
+    def labels(self) -> list[int]:
+        """The ids of the classes of objects."""
+        labels: list[int] = self.detections.column(keys.CLASS_LABEL, Kind.INT64)[self.row].tolist()
+        return labels
+
+    @property
     def header(self) -> ImageHeader | None:
         """What the header of the only image says, where it says a size."""
-        values = self.values(self.field_mapping.encoded)
-        found = read_image_header(values[0], 0, len(values[0])) if len(values) == 1 else None
+        found = self.detections.headers[self.row]
         return found if found is not None and found.height and found.width else None
 
     @cached_property
     def facts(self) -> ImageFacts:
         """The image, and what the record says of it."""
-        height, width = self.ints(self.field_mapping.height), self.ints(self.field_mapping.width)
         return ImageFacts(
             size=-1 if self.header else 0,
             header=self.header,
-            declared_format=self.text(self.field_mapping.format),
-            declared_height=height[0] if len(height) == 1 else None,
-            declared_width=width[0] if len(width) == 1 else None,
+            declared_format=self.detections.formats[self.row],
+            declared_height=self.detections.heights[self.row],
+            declared_width=self.detections.widths[self.row],
         )
 
     @cached_property
     def boxes(self) -> np.ndarray:
         """Normalized boxes, float64 of shape (n, 4); none where the four lists do not go together.
 
-        They may look like pixels, or not be finite.
+        They may look like pixels, or not be finite. None either where they are meant to be pixels.
         """
-        box = () if self.field_mapping.has_pixel_boxes else self.field_mapping.box
-        sides = [self.example.floats(key) for key in box if self.example.kind(key) is Kind.FLOAT]
-        if len({len(side) for side in sides}) != 1 or len(sides) != len(box):
+        if self.field_mapping.has_pixel_boxes:
             return np.zeros((0, 4))
-        return np.stack(sides, axis=1).astype(np.float64)
+        first, last = self.detections.box_splits[self.row : self.row + 2].tolist()
+        return self.detections.boxes[first:last].astype(np.float64)
 
 
 def changed(what: str, feature: str, before: JsonValue, after: JsonValue) -> Finding:
@@ -242,7 +239,7 @@ def clip_rounding(record: EditedRecord) -> Iterator[Finding]:
 def follow_the_text(record: EditedRecord) -> Iterator[Finding]:
     """An id other than that of the text."""
     key, texts = record.field_mapping.class_label, record.texts(record.field_mapping.class_text)
-    labels = record.ints(key)
+    labels = record.labels
     if record.label_map is None or key is None or len(texts) != len(labels):
         return
     items = [record.label_map.find(text) for text in texts]
@@ -316,8 +313,11 @@ def _put_size(record: EditedRecord) -> Iterator[Finding]:
     area = (facts.declared_height or 0) * (facts.declared_width or 0)
     if header is None or (masks and masks == len(record.boxes) * area):
         return  # masks of numbers are shaped by the size that the record has
-    for key, size in ((mapping.height, header.height), (mapping.width, header.width)):
-        if key and record.example.value_count(key) and record.ints(key) != [size]:
+    for key, said, size in (
+        (mapping.height, facts.declared_height, header.height),
+        (mapping.width, facts.declared_width, header.width),
+    ):
+        if key and record.example.value_count(key) and said != size:
             yield from record.put(key, [size])
 
 
@@ -329,7 +329,7 @@ def add_source_id(record: EditedRecord, *, is_blank: bool) -> Iterator[Finding]:
     key = record.field_mapping.source_id
     if key is None or record.example.kind(key) not in (None, Kind.BYTES):
         return
-    text = record.text(key)
+    text = record.detections.source_ids[record.row]
     if (text is not None and not text.strip()) if is_blank else not record.example.value_count(key):
         yield from record.put(key, [record.source_ids.next()])
 
@@ -337,13 +337,13 @@ def add_source_id(record: EditedRecord, *, is_blank: bool) -> Iterator[Finding]:
 def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Finding]:
     """A number in place of a text, or of a number that is too large, for receivers of numbers."""
     key = record.field_mapping.source_id
-    text = record.text(key)
+    text = record.detections.source_ids[record.row]
     if key is None or not text or not text.strip() or record.source_ids.stays(text):
         return
     if (number_of(text) is not None) is not is_number:
         return
-    former = former_source_id(text, record.text(record.field_mapping.filename))
-    extra = with_image_attributes(b"".join(record.values(keys.EXTRA_ATTRIBUTES)), former)
+    former = former_source_id(text, record.detections.filenames[record.row])
+    extra = with_image_attributes("".join(record.texts(keys.EXTRA_ATTRIBUTES)).encode(), former)
     yield from record.put(key, [record.source_ids.next()])
     if former and extra is not None:
         record.new[keys.EXTRA_ATTRIBUTES] = bytes_feature([extra])

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.cvat.client import connection
-from tfod.detection.images.masks import decode_mask_png
 
 from tests.commands import Run, run_python
 from tests.cvat.client.conftest import add_objects, detections, shape
@@ -63,58 +62,6 @@ def test_images_are_as_the_server_gives_them(run: Run, stub: StubServer, tmp_pat
 SERVED = "images as CVAT serves its frames, encoded anew, not the files that were uploaded"
 
 
-def test_masks(run: Run, stub: StubServer, tmp_path: Path) -> None:
-    stub.tasks[1].shapes = [
-        shape(0, [10, 10, 14, 12]),
-        shape(0, [10.0, 10.0, 20.0, 10.0, 20.0, 20.0, 10.0, 20.0], "polygon"),
-        shape(0, [50.0, 40.0, 60.0, 35.0], "ellipse"),
-        shape(0, [2, 3, 2, 1, 0, 30, 40, 33, 41], "mask"),
-    ]
-    out = tmp_path / "anno.zip"
-    ran = run("cvat", "export", "task", 1, out, "--save-masks")
-    assert ran.err == "tfod: written as masks: 1 polygon, 1 ellipse\n"
-    (one, *_) = detections(out)
-    masks = [decode_mask_png(mask.data) for mask in one.masks or () if mask]
-    masks[2], masks[3] = masks[3], masks[2]  # from left to right
-    assert [mask.shape for mask in masks] == [(100, 200)] * 4
-    assert np.argwhere(masks[0]).tolist() == [[y, x] for y in (10, 11) for x in range(10, 14)]
-    assert masks[1].sum() == 100
-    assert masks[1][10:20, 10:20].all()
-    area = np.pi * 10 * 5
-    assert abs(masks[2].sum() - area) < 8
-    assert masks[2][40, 40:60].all()
-    assert np.argwhere(masks[3]).tolist() == [[40, 32], [40, 33], [41, 30], [41, 33]]
-    assert np.allclose(one.boxes[2] * (200, 100, 200, 100), [30, 40, 34, 42], atol=1e-4)
-
-
-def test_what_cannot_come_is_counted(run: Run, stub: StubServer, tmp_path: Path) -> None:
-    stub.tasks[1].shapes = [
-        shape(0, [10, 10, 30, 20], rotation=90.0),
-        shape(0, [1.0, 1.0, 5.0, 1.0, 5.0, 9.0], "polygon", attributes=[("occluded", "true")]),
-        shape(0, [1.0, 1.0, 5.0, 1.0], "polyline"),
-        shape(0, [1.0, 1.0], "points"),
-        shape(0, [2.0, 2.0], "points"),
-        shape(0, [-1.0, 2.0, 20.0, 20.0]),
-    ]
-    out = tmp_path / "anno.zip"
-    ran = run("cvat", "export", "task", 1, out)
-    assert ran.err == (
-        "tfod: not written, the format has no place for them: 2 points, 1 polyline\n"
-        "tfod: attributes not written: 1 occluded\n"
-        "tfod: written as their enclosing box: 1 polygon, 1 rotated box\n"
-        "tfod: clipped to their frame: 1 shape\n"
-    )
-    with zipfile.ZipFile(out) as archive:
-        assert sorted(archive.namelist())[0] == "EXPORT_NOTES.txt"
-        notes = archive.read("EXPORT_NOTES.txt").decode()
-    assert [line for line in notes.splitlines() if line.startswith("- ")] == [
-        line.replace("tfod:", "-", 1) for line in ran.err.splitlines()
-    ]
-    (one, *_) = detections(out)
-    boxes = one.boxes * (200, 100, 200, 100)
-    assert np.allclose(boxes, [[0, 2, 20, 20], [1, 1, 5, 9], [15, 5, 25, 25]], atol=1e-3)
-
-
 def test_video(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "anno.zip"
     ran = run("cvat", "export", "task", 2, out, "--with-images")
@@ -158,14 +105,14 @@ def test_a_job_and_deleted_frames(run: Run, stub: StubServer, tmp_path: Path) ->
 def test_project_has_subsets(run: Run, stub: StubServer, tmp_path: Path) -> None:
     stub.tasks[1].project = 5
     out = tmp_path / "anno.zip"
-    ran = run("cvat", "export", "project", 5, out, "--with-images", "--num-shards", 2)
+    ran = run("cvat", "export", "project", 5, out, "--with-images")
     assert ran.out == f"{out}: 6 frames, 4 objects, subsets default, Train\n"
     assert ran.err == f"tfod: {SERVED}: 6\n"
     with zipfile.ZipFile(out) as archive:
         assert archive.namelist() == [
             "EXPORT_NOTES.txt",
-            *(f"Train-0000{number}-of-00002.tfrecord" for number in (0, 1)),
-            *(f"default-0000{number}-of-00002.tfrecord" for number in (0, 1)),
+            "Train.tfrecord",
+            "default.tfrecord",
             "label_map.pbtxt",
         ]
 

@@ -338,26 +338,6 @@ class TestWhatComes:
         ]
         assert one["occluded"]
 
-    def test_classes_by_id_and_tags(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        by_id = image() | objects([(0.1, 0.1, 0.2, 0.2)], None, [2])
-        tags = {
-            "image/class/text": ["car", "cat"],
-            "image/class/label": [1, 2],
-            "image/class/confidence": [1.0, 0.0],
-        }
-        ran = run("cvat", "import", "task", 1, make_zip(by_id | tags))
-        assert "classes said to be absent: 1" in ran.err
-        assert [one["label_id"] for one in stub.tasks[1].shapes] == [12]
-        assert stub.tasks[1].tags == [{"frame": 0, "label_id": 11}]
-
-    def test_numerical_masks(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        mask = [0.0] * (48 * 64)
-        mask[5 * 64 + 7] = mask[6 * 64 + 8] = 1.0
-        path = make_zip(car("c.jpg") | {"image/object/mask": mask})
-        assert run("cvat", "import", "task", 1, path).code == 0
-        (one,) = stub.tasks[1].shapes
-        assert (one["type"], one["points"]) == ("mask", [0, 1, 2, 1, 7, 5, 8, 6])
-
     def test_label_map_of_the_user(
         self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path
     ) -> None:
@@ -367,14 +347,6 @@ class TestWhatComes:
         assert run("cvat", "import", "task", 1, path).code in (1, 2)
         assert run("cvat", "import", "task", 1, path, "--label-map", own).code == 0
         assert [one["label_id"] for one in stub.tasks[1].shapes] == [12]
-
-    def test_names_as_the_task_has_them(
-        self, run: Run, stub: StubServer, make_zip: MakeZip
-    ) -> None:
-        # The stub asserts that name and number belong together.
-        path = make_zip(car("day\\b.png"), car("c.jpg"), image("a.jpg"), alone=True)
-        assert run("cvat", "import", "task", 1, path).code == 0
-        assert [one["frame"] for one in stub.tasks[1].shapes] == [1, 2]
 
 
 class TestProject:

@@ -205,16 +205,6 @@ def test_attributes_are_of_the_kind_that_the_label_has(
     assert dict(attributes).get(name) == stored_as
 
 
-def test_an_attribute_called_rotation_turns_nothing(tmp_path: Path) -> None:
-    own = {"rotation": 30, "outside": 1, "track_id": 5, "keyframe": 1}
-    keys = {f"image/object/attribute/{name}": [value] for name, value in own.items()}
-    task = make_task()
-    put(tmp_path, task, record("b.jpg", "cat", **keys))
-    assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
-    assert task.annotations.shapes[0]["rotation"] == 0
-    assert task.annotations.shapes[0]["outside"] is False
-
-
 def test_what_was_there_is_replaced(tmp_path: Path) -> None:
     task = make_task(box(0, "bird"), box(2, "bird"), tags=[tag(0, "bird")])
     put(tmp_path, task, record("b.jpg", "cat"), record("a.jpg"), record("c.jpg"))

@@ -13,10 +13,7 @@ import cvat
 import pytest
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, Job, Task
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.conftest import examples
 from tests.cvat.server.tasks import (
     BOXES,
     HEIGHT,
@@ -28,7 +25,6 @@ from tests.cvat.server.tasks import (
     make_task,
     shape,
     stored,
-    tag,
     track,
 )
 
@@ -102,77 +98,12 @@ def test_a_task_with_placeholders(tmp_path: Path) -> None:
     ]
 
 
-points = st.tuples(
-    *(st.floats(0, size - 1, width=32) for size in (WIDTH, HEIGHT)),
-    *(st.floats(1, size, width=32) for size in (WIDTH, HEIGHT)),
-)
-some_box = st.builds(
-    lambda number, label, corners, occluded, difficult: box(
-        number,
-        label,
-        round(corners[0], 2),
-        round(corners[1], 2),
-        round(min(WIDTH, corners[0] + corners[2]), 2),
-        round(min(HEIGHT, corners[1] + corners[3]), 2),
-        occluded=occluded,
-        attributes={"difficult": str(difficult).lower()},
-    ),
-    st.integers(0, 2),
-    st.sampled_from(["bird", "cat"]),
-    points,
-    st.booleans(),
-    st.booleans(),
-)
-
-
-@examples(40)
-@given(shapes=st.lists(some_box, max_size=8))
-def test_any_boxes_come_back(
-    tmp_path_factory: pytest.TempPathFactory, shapes: list[dict[str, Any]]
-) -> None:
-    """Labels, corners to a hundredth of a pixel, occluded, and attributes with a key."""
-    folder = tmp_path_factory.mktemp("task")
-    task = make_task(*shapes, start_frame=2, step=3)
-    before = _comparable(task)
-    found = again(task, folder)
-    assert len(found) == len(before)
-    before.sort(key=lambda one: (one[0], one[-1], one[1], one[3], one[2]))  # as exports have it
-    for (frame, label, *flags, corners), other in zip(before, _comparable(task), strict=True):
-        assert [frame, label, *flags] == list(other[:-1])
-        assert corners == pytest.approx(other[-1], abs=0.011)
-
-
-def _comparable(task: Task) -> list[tuple[Any, ...]]:
-    """In the order in which they are stored, frame by frame, which the import keeps."""
-    ordered = sorted(task.annotations.shapes, key=lambda one: one["frame"])
-    return [
-        (
-            one["frame"],
-            one["label"],
-            one["occluded"],
-            one["attributes"].get("difficult", "false"),
-            tuple(one["points"]),
-        )
-        for one in ordered
-    ]
-
-
 def test_tracks_come_back_as_boxes(tmp_path: Path) -> None:
     moving = track("cat", box(0, "cat", 0, 0, 10, 10), box(2, "cat", 20, 10, 30, 20))
     task = make_task(tracks=[moving])
     found = again(task, tmp_path)
     assert [row[3] for row in found] == [(0, 0, 10, 10), (10, 5, 20, 15), (20, 10, 30, 20)]
     assert not task.annotations.tracks
-
-
-def test_tags_come_back(tmp_path: Path) -> None:
-    task = make_task(box(1, "bird"), tags=[tag(1, "cat"), tag(2, "bird")])
-    again(task, tmp_path)
-    assert [(one["frame"], one["label"]) for one in task.annotations.tags] == [
-        (1, "cat"),
-        (2, "bird"),
-    ]
-    assert len(task.annotations.shapes) == 1
 
 
 def test_an_empty_task_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,20 +146,3 @@ def test_either_format_reads_what_the_other_wrote(tmp_path: Path) -> None:
     assert [(row[1], row[3]) for row in found] == [("mask", MASK)]
     path = export(make_task(box(0, "cat")), tmp_path).path
     assert [row[1] for row in import_into(task, path, MASKS)] == ["rectangle"]
-
-
-def test_attributes_without_a_key_come_back_from_our_own_export(tmp_path: Path) -> None:
-    values = {"colour": "red, 'dark'", "count": "2.5", "difficult": "true"}
-    task = make_task(box(0, "cat", attributes=values), box(0, "bird", 1, 1, 5, 5))
-    before = stored(task)
-    ((*_, bird), (*_, cat)) = sorted(again(task, tmp_path))
-    assert dict(cat) == values
-    assert dict(bird) == {"colour": "", "count": "1", "difficult": "false"}
-    assert len(before) == 2
-
-
-def test_a_job_s_own_export_comes_back(tmp_path: Path) -> None:
-    task = make_task(box(0, "bird", 1, 1, 5, 5), box(1, "cat"), start_frame=3, step=2)
-    path = export(Job(task, 1, 2), tmp_path).path
-    before = [row[:5] for row in stored(task)]
-    assert [row[:5] for row in import_into(Job(task, 1, 2), path)] == before

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import multiprocessing
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from tfod.tfrecord.storage.remote import RemoteError, RemoteStream
 
 from tests.commands import TIMEOUT
 from tests.records import encode, frame, image
-from tests.tfrecord.remote.conftest import Bucket, bucket_on
-from tests.tfrecord.remote.servers import Proxy, s3_server
+from tests.tfrecord.remote.conftest import Bucket
 
 MIB = 1 << 20
 
@@ -83,45 +82,37 @@ def test_a_server_that_stops_answering_is_given_up(bucket: Bucket) -> None:
     url = bucket.put("a.tfrecord", noise(12 * MIB))
     with RemoteStream(url) as stream:
         stream.read(1)
-        bucket.server.freeze()
-        try:
-            with pytest.raises(RemoteError, match=r"no byte came for 1 s .*; try again when"):
-                read_all(stream)
-            with pytest.raises(RemoteError, match=r"no byte came for 1 s .*; try again when"):
-                RemoteStream(url)
-        finally:
-            bucket.server.thaw()
-
-
-@pytest.mark.usefixtures("s3_process", "one_second")  # the first one looks whether there is one
-def test_a_server_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with s3_server() as server:
-        bucket = bucket_on(server, Proxy(server.port), monkeypatch)
-        url = bucket.put("a.tfrecord", frame(*[bytes(100_000)] * 150))
-        records = read_records(url)
-        assert next(records).number == 0
-        server.end()
-        with pytest.raises(RemoteError, match=f"^{url}: .*; try again when"):
-            list(records)
-        bucket.proxy.end()
-
-
-def test_an_object_that_is_changed_meanwhile_is_told(bucket: Bucket) -> None:
-    data = noise(12 * MIB)
-    url = bucket.put("a.tfrecord", data)
-    with RemoteStream(url) as stream:
-        stream.read(1)
-        bucket.put("a.tfrecord", noise(12 * MIB, 2))
-        with pytest.raises(RemoteError, match=r"FileExpired: .* no longer exists"):
+        bucket.line.hold_after = bucket.line.sent
+        with pytest.raises(RemoteError, match=r"no byte came for 1 s .*; try again when"):
             read_all(stream)
+        with pytest.raises(RemoteError, match=r"no byte came for 1 s .*; try again when"):
+            RemoteStream(url)
 
 
-def test_an_object_that_is_removed_meanwhile_is_told(bucket: Bucket) -> None:
-    url = bucket.put("a.tfrecord", noise(12 * MIB))
-    with RemoteStream(url) as stream:
+@pytest.mark.usefixtures("one_second")
+def test_a_server_that_dies_is_told(bucket: Bucket) -> None:
+    url = bucket.put("a.tfrecord", frame(*[bytes(100_000)] * 150))
+    records = read_records(url)
+    assert next(records).number == 0
+    bucket.line.is_closed = True
+    with pytest.raises(RemoteError, match=f"^{url}: .*; try again when"):
+        list(records)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda bucket: bucket.put("a.tfrecord", noise(12 * MIB, 2)), "FileExpired: .* no longer"),
+        (lambda bucket: bucket.remove("a.tfrecord"), "is not there"),
+    ],
+)
+def test_an_object_that_is_another_one_meanwhile_is_told(
+    bucket: Bucket, change: Callable[[Bucket], object], words: str
+) -> None:
+    with RemoteStream(bucket.put("a.tfrecord", noise(12 * MIB))) as stream:
         stream.read(1)
-        bucket.remove("a.tfrecord")
-        with pytest.raises(RemoteError, match="is not there"):
+        change(bucket)
+        with pytest.raises(RemoteError, match=words):
             read_all(stream)
 
 
@@ -154,59 +145,41 @@ _READER = """
 import sys
 from tfod.tfrecord.storage.remote import RemoteStream
 with RemoteStream(sys.argv[1]) as stream:
-    print("open", flush=True)
     while stream.read(1 << 20):
         pass
 """
+_CHECK = ("-m", "tfod.cli.main", "check", "--profile", "cvat", "--jobs", "2")
 
 
-def test_ctrl_c_is_heard_while_a_server_is_silent(bucket: Bucket) -> None:
-    url = bucket.put("a.tfrecord", noise(12 * MIB))
-    bucket.line.hold_after = 2 * MIB
-    process = subprocess.Popen(
-        [sys.executable, "-c", _READER, url],
-        env={**bucket.environment(), "TFOD_REMOTE_TIMEOUT": "600"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        end = time.monotonic() + TIMEOUT
-        while bucket.line.sent < 2 * MIB:
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=TIMEOUT)
-        assert errors.rstrip().endswith("KeyboardInterrupt")
-    finally:
-        process.kill()
-
-
-def test_a_check_by_several_ends_while_a_server_is_silent(bucket: Bucket) -> None:
-    # So large in all that several processes share the work.
+@pytest.mark.parametrize(
+    ("command", "number", "code"),
+    [
+        (("-c", _READER), signal.SIGINT, -signal.SIGINT),
+        (_CHECK, signal.SIGTERM, 128 + signal.SIGTERM),
+    ],
+)
+def test_who_waits_for_a_silent_server_hears_signals(
+    bucket: Bucket, command: Sequence[str], number: int, code: int
+) -> None:
+    # So large in all that several processes share the work of a check.
     record = encode(image("a.jpg") | {"image/encoded": bytes(100_000)})
     urls = [bucket.put(f"{one}.tfrecord", frame(*[record] * 350)) for one in range(2)]
-    bucket.line.hold_after = 12 * MIB
+    held = bucket.line.hold_after = (2 if command[0] == "-c" else 12) * MIB
     process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tfod.cli.main", "check", *urls),
-            *("--profile", "cvat", "--jobs", "2"),
-        ],
+        [sys.executable, *command, *urls],
         env={**bucket.environment(), "TFOD_REMOTE_TIMEOUT": "600"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         end = time.monotonic() + TIMEOUT
-        while bucket.line.sent < 12 * MIB:
+        while bucket.line.sent < held:
             assert time.monotonic() < end
             time.sleep(0.05)
         time.sleep(1.5)  # until all that came is examined
-        process.terminate()
-        process.communicate(timeout=TIMEOUT)
-        assert process.returncode == 128 + signal.SIGTERM
+        process.send_signal(number)
+        assert process.wait(TIMEOUT) == code
     finally:
         process.kill()
         bucket.proxy.renew()

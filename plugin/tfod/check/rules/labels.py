@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from tfod.check.dataset import LabelMapFile
 from tfod.check.findings.finding import Finding, JsonValue, first_of, plural
-from tfod.check.records.batch import Batch, ClassUse
+from tfod.check.records.batch import ClassUse
 from tfod.check.records.result import DatasetResult
-from tfod.check.rules.registry import dataset_rule, each_class, each_label_map, rule
+from tfod.check.rules.registry import dataset_rule, detection_rule, each_class, each_label_map, rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
@@ -389,16 +389,11 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
     return file.label_map.items if file.label_map else ()
 
 
-@rule(
+detection_rule(
     "LAB019 error: lists of image classes of different length",
+    Wrong.IMAGE_CLASSES,
     why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
     "at the record.",
     fix="Write one text, one id and one confidence for each class, or leave a list out.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, image/class/text and label",
 )
-def uneven_image_classes(batch: Batch) -> Iterator[Finding]:
-    """image/class/text, label and confidence have different numbers of values."""
-    for problem in batch.detections.problems:
-        if problem.wrong is Wrong.IMAGE_CLASSES:
-            message = f"{problem.key} has {problem.cause}"
-            yield batch.finding(problem.row, message, problem.key)

@@ -7,126 +7,94 @@ CVAT's own XML would lose masks and images in folders there (``formats/cvat.py``
 from __future__ import annotations
 
 import json
-import posixpath
+import os
+import shutil
+import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import IO, Any
 
 import numpy as np
 
-from tfod.cvat.client.task import LiveTask
-from tfod.cvat.records import ShapeBuilder, ZipRecord
-from tfod.detection.images.image import EXTENSION_OF_FORMAT, sniff_format
+from tfod.cvat.records import NewImages, ShapeBuilder, ZipRecord
 from tfod.detection.images.masks import run_lengths
-from tfod.errors import TfodError
 from tfod.formats.cvat_shapes import MASK, POINTS, Attributes, CvatShape, decode_runs
-from tfod.formats.dataset import size_of
-from tfod.tfrecord.image_names import IdMaker, safe_relative_path
+from tfod.tfrecord.image_names import safe_relative_path
 
 _DEFAULT_SUBSET = "default"
 _TRUTH = {"true": True, "false": False}
 
 
-@dataclass
-class Subset:
-    """A task that is to be made, and its items as they come, on disk: 100,000 are too many to hold.
+class _Subset:
+    """A task that is to be made, and its items as they come, on disk: 100,000 are many to hold."""
 
-    Attributes:
-        images, objects: how many.
-    """
+    def __init__(self, stream: IO[bytes], head: str) -> None:
+        self.stream = stream
+        self.images = 0
+        self.objects = 0
+        self.stream.write(head.encode())
 
-    stream: IO[str]
-    ids: IdMaker = field(default_factory=IdMaker)
-    images: int = 0
-    objects: int = 0
+    def add(self, item: Mapping[str, Any], objects: int) -> None:
+        self.stream.write((("," if self.images else "") + json.dumps(item)).encode())
+        self.images += 1
+        self.objects += objects
 
 
 def write_dataset(
-    records: Iterable[ZipRecord], live: LiveTask, builder: ShapeBuilder, path: str
-) -> dict[str, Subset]:
+    records: Iterable[ZipRecord], labels: Sequence[str], builder: ShapeBuilder, path: str
+) -> dict[str, tuple[int, int]]:
     """Write a zip with the images and ``annotations/<subset>.json``.
 
-    Returns what is in each subset; ``builder`` counts what does not come along.
+    Returns how many images and objects are in each subset; ``builder`` counts what does not come
+    along.
 
     Raises:
         TfodError: a record has no image.
     """
-    labels = {name: place for place, name in enumerate(live.labels)}
-    files: dict[str, Subset] = {}
-    try:
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-            for record in records:
-                name = safe_relative_path(record.subset) or _DEFAULT_SUBSET
-                subset = name.replace("/", "_")
-                if subset not in files:
-                    files[subset] = _begin(f"{path}.{len(files)}.json", labels)
-                _add(archive, files[subset], subset, record, builder, labels)
-            for number, (subset, file) in enumerate(files.items()):
-                file.stream.write("]}")
-                file.stream.close()
-                archive.write(
-                    f"{path}.{number}.json",
-                    f"annotations/{subset}.json",
-                    compress_type=zipfile.ZIP_DEFLATED,
-                )
-    finally:
-        for file in files.values():
-            file.stream.close()
-    return files
-
-
-def _begin(path: str, labels: Mapping[str, int]) -> Subset:
-    stream = open(path, "w", encoding="utf-8")
+    numbers = {name: number for number, name in enumerate(labels)}
     names = [{"name": name, "parent": "", "attributes": []} for name in labels]
-    categories = {"label": {"labels": names, "attributes": ["occluded"]}}
     # No other keys: newer readers know some that older ones do not, and refuse the older ones'.
-    stream.write(json.dumps({"categories": categories})[:-1] + ', "items": [')
-    return Subset(stream)
-
-
-def _add(
-    archive: zipfile.ZipFile,
-    file: Subset,
-    subset: str,
-    record: ZipRecord,
-    builder: ShapeBuilder,
-    labels: Mapping[str, int],
-) -> None:
-    detection = record.detection
-    encoded = bytes(detection.encoded or b"")
-    size = size_of(detection)
-    if not all(size):
-        raise TfodError(f"{record.where}: the size of the image is not known")
-    filename = safe_relative_path(detection.filename or "")
-    item_id, extension = file.ids.make(filename, f"image_{file.images:06d}")
-    if not extension:
-        extension = EXTENSION_OF_FORMAT.get(sniff_format(encoded[:16]) or "", ".jpg")
-    image = item_id + extension
-    shapes = builder.shapes(record, size)
-    annotations = [
-        *(_annotation(one, number, labels, size) for number, one in enumerate(shapes)),
-        *(
-            {
-                "id": 0,
-                "type": "label",
-                "attributes": _attributes(tag.attributes),
-                "group": 0,
-                "label_id": labels[tag.label],
+    categories = {"label": {"labels": names, "attributes": ["occluded"]}}
+    head = json.dumps({"categories": categories})[:-1] + ', "items": ['
+    subsets: dict[str, _Subset] = {}
+    images = NewImages()
+    with ExitStack() as files, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for record in records:
+            image = images.of(record)
+            subset = (safe_relative_path(record.subset) or _DEFAULT_SUBSET).replace("/", "_")
+            if subset not in subsets:
+                stream = files.enter_context(tempfile.TemporaryFile(dir=os.path.dirname(path)))
+                subsets[subset] = _Subset(stream, head)
+            name = image.item_id + image.extension
+            archive.writestr(f"images/{subset}/{name}", image.encoded)
+            shapes = builder.shapes(record, image.size)
+            tags = (
+                {
+                    "id": 0,
+                    "type": "label",
+                    "attributes": _attributes(tag.attributes),
+                    "group": 0,
+                    "label_id": numbers[tag.label],
+                }
+                for tag in builder.tags(record)
+            )
+            item = {
+                "id": image.item_id,
+                "annotations": [
+                    *(_annotation(one, at, numbers, image.size) for at, one in enumerate(shapes)),
+                    *tags,
+                ],
+                "attr": {},
+                "image": {"path": name, "size": list(image.size)},
             }
-            for tag in builder.tags(record)
-        ),
-    ]
-    archive.writestr(posixpath.join("images", subset, image), encoded)
-    item = {
-        "id": item_id,
-        "annotations": annotations,
-        "attr": {},
-        "image": {"path": image, "size": list(size)},
-    }
-    file.stream.write(("," if file.images else "") + json.dumps(item))
-    file.images += 1
-    file.objects += len(shapes)
+            subsets[subset].add(item, len(shapes))
+        for name, subset_file in subsets.items():
+            subset_file.stream.write(b"]}")
+            subset_file.stream.seek(0)
+            with archive.open(f"annotations/{name}.json", "w", force_zip64=True) as out:
+                shutil.copyfileobj(subset_file.stream, out)
+    return {name: (one.images, one.objects) for name, one in subsets.items()}
 
 
 def _annotation(

@@ -8,19 +8,16 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfod.check.check import Options, check
 from tfod.check.find import find
 from tfod.check.findings.report import Report
-from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
 from tfod.check.reporters.text import render_text
-from tfod.cvat.client.changes import Changes
 from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
 from tfod.cvat.client.dataset import write_dataset
-from tfod.cvat.client.task import LiveTask, fetch_task
+from tfod.cvat.client.task import Changes, LiveTask, fetch_task
 from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
-from tfod.cvat.refusal import refusal
+from tfod.cvat.refusal import check_upload, refusal
 from tfod.errors import TfodError
 from tfod.formats.cvat_xml import DocumentWriter
 from tfod.formats.documents import MEMBER
@@ -135,13 +132,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
     with find([options.path], options.label_map) as found:
         if len(found.datasets) != 1 or not found.datasets[0].zips:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
-        of_task = Options(
-            receiver=CVAT,
-            label_map=options.label_map,
-            task=task,
-            decode=0,  # as CVAT's own importer
-        )
-        return check(found, of_task)
+        return check_upload(found, task, options.label_map)
 
 
 def _prepare_annotations(
@@ -154,7 +145,7 @@ def _prepare_annotations(
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(MEMBER, "w", force_zip64=True) as stream,
     ):
-        document = DocumentWriter(stream, live.name)
+        document = DocumentWriter(stream, str(live.target))
         others = _convert(live, options, document, builder, changes)
         document.finish()
     tell(changes.text())
@@ -174,7 +165,7 @@ def _convert(
     """Write the frames that a zip has records of; return how many of them are not the target's."""
     others = 0
     reached = Matcher(live.task, ())
-    records = on_frames(options.path, live.task, live.own, live.target, options.label_map)
+    records = on_frames(options.path, live.task, live.target, options.label_map)
     for record, frame in records:
         if frame is None or frame.number is None:
             others += 1
@@ -201,9 +192,10 @@ def _prepare_dataset(
 ) -> None:
     """Write a dataset with its images, zipped, and tell what tasks it makes."""
     builder = ShapeBuilder(live.labels)
-    subsets = write_dataset(read_zip(options.path, options.label_map), live, builder, path)
-    for subset, written in subsets.items():
-        tell(f"new task {subset!r}: {written.images} images, {written.objects} objects")
+    records = read_zip(options.path, options.label_map)
+    subsets = write_dataset(records, list(live.labels), builder, path)
+    for subset, (images, objects) in subsets.items():
+        tell(f"new task {subset!r}: {images} images, {objects} objects")
     for sentence in builder.losses.sentences():
         warn(f"not imported: {sentence}")
 

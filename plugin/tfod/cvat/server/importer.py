@@ -13,13 +13,19 @@ from zipfile import is_zipfile
 
 import numpy as np
 
-from tfod.check.check import Options, check
 from tfod.check.dataset import File
 from tfod.check.find import find_uploads
 from tfod.check.findings.finding import plural
-from tfod.check.receivers import CVAT
-from tfod.cvat.records import ShapeBuilder, ZipRecord, label_maps_of, on_frames, read_zip
-from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, refusal
+from tfod.cvat.records import (
+    NewImage,
+    NewImages,
+    ShapeBuilder,
+    ZipRecord,
+    label_maps_of,
+    on_frames,
+    read_zip,
+)
+from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, check_upload, refusal
 from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
@@ -27,16 +33,10 @@ from tfod.datumaro.construct import make_item
 from tfod.datumaro.images import BoxedMask
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.detection.boxes import PixelBox
-from tfod.detection.images.image import (
-    DEFAULT_EXTENSION,
-    EXTENSION_OF_FORMAT,
-    FORMAT_OF_EXTENSION,
-    sniff_format,
-)
+from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat_shapes import MASK, POINTS, CvatShape, decode_runs
-from tfod.formats.dataset import size_of
-from tfod.tfrecord.image_names import IdMaker, safe_relative_path
+from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import is_zip
 
 _log = logging.getLogger("tfod.cvat")
@@ -102,14 +102,9 @@ def require_sound(path: str, instance: Instance) -> None:
             "the file is not a zip",
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
-    options = Options(
-        receiver=CVAT,
-        task=instance.task,
-        max_findings=_FINDINGS_KEPT,
-        decode=0,  # CVAT decodes what becomes frames, and needs no other images
-    )
     try:
-        report = check(find_uploads([File.at(path, _UPLOAD)]), options)
+        found = find_uploads([File.at(path, _UPLOAD)])
+        report = check_upload(found, instance.task, max_findings=_FINDINGS_KEPT)
     except TfodError as error:  # such as of masks without boxes
         raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
     if not report.valid:
@@ -142,7 +137,7 @@ class _Converter:
         marks = ("frame " + "#" * count for count in itertools.count())
         mark = next(mark for mark in marks if not any(one.startswith(mark) for one in named))
         items, others = [], 0
-        for record, frame in on_frames(self._path, task, self._instance.own_frames, f"this {noun}"):
+        for record, frame in on_frames(self._path, task, f"this {noun}"):
             if frame is None:
                 others += 1
                 continue
@@ -158,42 +153,27 @@ class _Converter:
         return self._dataset(items)
 
     def with_images(self, folder: str) -> Any:
-        """The records of a new task for each subset, with their images on disk.
-
-        CVAT makes tasks of files. Ids are relative paths that stay in their folder
-        (:mod:`tfod.tfrecord.image_names`).
-        """
+        """The records of a new task for each subset, with their images on disk."""
         if self._instance.task.labels is None:  # CVAT makes those of the label map
             for label_map in label_maps_of(self._path):
                 for item in label_map.items:
                     self._label(item.class_name)
-        ids: dict[str, IdMaker] = {}
-        items = []
-        for number, record in enumerate(read_zip(self._path)):
+        images, items = NewImages(), []
+        for record in read_zip(self._path):
             if len(record.subset) > _LONGEST_SUBSET:
                 raise TfodError(
                     f"subset {record.subset!r} has {len(record.subset)} letters, CVAT takes "
                     f"{_LONGEST_SUBSET}; rename its shard"
                 )
-            one = record.detection
-            data, size = bytes(one.encoded or b""), size_of(one)
-            path = safe_relative_path(one.filename or "")
-            maker = ids.setdefault(record.subset, IdMaker())
-            item_id, extension = maker.make(path, f"image_{number:06d}")
-            if not data or not all(size):
-                raise TfodError(f"image {item_id!r} cannot be read from its shard; export it again")
-            if extension.lower() not in FORMAT_OF_EXTENSION:
-                # CVAT goes by it, and manifest.jsonl is no image to it whatever it holds.
-                kind = sniff_format(data[:16]) or ""
-                extension = EXTENSION_OF_FORMAT.get(kind, DEFAULT_EXTENSION)
-            file = os.path.join(folder, record.subset, item_id + extension)
-            _write_image(file, data, item_id)
+            image = images.of(record)
+            file = os.path.join(folder, record.subset, image.item_id + image.extension)
+            _write_image(file, image)
             items.append(
                 compat.DatasetItem(
-                    id=item_id,
+                    id=image.item_id,
                     subset=record.subset,
-                    media=compat.image_from_file(file, size),
-                    annotations=self._annotations(record, size),
+                    media=compat.image_from_file(file, image.size),
+                    annotations=self._annotations(record, image.size),
                 )
             )
         dataset = self._dataset(items)
@@ -278,16 +258,16 @@ def _draw(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object)
     return decode_runs(runs, extent, size)
 
 
-def _write_image(path: str, data: bytes, item_id: str) -> None:
+def _write_image(path: str, image: NewImage) -> None:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "xb") as file:
-            file.write(data)
+            file.write(image.encoded)
     except OSError as error:
         if error.errno not in _NAMES_FAULT:
             raise
         raise TfodError(
-            f"image {item_id!r} cannot have its name on disk ({error.strerror}); rename it"
+            f"image {image.item_id!r} cannot have its name on disk ({error.strerror}); rename it"
         ) from None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfod.check.references.cvat_task import Frame, Task, shown
-from tfod.cvat.attributes import AttributeSpec
+from tfod.cvat.records import AttributeSpec, Labels
 
 _log = logging.getLogger("tfod.cvat")
 _PROJECT, _JOB = "project", "job"  # META_FIELD
@@ -26,18 +26,15 @@ class Instance:
 
     Attributes:
         noun: ``task``, ``job`` or ``project``.
-        task: labels and frames, as the checker wants them. A project's frames are none: its
-            tasks are yet to be made.
-        own_frames: numbers of the frames that annotations may come to. Of a job, ``task`` has the
-            frames of its whole task: a zip of the task's is known by them.
+        task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
+            zip of the task's is known by them. Of a project none: its tasks are yet to be made.
         attributes: of each label, by name.
         takes_new_attributes: CVAT makes attributes that a label lacks.
     """
 
     noun: str
     task: Task
-    own_frames: frozenset[int]
-    attributes: Mapping[str, Mapping[str, AttributeSpec]]
+    attributes: Labels
     takes_new_attributes: bool
 
 
@@ -75,7 +72,6 @@ def describe_instance(instance_data: Any) -> Instance:
             annotated=held.frames,
             own=own_frames if noun == _JOB else None,
         ),
-        own_frames=own_frames,
         attributes={
             label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
             for label in labels

@@ -40,11 +40,6 @@ class LazyItem(dm.DatasetItem):
     def annotations(self, value: list[Any]) -> None:
         self._own = value
 
-    def wrap(self, **changes: Any) -> LazyItem:
-        values = {"id": self.id, "subset": self.subset, "media": self.media}
-        values.update(attributes=self.attributes, annotations=lambda: self.annotations)
-        return LazyItem(**{**values, **changes})
-
 
 def image_from_bytes(read: Callable[[], bytes], path: str, ext: str, size: Any) -> Any:
     if IS_OLD:

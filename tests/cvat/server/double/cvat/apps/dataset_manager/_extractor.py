@@ -98,10 +98,6 @@ class CvatExtractor(_datumaro.Base):
     def categories(self) -> Any:
         return self._categories
 
-    @property
-    def is_stream(self) -> bool:
-        return cvat.IS_NEW
-
     def _item(self, frame: Any) -> Any:
         read = partial(self._annotations, frame)
         values = {

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import cvat
-from cvat.apps.dataset_manager._errors import CvatImportError
 from cvat.apps.dataset_manager.annotation import interpolate
 from cvat.apps.engine.models import (
     Annotations,
@@ -147,10 +146,6 @@ class CommonData(LabelData):
         return range(len(self._db_task.frames))
 
     @property
-    def is_stream(self) -> bool:
-        return cvat.IS_NEW
-
-    @property
     def db_instance(self) -> Any:
         return self._db_task
 
@@ -233,16 +228,6 @@ class CommonData(LabelData):
             for shape in interpolate(track, end, self.deleted_frames):
                 yield {**shape, "track_id": number}
 
-    @property
-    def shapes(self) -> Iterator[Any]:
-        kept = self._annotations.shapes
-        return (self._export_shape(one) for one in kept if one["frame"] not in self.deleted_frames)
-
-    @property
-    def tags(self) -> Iterator[Any]:
-        kept = self._annotations.tags
-        return (self._export_tag(one) for one in kept if one["frame"] not in self.deleted_frames)
-
     def _export_shape(self, shape: Mapping[str, Any]) -> Any:
         kind = self.TrackedShape if "track_id" in shape else self.LabeledShape
         values = {name: shape[name] for name in kind._fields if name in shape}
@@ -283,9 +268,6 @@ class CommonData(LabelData):
     def add_tag(self, tag: Any) -> None:
         self._annotations.tags.append(self._imported(tag))
         self._relieve()
-
-    def add_track(self, track: Any) -> None:
-        raise CvatImportError("of this format no tracks can come")  # see ``track_formats``
 
     def _imported(self, one: Any) -> dict[str, Any]:
         values = one._asdict()

@@ -21,29 +21,15 @@ from datumaro.util import cast
 
 import cvat
 from cvat.apps.dataset_manager._errors import CvatExportError, CvatImportError
-from cvat.apps.dataset_manager._extractor import GetCVATDataExtractor
+from cvat.apps.dataset_manager._extractor import GetCVATDataExtractor  # noqa: F401
 from cvat.apps.dataset_manager._project_data import ProjectData
-from cvat.apps.dataset_manager._task_data import CommonData, JobData, LabelData, TaskData
+from cvat.apps.dataset_manager._task_data import JobData, TaskData  # noqa: F401
 from cvat.apps.dataset_manager.formats.transformations import MaskConverter
 from cvat.apps.engine.models import Label, ShapeType, SourceType, TaskMode
 
 if not cvat.IS_NEW:
     del CvatExportError
 
-InstanceLabelData = LabelData
-__all__ = [
-    "CommonData",
-    "CvatImportError",
-    "GetCVATDataExtractor",
-    "InstanceLabelData",
-    "JobData",
-    "ProjectData",
-    "TaskData",
-    "find_dataset_root",
-    "import_dm_annotations",
-    "load_dataset_data",
-    "match_dm_item",
-]
 _SHAPES = {
     "bbox": ShapeType.RECTANGLE,
     "polygon": ShapeType.POLYGON,

@@ -29,20 +29,11 @@ class _Format:
 
 
 class Exporter(_Format):
-    def __call__(self, dst_file: Any, temp_dir: str, instance_data: Any, **options: Any) -> None:
-        raise NotImplementedError
+    pass
 
 
 class Importer(_Format):
-    def __call__(
-        self,
-        src_file: Any,
-        temp_dir: str,
-        instance_data: Any,
-        load_data_callback: Any = None,
-        **options: Any,
-    ) -> None:
-        raise NotImplementedError
+    pass
 
 
 def _register(formats: dict[str, Any], base: type, details: dict[str, Any], format_: Any) -> Any:
@@ -79,28 +70,23 @@ EXPORT_FORMATS: dict[str, Any] = {}
 IMPORT_FORMATS: dict[str, Any] = {}
 
 
-def exporter(
-    name: str,
-    version: str,
-    ext: str,
-    display_name: str | None = None,
-    enabled: bool = True,
-    dimension: DimensionType = DimensionType.DIM_2D,
-) -> Any:
-    details = dict(locals())
-    return lambda format_: _register(EXPORT_FORMATS, Exporter, details, format_)
+def _registering(formats: dict[str, Any], base: type) -> Any:
+    def register(
+        name: str,
+        version: str,
+        ext: str,
+        display_name: str | None = None,
+        enabled: bool = True,
+        dimension: DimensionType = DimensionType.DIM_2D,
+    ) -> Any:
+        details = dict(locals())
+        return lambda format_: _register(formats, base, details, format_)
+
+    return register
 
 
-def importer(
-    name: str,
-    version: str,
-    ext: str,
-    display_name: str | None = None,
-    enabled: bool = True,
-    dimension: DimensionType = DimensionType.DIM_2D,
-) -> Any:
-    details = dict(locals())
-    return lambda format_: _register(IMPORT_FORMATS, Importer, details, format_)
+exporter = _registering(EXPORT_FORMATS, Exporter)
+importer = _registering(IMPORT_FORMATS, Importer)
 
 
 def make_importer(name: str) -> Any:

@@ -1,8 +1,7 @@
-"""Masks of Datumaro as CVAT's, and the transformations that formats use.
+"""Masks of Datumaro as CVAT's.
 
-Facts: CVAT's mask is run lengths of 0 and 1 in turn, within its box, whose four integers follow
-(the last row and column included). ``MaskToPolygonTransformation`` converts unless
-``conv_mask_to_poly`` is false.
+Fact: CVAT's mask is run lengths of 0 and 1 in turn, within its box, whose four integers follow
+(the last row and column included).
 """
 
 from __future__ import annotations
@@ -23,15 +22,3 @@ class MaskConverter:
         changes = np.flatnonzero(bits[1:] != bits[:-1]) + 1
         runs = np.diff([0, *changes, len(bits)]).tolist()
         return [*([0] if bits[0] else []), *runs, left, top, right, bottom]
-
-
-class MaskToPolygonTransformation:
-    @classmethod
-    def declare_arg_names(cls) -> list[str]:
-        return ["conv_mask_to_poly"]
-
-    @classmethod
-    def convert_dataset(cls, dataset: Any, **kwargs: Any) -> Any:
-        if kwargs.get("conv_mask_to_poly", True):
-            dataset.transform("masks_to_polygons")
-        return dataset
