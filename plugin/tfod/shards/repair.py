@@ -42,9 +42,8 @@ from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.output import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
-from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import require_content
-from tfod.tfrecord.storage.publishing import AtomicFile, ReadPaths
+from tfod.tfrecord.storage.publishing import NewFile, ReadPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
@@ -253,7 +252,7 @@ class _Run:
 
         def there(path: str) -> list[str]:
             """What goes with a shard of the result: is of its name, or of its subset."""
-            own = filter(os.path.lexists, (path, path + INDEX_EXTENSION))
+            own = [path] if os.path.lexists(path) else []
             others = existing.get(self._results[path].subset, ())
             return [*own, *(one for one in others if one not in self._results)]
 
@@ -293,11 +292,10 @@ class _Run:
             severities=_OF_NO_FOLDER,
             max_record_bytes=self._options.max_record_bytes,
             fail_on=Severity.WARNING,
-            hash_sources=False,
         )
         return check(Found(datasets, rest), options)
 
-    def _rewrite(self, shard: Shard, file: AtomicFile) -> None:
+    def _rewrite(self, shard: Shard, file: NewFile) -> None:
         """Write the repaired shard to a file; what is no shard is copied as it is."""
         is_shard = True
         with shard.open() as stream:
