@@ -18,7 +18,6 @@ import pytest
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.stream import read_examples
 from tfod.formats.coco_json import PERSON_KEYPOINTS
 
 from tests.commands import Result, Run
@@ -451,15 +450,6 @@ class TestCounted:
         """As COCO's own test images come."""
         assert after(lambda found: found.pop("annotations")) == ""
 
-    def test_two_images_of_one_file(self, after: Callable[..., str], tmp_path: Path) -> None:
-        def edit(found: Mapping[str, Any]) -> None:
-            name = found["images"][0]["file_name"]
-            found["images"][1].update(width=320, height=240, file_name=name)
-
-        says = after(edit, "--odd-boxes=drop")
-        what = "1 images that several annotations have, a record for each"
-        assert f"{what} (the first: {tmp_path}/odd.json: shapes_01.jpg: shapes_01.jpg)" in says
-
     def test_what_has_no_segmentation_or_area_gets_its_boxs(
         self, after: Callable[..., str], tmp_path: Path
     ) -> None:
@@ -492,23 +482,6 @@ class TestCounted:
         assert found["occluded"][:3] == [True, False, None]
         assert found["colour"][:2] == ["red", None] and found["rotation"][0] == 0.0
         assert found["track_id"][:2] == [None, 7] and "area" in found
-
-    def test_attributes_that_are_null_in_all_objects_of_an_image(
-        self, after: Callable[..., str], tmp_path: Path
-    ) -> None:
-        """Other images have texts there, and a key whose values are now numbers, now texts, has
-        no reader."""
-
-        def add(found: Mapping[str, Any]) -> None:
-            first = found["annotations"][0]["image_id"]
-            for one in found["annotations"]:
-                one["attributes"] = {"colour": "red" if one["image_id"] == first else None}
-
-        after(add)
-        key = "image/object/attribute/colour"
-        examples = read_examples(tmp_path / "out")
-        found = [set(one.byte_strings(key)) for one in examples if key in one]
-        assert found == [{b"red"}]
 
     def test_attributes_named_as_cocos_own_values(
         self, after: Callable[..., str], tmp_path: Path

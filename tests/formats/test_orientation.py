@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.images.upright import mask_turned_back, points_turned_back
+from tfod.detection.images.upright import points_turned_back
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32
@@ -44,24 +44,6 @@ def written(folder: Path, size: tuple[int, int] = SHOWN) -> Detection:
     one = by_filename(folder / "out")[NAME]
     assert (one.width, one.height) == size
     return one
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_pillow_turns_the_same_way(orientation: int) -> None:
-    shown_size = STORED if orientation < 5 else SHOWN
-    shown = np.zeros(shown_size[::-1], np.uint8)
-    left, top, right, bottom = box = 10, 20, 40, 80
-    shown[top:bottom, left:right] = 255
-    stored = mask_turned_back(shown, orientation)
-    assert stored.shape == STORED[::-1]
-    image = Image.fromarray(stored)
-    image.getexif()[0x0112] = orientation
-    assert (np.asarray(ImageOps.exif_transpose(image)) == shown).all()
-    corners = np.array(box, float).reshape(2, 2) / shown_size
-    (x0, y0), (x1, y1) = np.sort(points_turned_back(corners, orientation), axis=0) * STORED
-    rows, columns = np.nonzero(stored)
-    filled = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-    assert [x0, y0, x1, y1] == pytest.approx(filled)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

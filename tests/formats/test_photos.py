@@ -291,14 +291,6 @@ def test_profile_and_other_tags_stay(kind: str, turn: int) -> None:
             assert found.convert("RGB").tobytes() == picture().tobytes()
 
 
-@pytest.mark.parametrize("mode", ["L", "CMYK"])
-def test_jpegs_of_other_colours(mode: str) -> None:
-    with upright_file(photo(8, mode=mode, quality=95)) as found:
-        assert (found.mode, found.size, found.format) == (mode, (WIDTH, HEIGHT), "JPEG")
-        apart = np.asarray(found, int) - np.asarray(picture(mode), int)
-        assert np.abs(apart).mean() < 2
-
-
 @pytest.mark.parametrize("mode", ["P", "1", "L", "LA", "RGBA", "I;16"])
 def test_pngs_of_other_kinds(mode: str) -> None:
     with upright_file(photo(5, "PNG", mode)) as found:
@@ -318,18 +310,6 @@ def test_a_tiff_which_pillow_turns_itself(turn: int, compression: str) -> None:
         assert (found.format, found.size, found.getexif()[271]) == ("TIFF", (WIDTH, HEIGHT), "Cam")
     for see in STORED[:2] + SHOWN:
         assert_on_red(see(turned), list(RED))
-
-
-def test_an_mpo_is_its_first_picture() -> None:
-    """As phones write two of one scene; the second one has a lens of its own."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    lying = picture().transpose(LAY[6])
-    others = [Image.new("RGB", lying.size, "blue")]
-    data = file_of(lying, "MPO", save_all=True, append_images=others, exif=exif.tobytes())
-    with upright_file(data) as found:
-        assert (found.format, found.size) == ("JPEG", (WIDTH, HEIGHT))
-        assert_on_red(np.asarray(found), list(RED))
 
 
 def with_exif(jpeg: bytes, block: bytes) -> bytes:

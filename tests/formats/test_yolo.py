@@ -63,9 +63,6 @@ class TestFoldersThatAreMissing:
         what = "1 folders of images that are named and not there, passed over (the first: "
         assert f"{what}{source}/data.yaml: " in done.err and done.err.count("\n") == 1
 
-    def test_no_one_is_said_of_a_dataset_that_has_all(self, convert: Run, tmp_path: Path) -> None:
-        assert convert(dataset(tmp_path / "s", THERE, TWO), tmp_path / "out").succeeded() == ""
-
     @pytest.mark.parametrize(
         ("yaml", "options", "says"),
         [

@@ -42,10 +42,10 @@ from tfod.formats.cvat_shapes import (
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
 from tfod.formats.documents import (
     MEMBER,
+    begins_with,
     is_zip,
     iterate,
     open_xml,
-    root_tag,
     xml_attribute,
     xml_text,
 )
@@ -273,8 +273,9 @@ def is_cvat_xml(path: str) -> bool:
     """Whether a path is CVAT's XML, a zip that holds it, or its folder."""
     file = _document(path)
     try:
-        return os.path.isfile(file) and root_tag(file) == "annotations"
-    except TfodError:
+        with open_xml(file) as (stream, _):
+            return begins_with(stream, "annotations")
+    except TfodError:  # it is none
         return False
 
 
