@@ -270,9 +270,9 @@ class _ShardsWriter(Writer):
             self._add_label_map(label_map, text.encode())
         complete = []
         for subset, writer in self._writers.items():
-            writer.complete()
+            shards = writer.complete()
             if writer.count:
-                complete += [CompleteShard(*one, subset) for one in writer.pending().items()]
+                complete += [CompleteShard(*one, subset) for one in shards.items()]
             else:
                 self.notes.append(f"{subset} holds no image")
         if self._options.verify is not None:
