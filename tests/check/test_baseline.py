@@ -153,20 +153,6 @@ def test_records_that_have_moved_are_recognised(run: Run, train: Path, tmp_path:
         assert known >= total  # what is said once of each shard
 
 
-def test_inserted_records_and_another_folder(run: Run, train: Path, tmp_path: Path) -> None:
-    baseline = tmp_path / "b.json"
-    written_by(run, baseline, train)
-    total, _ = known_and_new(run, baseline, train)
-    other = tmp_path / "elsewhere" / "deeper"
-    more = encode({**image("new.jpg"), **objects([INVERTED], ["cat"])})
-    records = bad_records(40)
-    write_shard(other, "train", *records[:20], more, *records[20:])
-    known, new = known_and_new(run, baseline, other)
-    assert known == total
-    assert new["BOX006"] == 1
-    assert set(new) <= {"BOX006", "IMG001", "EXA003", "NAM007"}  # of the new record
-
-
 def test_one_more_defect_like_a_known_one_is_new(run: Run, tmp_path: Path) -> None:
     """Records without a name cannot be told apart, so they are counted."""
     baseline = tmp_path / "b.json"

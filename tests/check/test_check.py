@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from typing import Any
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
@@ -178,18 +176,6 @@ def test_folder_set_glob_and_zip(check: Run, tmp_path: Path) -> None:
     assert code == 1 and "SET001" in out and "train-00001-of-00002.tfrecord" in out
 
 
-def test_shards_of_a_zip_are_named_in_it(check: Run, broken: str, tmp_path: Path) -> None:
-    archive = tmp_path / "anno.zip"
-    with zipfile.ZipFile(archive, "w") as stream:
-        stream.write(broken, "a/default.tfrecord")
-        stream.writestr("a/label_map.pbtxt", "item { id: 1 name: 'cat' }")
-    code, out, _ = check(str(archive), "--format", "json")
-    found = {one["code"]: one for one in json.loads(out)["findings"]}
-    assert code == 1
-    assert found["BOX006"]["shard"] == f"{archive}:a/default.tfrecord"
-    assert "LAB001" not in found and "LAB006" in found
-
-
 @pytest.mark.parametrize("decode", ["1000", "none"])
 def test_a_zip_is_opened_once(
     check: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decode: str
@@ -266,16 +252,6 @@ def test_one_damaged_shard_does_not_hide_the_next(
     assert report["counts"]["shards"] == 4
 
 
-def test_unreadable_shard_is_a_finding(check: Run, sound: str, tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root reads everything")
-    hidden = tmp_path / "hidden.record"
-    shutil.copy(sound, hidden)
-    hidden.chmod(0)
-    code, out, _ = check(str(hidden), sound)
-    assert code == 1 and "TFR013" in out
-
-
 def test_the_walk_goes_on_behind_a_damage(check: Run, tmp_path: Path) -> None:
     records = [training(f"{number}.jpg") for number in range(6)]
     shard = Path(write_shard(tmp_path, "train", *records))
@@ -325,31 +301,6 @@ def test_findings_are_capped_and_counted(check: Run, tmp_path: Path) -> None:
     assert {one["code"] for one in report["findings"]} == {"BOX006", "BOX009", "BOX013", "NAM004"}
     _, out, _ = check(shard)
     assert "and 57 more" in " ".join(out.split())
-
-
-def test_same_report_whatever_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfod.check.check._WORTH_PROCESSES", 0)
-    for subset, shift in (("train", 0), ("val", 200)):
-        records = []
-        for number in range(shift, shift + 220):
-            boxes = [(0.1, 0.1, 0.9, 0.9), (0.2, 0.2, 1.2 if number % 7 == 0 else 0.8, 0.9)]
-            more = {"image/unknown": 1} if number % 50 == 9 else {}
-            records.append(training(f"{number}.jpg", boxes, **more))
-        shard = Path(write_shard(tmp_path, subset, *records))
-        data = bytearray(shard.read_bytes())
-        data[len(data) // 2] ^= 4
-        shard.write_bytes(data)
-    alone, shared = (
-        check_sources([str(tmp_path)], Options(jobs=jobs, decode=100)) for jobs in (1, 3)
-    )
-    first, second = alone.to_json(), shared.to_json()
-    del first["duration"], second["duration"]
-    assert alone.counts.records > 400
-    assert alone.counts.decoded == 200
-    assert {"BOX003", "TFR004", "EXA008", "IMG011", "NAM002"} <= alone.counts.by_code.keys() | {
-        "NAM002"
-    }
-    assert first == second
 
 
 def test_interrupt(tmp_path: Path) -> None:
@@ -428,15 +379,6 @@ def test_closed_pipe(broken: str) -> None:
     assert done.stdout.startswith("INVALID") and done.stderr == ""
 
 
-def test_no_colour_in_a_pipe_and_no_bar(broken: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tfod.cli.main", "check", broken],
-        capture_output=True,
-        check=False,
-    )
-    assert done.stderr == b"" and b"\x1b" not in done.stdout
-
-
 def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
     """What a command prints on a terminal."""
     import fcntl
@@ -479,14 +421,6 @@ def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound
         [sys.executable, "-c", code, sound], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "set()"
-
-
-def test_levels_are_ordered() -> None:
-    assert sorted(Severity, key=lambda one: one.rank) == [
-        Severity.INFO,
-        Severity.WARNING,
-        Severity.ERROR,
-    ]
 
 
 def test_a_report_never_replaces_a_source(check: Run, sound: str) -> None:
@@ -543,18 +477,6 @@ def test_records_of_another_message_fit_no_profile(check: Run, tmp_path: Path) -
     path = write_records(tmp_path, "events", [event] * 5)[0]
     code, out, _ = check(path, "--format", "json")
     assert code == 1 and set(json.loads(out)["counts"]["by_code"]) & {"EXA010", "EXA001"}
-
-
-def test_a_long_label_map_in_a_zip(check: Run, tmp_path: Path) -> None:
-    items = "".join(f"item {{ id: {n} name: 'class number {n * 7919 % 99991}' }}\n"
-                    for n in range(2, 12_000))  # fmt: skip
-    archive = tmp_path / "anno.zip"
-    shard = write_shard(tmp_path, "train", training("a.jpg"))
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as stream:
-        stream.write(shard, "train.tfrecord")
-        stream.writestr("label_map.pbtxt", "item { id: 1 name: 'cat' }\n" + items)
-    code, out, _ = check(str(archive), "--severity", "LAB013=off")
-    assert code == 0, out
 
 
 def test_pipes_and_devices_in_a_folder_are_left_alone(check: Run, sound: str) -> None:
