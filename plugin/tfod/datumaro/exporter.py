@@ -31,7 +31,7 @@ from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import read_record_batches, shard_compression
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stated_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import find_shards
-from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
+from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import OptionError, ShardSetWriter
 
 _log = logging.getLogger("tfod.datumaro")
@@ -154,15 +154,16 @@ class ShardExporter(compat.Exporter):
             num_shards=count,
             shard_size=options.shard_size,
             compression=compression,
+            output=self._output,
         )
 
     def apply(self) -> None:
         """Write everything, or raise and leave everything as it was."""
         try:
             self._prepare(self._export_classes())
-            with contextlib.ExitStack() as self._discard:
+            with Output() as self._output:
                 self._write_items()
-                self._publish()
+                self._complete()
         except TfodError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
         if self._save_dataset_meta:
@@ -244,8 +245,7 @@ class ShardExporter(compat.Exporter):
     def _writer(self, subset: str) -> ShardSetWriter:
         """The writer of a subset, made when it is first asked for."""
         if subset not in self._writers:
-            writer = self._writers[subset] = self._make_writer(subset)
-            self._discard.callback(writer.discard)
+            self._writers[subset] = self._make_writer(subset)
         return self._writers[subset]
 
     def _write_items(self) -> None:
@@ -264,13 +264,12 @@ class ShardExporter(compat.Exporter):
             for payload in payloads:
                 self._writer(item.subset).write(payload)
 
-    def _publish(self) -> None:
-        """Complete all files, then give them their names; drop stale shards."""
+    def _complete(self) -> None:
+        """Complete all files, and say which shards go."""
         texts = {os.path.join(self._save_dir, name): one for name, one in self._texts().items()}
-        files: dict[str, str] = {}
+        written: set[str] = set()
         for writer in self._writers.values():
-            writer.complete()
-            files |= writer.pending()
+            written |= set(map(os.path.abspath, writer.complete()))
         before = self._own_shards(self._writers)
         others = sorted(set(before) - set(self._writers))
         names, text = next(iter(texts.items()))
@@ -282,14 +281,11 @@ class ShardExporter(compat.Exporter):
                 ", ".join(others),
             )
         goes = {*self._stale, *(path for one in self._writers for path in before.get(one, ()))}
-        goes -= set(map(os.path.abspath, files))
+        self._output.stale = goes - written
         for path, text in texts.items():
-            file = AtomicFile(path)
-            self._discard.callback(file.discard)
+            file = self._output.file(path)
             file.write(text.encode())
             file.complete()
-            files |= file.pending()
-        publish_together(files, goes)
 
     def _report_annotation(self, reason: str) -> None:
         error = TfodError(f"item {self._current.id!r}: {reason}")

@@ -123,7 +123,13 @@ class KerasCocoExporter(ShardExporter):
             done = self._writers[subset].count if subset in self._writers else 0
             return file_names(subset, [*full, done - sum(full)])
 
-        return ShardSetWriter(self._save_dir, subset, shard_records=_MOST, name_files=name_files)
+        return ShardSetWriter(
+            self._save_dir,
+            subset,
+            shard_records=_MOST,
+            name_files=name_files,
+            output=self._output,
+        )
 
     def _own_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
         found = shards_directly_in(self._save_dir, EXTENSION)
