@@ -322,7 +322,7 @@ class TestBadInput:
 
     def test_a_long_text_is_called_one(self, write: Write) -> None:
         path = write("a.xml", f"<annotations><meta>{'a' * 11_000_000}</meta></annotations>")
-        with pytest.raises(TfodError, match=r"line 1: a text, a name or a nesting is larger than"):
+        with pytest.raises(TfodError, match=r"not well-formed XML .*(huge|too long|limit)"):
             load_task(cvat_xml=path)
 
     @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")

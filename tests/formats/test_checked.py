@@ -35,20 +35,6 @@ def test_what_would_be_invalid_is_not_written(convert: Run, tmp_path: Path, kind
     )
 
 
-@pytest.mark.usefixtures("cut_short")
-def test_what_was_there_stays(convert: Run, tmp_path: Path) -> None:
-    broken = tmp_path / NAME
-    data = broken.read_bytes()
-    shutil.copy(IMAGES / "shapes_01.jpg", broken)
-    dataset = FORMATS["csv"](tmp_path, None, [(20, 10, 100, 50)])
-    assert convert(*dataset).code == 0
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    assert set(before) == {"x.record", "label_map.pbtxt"}
-    broken.write_bytes(data)
-    assert convert(*dataset, "--overwrite").code == 2
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-
-
 def test_ids_begin_at_1(convert: Run, tmp_path: Path) -> None:
     """The OD API refuses a class of the id 0 that is not the background."""
     shutil.copy(IMAGES / "shapes_01.jpg", tmp_path / NAME)

@@ -10,13 +10,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from PIL import Image
 from tfod.detection.images.masks import encode_mask_png
-from tfod.detection.labels.label_map import read_label_map
-from tfod.formats.files import ends_of
 
 from tests.commands import Run, run_python
-from tests.image_kinds import file_of
 from tests.records import encode, image, objects, write_shard
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -101,15 +97,6 @@ def test_a_full_disk_is_one_line_about_what_was_asked_for(
     assert ".tmp" not in line and [one.name for one in tmp_path.iterdir()] == ["s"]
 
 
-def test_errors_of_shards_are_listed_line_by_line(run: Run, shards: Path, tmp_path: Path) -> None:
-    run("convert", shards, tmp_path / "c", "--to", "coco")
-    file = file_of(Image.effect_noise((200, 100), 50))
-    (tmp_path / "c/images/train/a.png").write_bytes(file[:-999])
-    first, error = run("convert", tmp_path / "c", tmp_path / "back").err.splitlines()
-    assert first == "tfod: nothing is written: it would be INVALID, 1 error"
-    assert error.startswith("  ") and "(IMG009)" in error
-
-
 def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.json"
     done = run("convert", shards / "train.tfrecord", target)
@@ -151,6 +138,8 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
         (("COCO", "OUT/x", "--images", "nowhere"), "--images nowhere: no such folder"),
         (("COCO", "OUT/x.zip"), "shards would be a folder of that name; leave .zip out"),
         (("S", "OUT/x", "--to", "yolo", "--ignore-difficult"), "is for Pascal VOC; leave it out"),
+        (("S", "OUT/x.json", "--odd-boxes=drop"), "are repaired by: tfod repair"),
+        (("S", "OUT/x.json", "--num-shards=5"), "only shards are"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(
@@ -184,16 +173,6 @@ def test_bad_records(run: Run, tmp_path: Path, features: dict[str, object], mess
     done = run("convert", shard, tmp_path / "x.json")
     assert done.code == 2 and message in done.err and done.err.count("\n") == 1
     assert not (tmp_path / "x.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [("--odd-boxes=drop", "are repaired by: tfod repair"), ("--num-shards=5", "only shards are")],
-)
-def test_options_of_another_format(run: Run, tmp_path: Path, option: str, message: str) -> None:
-    shard = write_shard(tmp_path / "s", "train", encode(image()))
-    done = run("convert", shard, tmp_path / "x.json", option)
-    assert done.code == 2 and message in done.err and done.err.count("\n") == 1
 
 
 def test_ids_of_images(run: Run, tmp_path: Path) -> None:
@@ -317,23 +296,6 @@ def test_subsets_of_voc_that_are_called_as_lists_of_a_class(
     ]
 
 
-def test_voc_of_labelimg_whose_images_are_verified(run: Run, tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
-    for path in (tmp_path / "voc" / "Annotations").iterdir():
-        path.write_text(path.read_text().replace("<annotation>", '<annotation verified="yes">'))
-    done = run("convert", tmp_path / "voc", tmp_path / "out")
-    assert done.code == 0 and "train: 8 images, 20 objects" in done.out
-
-
-def test_voc_of_images_in_folders(run: Run, tmp_path: Path) -> None:
-    record = encode(image("sub/1.png") | {"image/encoded": _PNG})
-    shards = write_shard(tmp_path / "s", "train", record)
-    assert run("convert", shards, tmp_path / "voc", "--to", "voc").code == 0
-    (tmp_path / "voc" / "Annotations" / "._1.xml").write_bytes(b"what macOS puts into zips")
-    done = run("convert", tmp_path / "voc", tmp_path / "out")
-    assert done.out == f"{tmp_path}/out: train: 1 image, 0 objects\n", done.err
-
-
 def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
     lists = tmp_path / "voc" / "ImageSets" / "Main"
@@ -380,18 +342,6 @@ def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None
     assert done.out.splitlines() == [
         f"{tmp_path}/out: train: 1 image, 1 object",
         f"{tmp_path}/out: val: 1 image, 0 objects",
-    ]
-
-
-def test_subset_of_coco_that_begins_as_the_names_of_files_do(run: Run, tmp_path: Path) -> None:
-    subsets = ("instances_y", "person_keypoints_y", "y")
-    for subset in subsets:
-        record = encode(image() | {"image/encoded": _PNG + subset.encode()})
-        write_shard(tmp_path / "s", subset, record)
-    assert run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").code == 0
-    done = run("convert", tmp_path / "out", tmp_path / "back")
-    assert done.out.splitlines() == [
-        f"{tmp_path}/back: {subset}: 1 image, 0 objects" for subset in subsets
     ]
 
 
@@ -469,21 +419,6 @@ def test_masks_that_cvat_s_xml_cannot_hold_are_counted(run: Run, tmp_path: Path)
     assert "masks without a pixel, written as boxes: 1" in done.err
 
 
-def test_the_area_of_a_box_does_not_depend_on_other_records(run: Run, tmp_path: Path) -> None:
-    box = objects([[0.1, 0.1, 0.3333, 0.6]], ["cat"], [1])
-    own = {"image/object/area": [0.123456], "image/object/is_crowd": [1]}
-    records = [encode(image(f"{number}.png") | box | own) for number in range(2)]
-    records.append(encode(image("plain.png") | box))
-    areas = []
-    for number in (0, 2):
-        shards = write_shard(tmp_path / f"s{number}", "train", *records[2 - number :])
-        done = run("convert", shards, tmp_path / f"{number}.json")
-        assert done.code == 0
-        entries = json.loads((tmp_path / f"{number}.json").read_text())["annotations"]
-        areas.append([one["area"] for one in entries])
-    assert areas == [[2333.0], [0.123456, 0.123456, 2333.0]]
-
-
 def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:
     frame = '<image id="0" name="a.png" width="200" height="100"/><track id="0" label="cat"/>'
     (tmp_path / "annotations.xml").write_text(annotations(frame))
@@ -502,50 +437,6 @@ def test_frames_too_large_for_masks(run: Run, tmp_path: Path, shape: str) -> Non
     (tmp_path / "annotations.xml").write_text(annotations(frame, CAT))
     done = run("convert", tmp_path / "annotations.xml", tmp_path / "out", "--masks")
     assert done.code == 2 and "a frame of 60000x60000 is too large for masks" in done.err
-
-
-def test_a_label_map_in_the_working_folder_is_not_that_of_the_source(
-    shards: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    voc = str(tmp_path / "voc")
-    assert run("convert", str(shards), voc, "--to", "voc")[0] == 0
-    (tmp_path / "label_map.pbtxt").write_text("item { id: 7 name: 'dog' }")
-    monkeypatch.chdir(tmp_path)
-    assert run("convert", voc, str(tmp_path / "out"))[0] == 0
-    assert "cat" in (tmp_path / "out" / "label_map.pbtxt").read_text()
-
-
-def test_classes_that_are_known_by_their_id_alone(run: Run, tmp_path: Path) -> None:
-    """The records name them by their id, and so does the label map (LAB006 refused it)."""
-    box = [0.25, 0.5, 0.5, 1]
-    record = encode(image("a.png") | objects([box, box], label=[5, 2]) | {"image/encoded": _PNG})
-    write_shard(tmp_path / "s", "train", record, label_map=None)
-    run("convert", tmp_path / "s", tmp_path / "out", "--to", "shards").succeeded()
-    assert run("check", tmp_path / "out").code == 0
-    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
-    assert [(one.id, one.name) for one in label_map.items] == [(2, "2"), (5, "5")]
-
-
-def test_a_class_name_with_two_ids_is_said(run: Run, tmp_path: Path) -> None:
-    box = [0.25, 0.5, 0.5, 1]
-    record = encode(image("a.png") | objects([box], label=[2]) | {"image/encoded": _PNG})
-    twice = "item { id: 1 name: 'cat' } item { id: 2 name: 'cat' }"
-    write_shard(tmp_path / "s", "train", record, label_map=twice)
-    says = run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").succeeded()
-    assert "'cat' has the ids 1 and 2, which are read as one class" in says
-
-
-def test_ids_of_classes_that_are_not_in_the_order_of_their_names(run: Run, tmp_path: Path) -> None:
-    """VOC and CSV number classes by name, and know only those that objects have."""
-    box = objects([[0.25, 0.5, 0.5, 1]] * 2, ["dog", "cat"], [1, 2])
-    names = "item {id: 1 name: 'dog'} item {id: 2 name: 'cat'} item {id: 3 name: 'ant'}"
-    record = encode(image("a.png") | box | {"image/encoded": _PNG})
-    write_shard(tmp_path / "s", "train", record, label_map=names)
-    for name in ("voc", "csv", "yolo", "cvat_xml"):
-        run("convert", tmp_path / "s", tmp_path / name, "--to", name).succeeded()
-        run("convert", tmp_path / name, tmp_path / f"from_{name}").succeeded()
-        back, _ = read_label_map(tmp_path / f"from_{name}" / "label_map.pbtxt")
-        assert [(one.id, one.name) for one in back.items] == [(1, "dog"), (2, "cat"), (3, "ant")]
 
 
 def test_one_image_of_two_names_is_said(run: Run, tmp_path: Path) -> None:
@@ -576,7 +467,3 @@ def test_an_image_in_a_zip_that_cannot_be_unpacked(run: Run, tmp_path: Path) -> 
     at = content.index(b"images/a.png") + 30
     (tmp_path / "x.zip").write_bytes(content[:at] + bytes(9) + content[at + 9 :])
     assert "cannot be unpacked" in run("convert", tmp_path / "x.zip", tmp_path / "out").refused()
-
-
-def test_a_name_of_a_thousand_folders_costs_little() -> None:
-    assert len(ends_of("a/" * 10_000 + "a.png")) <= 20

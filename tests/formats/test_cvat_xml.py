@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
-from tfod.detection.detection import Detection
-from tfod.detection.labels.label_map import LabelMap
-from tfod.formats.cvat_xml import CvatXmlWriter
-from tfod.formats.dataset import Batch, Classes, Images
-from tfod.formats.options import Options
-from tfod.formats.voc import VocWriter
-from tfod.formats.writer import Writer
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32
@@ -66,53 +57,12 @@ class TestAnOddBox:
         assert boxes_of(out) == [good, *[float32([0.75, 0.1, 1, 0.5])] * clipped, good]
 
 
-def test_boxes_are_compared_as_they_are(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
-    for folder in (tmp_path, tmp_path / "b"):
-        Image.new("RGB", (200, 100)).save(folder / "a.jpg")
-    first = write(tmp_path, (150, 10, 250, 50))
-    second = write(tmp_path / "b", (150, 10, 200, 50))
-    assert run("diff", first, first).code == 0
-    assert run("diff", first, second).code == 1
-
-
-def test_rounding_is_silent(convert: Run, tmp_path: Path) -> None:
-    source = write(tmp_path, (-0.004, 10, 200.009, 50))
-    assert convert(source, tmp_path / "x.record", "--no-images").succeeded() == ""
-    assert boxes_of(tmp_path / "x.record") == [float32([0, 0.1, 1, 0.5])]
-
-
 def test_what_is_turned_reaches_out_as_before(convert: Run, tmp_path: Path) -> None:
     more = '<box label="cat" xtl="150" ytl="10" xbr="250" ybr="50" rotation="180"/>'
     source = write(tmp_path, GOOD, more=more)
     said = convert(source, tmp_path / "x.record", "--no-images").succeeded()
     assert "clipped to their frame" in said and "reach outside" not in said
     assert len(boxes_of(tmp_path / "x.record")) == 2
-
-
-@pytest.mark.parametrize("kind", [CvatXmlWriter, VocWriter])
-def test_writers_look_classes_up_once(tmp_path: Path, kind: type[Writer]) -> None:
-    """Not for each batch, which takes a minute with 40,000 classes."""
-    label_map = LabelMap.from_names(["cat"])
-    classes, writer = Classes([label_map]), kind(str(tmp_path), None, Options())
-    writer.begin("a")
-    for name in ("a.jpg", "b.jpg"):
-        one = Detection(
-            filename=name,
-            height=100,
-            width=200,
-            boxes=np.array([[0.1, 0.1, 0.5, 0.5]], np.float32),
-            class_text=["cat"],
-            class_label=[1],
-        )
-        writer.add("a", Images.of(Batch("a", [one], label_map), classes), label_map)
-        object.__setattr__(label_map, "items", ())
-
-
-def test_a_second_head(convert: Run, tmp_path: Path) -> None:
-    source = write(tmp_path, GOOD, meta=META * 2)
-    line = convert(source, tmp_path / "out", "--no-images").refused()
-    assert line == f"tfod: {source} has two <meta>; export it again\n"
 
 
 def test_a_class_that_the_label_map_lacks(convert: Run, tmp_path: Path) -> None:

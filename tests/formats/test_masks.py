@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -13,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from PIL import Image
 from pycocotools import mask as coco_mask
 from tfod.detection.images.coco_masks import decode_counts, draw_segmentation
 from tfod.detection.images.masks import decode_mask_png, encode_mask_png, fill_box, is_box_png
-from tfod.errors import TfodError
 from tfod.formats.cvat_shapes import decode_runs
 
 from tests.commands import Run
@@ -60,22 +57,6 @@ def test_polygons_are_drawn_as_pycocotools_draws_them(
     expected = coco_mask.decode(coco_mask.merge(coco_mask.frPyObjects(flat, 30, 40)))
     drawn = draw_segmentation(flat, (30, 40), "x")
     assert drawn is not None and np.array_equal(drawn, expected)
-
-
-@given(MASKS)
-def test_png(mask: np.ndarray) -> None:
-    with Image.open(io.BytesIO(encode_mask_png(mask))) as image:
-        assert image.mode == "L" and np.array_equal(np.asarray(image), mask)
-
-
-def test_nothing_is_no_mask() -> None:
-    assert draw_segmentation([], (5, 5), "x") is None
-    assert draw_segmentation(None, (5, 5), "x") is None
-
-
-def test_sizes_beyond_reason() -> None:
-    with pytest.raises(TfodError, match="too large"):
-        draw_segmentation([[0, 0, 1, 1, 0, 1]], (1 << 20, 1 << 20), "x")
 
 
 SIZE = (100, 200)  # of the image

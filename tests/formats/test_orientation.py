@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.images.upright import mask_turned_back, points_turned_back
+from tfod.detection.images.upright import points_turned_back
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32
@@ -44,41 +44,6 @@ def written(folder: Path, size: tuple[int, int] = SHOWN) -> Detection:
     one = by_filename(folder / "out")[NAME]
     assert (one.width, one.height) == size
     return one
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_pillow_turns_the_same_way(orientation: int) -> None:
-    shown_size = STORED if orientation < 5 else SHOWN
-    shown = np.zeros(shown_size[::-1], np.uint8)
-    left, top, right, bottom = box = 10, 20, 40, 80
-    shown[top:bottom, left:right] = 255
-    stored = mask_turned_back(shown, orientation)
-    assert stored.shape == STORED[::-1]
-    image = Image.fromarray(stored)
-    image.getexif()[0x0112] = orientation
-    assert (np.asarray(ImageOps.exif_transpose(image)) == shown).all()
-    corners = np.array(box, float).reshape(2, 2) / shown_size
-    (x0, y0), (x1, y1) = np.sort(points_turned_back(corners, orientation), axis=0) * STORED
-    rows, columns = np.nonzero(stored)
-    filled = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-    assert [x0, y0, x1, y1] == pytest.approx(filled)
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("orientation", TURNED_BACK)
-def test_annotated_as_it_is_shown(
-    convert: Run, tmp_path: Path, kind: str, orientation: int
-) -> None:
-    before = save(tmp_path, orientation)
-    dataset = FORMATS[kind](tmp_path, SHOWN, [BOX])
-    says = convert(*dataset, "--for=od-api").succeeded()
-    assert f"{TURNED}{NAME}: orientation {orientation})" in says and TAKEN not in says
-    assert written(tmp_path).boxes.tolist() == [float32(NORMALIZED)]
-    says = convert(*dataset, "--exif=keep", "--overwrite").succeeded()
-    assert f"{PUT_BACK}: {NAME}: orientation {orientation})" in says and TURNED not in says
-    one = written(tmp_path, STORED)
-    assert one.boxes == pytest.approx(np.array([TURNED_BACK[orientation]], np.float32))
-    assert one.encoded == before
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -140,18 +105,6 @@ def test_sizes_exchanged_and_nothing_says_how(
     says = convert(*FORMATS[kind](tmp_path, SHOWN, [(20, 10, 90, 50)])).refused()
     assert "images whose annotation exchanges their height and width" in says
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("orientation", [1, 3, 6])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_an_image_without_objects_has_no_box_of_another_size(
-    convert: Run, tmp_path: Path, kind: str, orientation: int
-) -> None:
-    """Nothing is divided by the size that its annotation gives, and no mask has to fit it."""
-    save(tmp_path, orientation)
-    says = convert(*FORMATS[kind](tmp_path, SHOWN, [])).succeeded()
-    assert ((TURNED in says) is (orientation > 1)) and TAKEN not in says
-    assert len(written(tmp_path, SHOWN if orientation > 4 else STORED).boxes) == 0
 
 
 def test_masks_and_keypoints_are_turned_too(convert: Run, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import struct
-import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -28,7 +26,7 @@ from tfod.detection.stream import read_detections
 from tfod.formats.table import FORMATS
 
 from tests.commands import Run
-from tests.image_kinds import exif_block, file_of, with_segment
+from tests.image_kinds import file_of
 from tests.records import encode, image, objects, write_shard
 
 WIDTH, HEIGHT = 160, 96
@@ -291,14 +289,6 @@ def test_profile_and_other_tags_stay(kind: str, turn: int) -> None:
             assert found.convert("RGB").tobytes() == picture().tobytes()
 
 
-@pytest.mark.parametrize("mode", ["L", "CMYK"])
-def test_jpegs_of_other_colours(mode: str) -> None:
-    with upright_file(photo(8, mode=mode, quality=95)) as found:
-        assert (found.mode, found.size, found.format) == (mode, (WIDTH, HEIGHT), "JPEG")
-        apart = np.asarray(found, int) - np.asarray(picture(mode), int)
-        assert np.abs(apart).mean() < 2
-
-
 @pytest.mark.parametrize("mode", ["P", "1", "L", "LA", "RGBA", "I;16"])
 def test_pngs_of_other_kinds(mode: str) -> None:
     with upright_file(photo(5, "PNG", mode)) as found:
@@ -318,64 +308,6 @@ def test_a_tiff_which_pillow_turns_itself(turn: int, compression: str) -> None:
         assert (found.format, found.size, found.getexif()[271]) == ("TIFF", (WIDTH, HEIGHT), "Cam")
     for see in STORED[:2] + SHOWN:
         assert_on_red(see(turned), list(RED))
-
-
-def test_an_mpo_is_its_first_picture() -> None:
-    """As phones write two of one scene; the second one has a lens of its own."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    lying = picture().transpose(LAY[6])
-    others = [Image.new("RGB", lying.size, "blue")]
-    data = file_of(lying, "MPO", save_all=True, append_images=others, exif=exif.tobytes())
-    with upright_file(data) as found:
-        assert (found.format, found.size) == ("JPEG", (WIDTH, HEIGHT))
-        assert_on_red(np.asarray(found), list(RED))
-
-
-def with_exif(jpeg: bytes, block: bytes) -> bytes:
-    """A JPEG with an EXIF block in place of its own."""
-    with Image.open(io.BytesIO(jpeg)) as opened:
-        plain = file_of(opened, "JPEG", quality=95, subsampling=0, exif=b"")
-    return with_segment(plain, 0xE1, b"Exif\0\0" + block)
-
-
-BROKEN = {
-    "cut off": exif_block(6)[:20],
-    "no TIFF": b"XX*\0" + exif_block(6)[4:],
-    "points beyond its end": exif_block(6)[:4] + b"\xff\xff\0\0" + exif_block(6)[8:],
-    "orientation 9": exif_block(9),
-    "orientation 0": exif_block(0),
-    "empty": b"",
-}
-
-
-@pytest.mark.parametrize("block", BROKEN.values(), ids=BROKEN)
-def test_a_broken_exif_turns_nothing(run: Run, tmp_path: Path, block: bytes) -> None:
-    data = with_exif(file_of(picture(), "JPEG"), block)
-    box = objects([RED], ["cat"], [1])
-    record = encode(image("a.jpg", HEIGHT, WIDTH) | {"image/encoded": data} | box)
-    shards = write_shard(tmp_path / "s", "train", record)
-    assert run("convert", shards, tmp_path / "out", "--to", "yolo").code == 0
-    assert (tmp_path / "out/images/train/a.jpg").read_bytes() == data
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        struct.pack("<HHI4s", 0x0100, 2, 4, b"abc"),  # a width that is a text: Pillow writes none
-        struct.pack("<HHI4s", 0x011A, 2, 4, b"abc"),
-        struct.pack("<HHII", 0x010F, 2, 99, 9999),  # beyond the end
-        struct.pack("<HHII", 0x8769, 4, 1, 8),  # a directory that is itself
-    ],
-)
-def test_an_orientation_beside_a_broken_tag(entry: bytes) -> None:
-    turn = struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0)
-    block = exif_block(6)[:8] + struct.pack("<H", 2) + turn + entry + bytes(4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # nothing of Pillow's reaches standard error
-        data = upright_image(with_exif(photo(6), block), "a photo")
-    assert orientation_of(data) == 1
-    assert_on_red(_transposed(data), list(RED))
 
 
 def test_a_photo_that_cannot_be_turned_is_named(run: Run, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run
 from tests.differences import diff
-from tests.formats.conftest import EXAMPLES, IMAGES, VOC, Read, Refuse, by_filename
+from tests.formats.conftest import IMAGES, VOC, Read, Refuse, by_filename
 
 FIRST = "shapes_01.jpg"
 FIRST_BOXES = [
@@ -92,10 +92,6 @@ class TestRecords:
         assert (found[FIRST].height, found[FIRST].width) == (240, 320)
         assert found[FIRST].boxes[0, 0] == FIRST_BOXES[0][0] / 2
 
-    def test_difficult_is_0_or_1(self, read: Read, voc: Path, first: Path) -> None:
-        edit(first, "<difficult>0<", "<difficult>2<")
-        assert read(voc)[0][FIRST].attributes["difficult"] == [1, 1, 0]
-
     @pytest.mark.parametrize(
         ("added", "says"),
         [  # CVAT's own attributes, VOC's parts, a score; a box that was copied without its object
@@ -135,15 +131,6 @@ class TestRecords:
             "tfod: 1 objects whose box is turned, read as the box around it (the first: "
             f"{first}, line 13)\n"
         )
-
-    @pytest.mark.parametrize("gone", ["<x2>.*?</x2>", "<angle>.*?</angle>"])
-    def test_half_of_a_turned_box(self, refuse: Refuse, voc: Path, first: Path, gone: str) -> None:
-        eight = "".join(f"<{axis}{n}>{n + 1}</{axis}{n}>" for n in range(4) for axis in "xy")
-        five = "".join(f"<{name}>9</{name}>" for name in ("cx", "cy", "w", "h", "angle"))
-        both = f"<bndbox>{eight}</bndbox>" if "x2" in gone else f"<robndbox>{five}</robndbox>"
-        edit(first, "<bndbox>.*?</bndbox>", re.sub(gone, "", both))
-        name = gone.partition(".")[0]
-        assert f"{first}, line 19: {name} has ''" in refuse(voc)
 
 
 class TestPlaces:
@@ -258,13 +245,6 @@ class TestPlaces:
         line = convert(tmp_path / "robo", tmp_path / "y", "--set", "val").refused()
         assert "has no subset 'val'; choose another --set: train, valid, test" in line
 
-    def test_an_xml_file_elsewhere_is_of_no_subset(self, convert: Run, tmp_path: Path) -> None:
-        for number, folder in enumerate(("train", "more"), 1):
-            (tmp_path / "a" / folder).mkdir(parents=True)
-            shutil.copy(VOC / "Annotations" / f"shapes_0{number}.xml", tmp_path / "a" / folder)
-        done = convert(tmp_path / "a", tmp_path / "out", "--no-images")
-        assert "out: default: 2 images, " in done.out
-
     def test_links_and_pipes(self, read: Read, voc: Path) -> None:
         shutil.rmtree(voc / "ImageSets")
         (voc / "Annotations").rename(voc.with_name("more"))
@@ -275,34 +255,10 @@ class TestPlaces:
         found, said = read(voc)
         assert said == "" and len(found) == 12
 
-    def test_a_name_that_is_not_utf_8(
-        self, read: Read, refuse: Refuse, voc: Path, jpegs: Path
-    ) -> None:
-        shutil.rmtree(voc / "ImageSets")
-        name = os.fsdecode(b"caf\xe9")
-        (voc / "Annotations" / "shapes_01.xml").rename(voc / "Annotations" / f"{name}.xml")
-        assert read(voc)[0][FIRST].boxes.tolist() == FIRST_BOXES  # as <filename> says
-        (jpegs / FIRST).rename(jpegs / f"{name}.jpg")
-        assert "is not Unicode text; rename it\n" in refuse(voc)
-
     def test_two_folders_of_annotations(self, refuse: Refuse, voc: Path) -> None:
         shutil.copytree(voc / "Annotations", voc / "annotations")
         what = f"{voc / 'Annotations'} and {voc / 'annotations'} hold XML files; put them into one"
         assert what in refuse(voc)
-
-
-class TestEncodings:
-    def test_utf_16_is_recognized(self, read: Read, voc: Path) -> None:
-        for path in (voc / "Annotations").iterdir():
-            text = path.read_text().partition("?>")[2] or path.read_text()
-            path.write_bytes(text.lstrip().encode("utf-16"))
-        found, said = read(voc)
-        assert said == "" and found[FIRST].class_text[0] == "étoile"
-
-    def test_latin_1_without_a_declaration(self, refuse: Refuse, voc: Path, first: Path) -> None:
-        text = first.read_text()
-        first.write_bytes(re.sub(r"<\?xml.*?\?>\s*", "", text).encode("latin-1"))
-        assert re.search(rf"{first}, line \d+: not UTF-8; save it as UTF-8\n", refuse(voc))
 
 
 class TestLists:
@@ -345,19 +301,6 @@ class TestLists:
             for options in ((), ("--no-images",)):
                 assert list(read(voc, *options)[0]) == [f"{stem}.jpg"], line
 
-    def test_lists_of_cvat(self, read: Read, refuse: Refuse, voc: Path) -> None:
-        """Its set is called default; names with blanks, with flags and without."""
-        for path in (voc / LISTS).iterdir():
-            path.unlink()
-        for number, to in (("01", "my one"), ("02", "my two"), ("03", "my")):
-            xml = voc / "Annotations" / f"shapes_{number}.xml"
-            xml.rename(xml.with_name(f"{to}.xml"))
-        (voc / LISTS / "default.txt").write_text("my one\nmy two  1\nshapes_04 -1\n")
-        (voc / LISTS / "circle_default.txt").write_text("shapes_04 1\n")
-        assert "choose another --set: default\n" in refuse(voc)
-        names = [f"shapes_{number}.jpg" for number in ("01", "02", "04")]
-        assert list(read(voc, "--set", "default")[0]) == names
-
     def test_a_name_that_a_list_has_twice(self, read: Read, voc: Path) -> None:
         """As of two lists that were joined; a second record would be a duplicate."""
         (voc / LISTS / "train.txt").write_text("shapes_01\nshapes_02\nshapes_01.jpg\n")
@@ -385,11 +328,6 @@ class TestLists:
             out = voc.with_name(name)
             done = convert(voc, out, "--no-images", *options)
             assert done.out == f"{out}: {name}: 12 images, 34 objects\n"
-
-    def test_a_blank_is_no_flag(self, refuse: Refuse, voc: Path) -> None:
-        (voc / LISTS / "train.txt").write_text("shapes_02\nshapes_01 b\n")
-        where = f"{voc / LISTS / 'train.txt'}, line 2: {voc / 'Annotations'} has no XML file for "
-        assert f"{where}'shapes_01 b'; correct the line" in refuse(voc)
 
 
 class TestLabelMap:
@@ -428,13 +366,6 @@ class TestLabelMap:
         found, _ = read(VOC, "--label-map", tmp_path / "label_map.pbtxt")
         assert found[FIRST].class_label == [5, 9, 7]
 
-    def test_another_one_is_not_written_over(self, convert: Run, tmp_path: Path) -> None:
-        (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
-        named = ("--set", "train", "--label-map", EXAMPLES / "shapes_csv" / "label_map.pbtxt")
-        line = convert(VOC, tmp_path / "p.record", *named).refused()
-        assert f"{tmp_path / 'label_map.pbtxt'} is there already; write to another" in line
-        assert [path.name for path in tmp_path.iterdir()] == ["label_map.pbtxt"]
-
     @pytest.mark.parametrize(
         ("target", "other"),
         [("a", "voc"), ("a", "csv"), ("a", "yolo"), ("a", "coco"), ("a/x.record", "a.csv")],
@@ -472,13 +403,6 @@ class TestRefusals:
             path.unlink()
         where = "; ".join(f"{path}, of {voc / 'Annotations' / path.stem}.xml" for path in missing)
         assert f"images that are missing: 2 ({where}); put them there, name" in refuse(voc)
-
-    def test_an_image_outside_of_the_folder(
-        self, refuse: Refuse, voc: Path, jpegs: Path, first: Path
-    ) -> None:
-        edit(first, FIRST, "../../../../../../etc/passwd")
-        (jpegs / FIRST).unlink()
-        assert f"({jpegs / 'shapes_01'}, of {first})" in refuse(voc)
 
     @pytest.mark.parametrize(
         ("pattern", "to", "says"),
@@ -531,10 +455,6 @@ class TestRefusals:
         what = "classes left out of labelmap.txt, which takes no colon, line end or leading #: 1"
         assert what in says and name not in (tmp_path / "out" / "labelmap.txt").read_text()
 
-    def test_no_folder_and_no_file(self, refuse: Refuse, tmp_path: Path) -> None:
-        for path in (tmp_path / "x", tmp_path):
-            assert f"{path} holds no XML file; name" in refuse(path, "--from", "voc")
-
 
 class TestWithoutImages:
     @pytest.mark.parametrize("without", ["", "JPEGImages"])
@@ -548,25 +468,6 @@ class TestWithoutImages:
         one = found[FIRST]
         assert (one.height, one.width, one.encoded) == (240, 320, b"")
         assert one.boxes.tolist() == FIRST_BOXES
-
-    def test_a_size_is_needed(self, refuse: Refuse, voc: Path, jpegs: Path, first: Path) -> None:
-        (jpegs / FIRST).unlink()
-        edit(first, "<size>.*?</size>", "")
-        what = "images without a size in their annotations, which boxes in pixels need: 1"
-        assert f"{what} ({first}); write width and height" in refuse(voc, "--no-images")
-
-    def test_many(self, convert: Run, refuse: Refuse, tmp_path: Path) -> None:
-        text = (VOC / "Annotations" / "shapes_01.xml").read_text()
-        (tmp_path / "voc").mkdir()
-        for number in range(500):
-            changed = text.replace("shapes_01", f"IMG_{number:03}")
-            (tmp_path / "voc" / f"{number:03}.xml").write_text(changed)
-        done = convert(tmp_path / "voc", tmp_path / "out", "--no-images", "--num-shards", 3)
-        assert done.succeeded() == ""
-        assert done.out == f"{tmp_path / 'out'}: default: 500 images, 1,500 objects\n"
-        assert len(list((tmp_path / "out").iterdir())) == 4
-        assert sorted(by_filename(tmp_path / "out"))[::499] == ["000.jpg", "499.jpg"]
-        assert "images that are missing: 500 (" in refuse(tmp_path / "voc")
 
 
 def test_the_checker_agrees(convert: Run, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_stopped_in_the_middle_it_leaves_what_was_there(
 
 
 def _written_aside(folder: Path) -> bool:
-    return any(one.name.endswith(".tmp") and one.stat().st_size for one in os.scandir(folder))
+    return any(one.stat().st_size for one in folder.glob(".*.tmp/*"))
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)

@@ -53,10 +53,6 @@ def source(tmp_path: Path) -> Path:
          ["label_map.pbtxt", "more.txt", "train.tfrecord"]),
         ({"train-00000-of-00001.tfrecord": shard(other())},
          "train-00000-of-00001.tfrecord is there already", ["label_map.pbtxt", "train.tfrecord"]),
-        # An index goes with the shard that is replaced.
-        ({"train.tfrecord.idx": b"0 9\n", "val.tfrecord.idx": b"0 7\n"},
-         "train.tfrecord.idx is there already",
-         ["label_map.pbtxt", "train.tfrecord", "val.tfrecord.idx"]),
         # What is not replaced with --overwrite either.
         ({"train/a.tfrecord": shard(other())}, "would be in one subset with what is written", None),
         ({"val.tfrecord": b"", "label_map.pbtxt": b"item { id: 1 name: 'another' }"},

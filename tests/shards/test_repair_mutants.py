@@ -17,8 +17,8 @@ from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
-from tfod.shards.fixes import FIXES
-from tfod.shards.repair import INEVITABLE, Options, Outcome, repair
+from tfod.shards.fixes import FIXES, INEVITABLE
+from tfod.shards.repair import Options, Outcome, repair
 from tfod.tfrecord.shard_sets.search import find_shards
 
 from tests.files import files_in, readable_records

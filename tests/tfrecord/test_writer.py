@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.search import find_shards
-from tfod.tfrecord.storage.publishing import WriteError
+from tfod.tfrecord.storage.publishing import OutputExistsError, WriteError
 from tfod.tfrecord.writer import ShardSetWriter, write_records
 
 from tests.files import payloads
@@ -89,7 +89,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="cannot write there"):
         write_records(tmp_path / "file", "s", [b"x"])
     (tmp_path / "s.tfrecord").mkdir()
-    with pytest.raises(WriteError, match=r"cannot be replaced \(it is a folder\); nothing"):
+    with pytest.raises(OutputExistsError, match=r"is a folder, where a file is to go"):
         write_records(tmp_path, "s", [b"x"])
     with pytest.raises(ValueError, match="exclude each other"):
         ShardSetWriter(tmp_path, "s", num_shards=2, shard_size=5)

@@ -303,7 +303,8 @@ class TestRepair:
         url = f"{service.url}{address}"
         problem(requests.post(f"{url}/repair?token=x", timeout=60), 403)
         problem(service.get(f"{address}/repaired"), 404)
-        shutil.rmtree(service.data / "uploads" / address.rpartition("/")[2])  # its time is over
+        key = address.rpartition("/")[2]
+        shutil.rmtree(service.data / "reports" / key / "upload")  # its time is over
         found = problem(requests.post(f"{url}/repair?token={token}", timeout=60), 410)
         assert "upload it again" in found["detail"]
         two = [("file", (name, bad_zip)) for name in ("a.zip", "b.zip")]
@@ -338,7 +339,7 @@ def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -
     name = found["files"][0]["name"]
     assert "/" not in name and "\\" not in name and len(name) <= 200
     assert found["report"]["counts"]["records"] == 3
-    assert [one.name for one in (service.data / "uploads" / found["id"]).rglob("files/*")] == [name]
+    assert [one.name for one in (service.data / "reports" / found["id"]).rglob("file/*")] == [name]
     assert {one.name for one in service.data.iterdir()} == before
 
 

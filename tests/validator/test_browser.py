@@ -332,7 +332,7 @@ def test_a_token_and_a_limit(open_page: OpenPage, tmp_path: Path) -> None:
         page = open_page(http_credentials={"username": "", "password": "sesame"})
         send(page, guarded, zipped(record(), other()), for_="For training")
         assert verdict_on(page) == "Ready for the OD API's trainer: 2 images, 4 boxes"
-        assert "tf_record_input_reader { input_path: 'default" in page.locator(".next").inner_text()
+        assert 'tf_record_input_reader { input_path: "default' in page.locator(".next").inner_text()
         page.goto(guarded)
         page.locator("#file").set_input_files(named("large.zip", bytes(2_000_000)))
         alert = page.get_by_role("alert")

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod_validator.access import REFUSED
-from tfod_validator.guard import Guard, Parser
+from tfod_validator.folder import DataFolder
+from tfod_validator.guard import REFUSED, Guard, Parser
 from tfod_validator.settings import Settings
 from waitress.adjustments import Adjustments
 
 from tests.commands import wait_until
 from tests.validator.conftest import Service, running_service
-from tests.validator.heavy import record_of
+from tests.validator.heavy import held_check, record_of
 from tests.validator.sockets import Answer, answer_on
 
 Start = Callable[..., Service]
@@ -161,8 +161,6 @@ def test_room_on_the_disk_is_looked_at_by_the_head(start_service: Start) -> None
 
 def test_room_for_what_arrives_is_counted(start_service: Start) -> None:
     """Two bodies find room alone, but not together."""
-    from tfod_validator.folder import DataFolder
-
     running = start_service(TFOD_MAX_BODY_BYTES=str(1 << 60))
     free = DataFolder(Settings(data=running.data)).free_bytes()
     length = f"Content-Length: {int(free * 0.3)}"  # there will be two copies of each
@@ -225,8 +223,6 @@ def test_slow_clients_hold_no_thread(start_service: Start, text: str) -> None:
 def test_who_waits_and_leaves_gives_the_place_free(start_service: Start) -> None:
     """Half of the threads may wait; others are answered at once."""
     running = start_service(TFOD_THREADS="2", TFOD_MAX_WAIT_SECONDS="3600", TFOD_CHECKS="1")
-    from tests.validator.heavy import held_check
-
     key, _ = held_check(running)
     target = f"GET /api/v1/validations/{key}?wait=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with connect(running, target):

@@ -17,7 +17,7 @@ import pytest
 import requests
 from tfod_validator.folder import DataFolder, Request, Result
 from tfod_validator.settings import Settings
-from tfod_validator.workers import Turns
+from tfod_validator.workers import Workers
 
 from tests.commands import require, run_python, wait_until
 from tests.validator.conftest import Service, zip_of
@@ -29,43 +29,38 @@ Start = Callable[..., Service]
 
 
 class TestTurns:
-    def test_addresses_take_turns(self) -> None:
-        turns = Turns(2)
-        for key, client in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("c1", "c")):
-            turns.add(key, client)
+    @pytest.fixture
+    def workers(self, tmp_path: Path) -> Workers:
+        """Two places, without threads."""
+        return Workers(Settings(data=tmp_path, checks=2))
+
+    def test_addresses_take_turns(self, workers: Workers) -> None:
+        for key in ("a1", "a2", "a3", "b1", "c1", "a1"):  # the last waits already
+            workers.add(key, key[0])
         taken = []
         for _ in range(5):
-            key, client = turns.take() or ("", "")
+            key, client = workers.take() or ("", "")
             taken.append(key)
-            turns.done(key, client)
+            workers.done(key, client)
         assert taken == ["a1", "b1", "c1", "a2", "a3"]
 
-    def test_one_place_is_left_to_others(self) -> None:
-        turns = Turns(2)
-        for key, client in (("a1", "a"), ("a2", "a")):
-            turns.add(key, client)
-        assert turns.take() == ("a1", "a")
-        turns.add("b1", "b")
-        assert turns.take() == ("b1", "b")  # since one of a runs
-        assert turns.count("a") == (1, 1)
-        turns.done("a1", "a")
-        assert turns.take() == ("a2", "a")
+    def test_one_place_is_left_to_others(self, workers: Workers) -> None:
+        for key in ("a1", "a2"):
+            workers.add(key, "a")
+        assert workers.take() == ("a1", "a")
+        workers.add("b1", "b")
+        assert workers.take() == ("b1", "b")  # since one of a runs
+        workers.add("a1", "a")  # which runs
+        assert workers.count("a") == (1, 1)
+        workers.done("a1", "a")
+        assert workers.take() == ("a2", "a")
 
-    def test_what_waits_or_runs_is_added_once(self) -> None:
-        turns = Turns(1)
-        turns.add("a1", "a")
-        turns.add("a1", "a")
-        assert (turns.count("a"), turns.take()) == ((1, 1), ("a1", "a"))
-        turns.add("a1", "a")
-        assert turns.count("a") == (0, 0)
-
-    def test_an_end(self) -> None:
-        turns = Turns(1)
-        waiting = threading.Thread(target=turns.take)
+    def test_an_end(self, workers: Workers) -> None:
+        waiting = threading.Thread(target=workers.take)
         waiting.start()
-        turns.end()
+        workers.stop()
         waiting.join(60)
-        assert not waiting.is_alive() and turns.take() is None
+        assert not waiting.is_alive() and workers.take() is None
 
 
 def test_other_addresses_do_not_wait_for_a_crowd(start_service: Start) -> None:
@@ -163,6 +158,7 @@ def test_who_waits_is_answered_at_the_end(start_service: Start) -> None:
     for one in askers:
         one.start()
     wait_until(lambda: _connections_of(running) >= 10)
+    running.get("/healthz")  # when this is answered, the others have been read
     running.process.send_signal(signal.SIGTERM)
     for one in askers:
         one.join(60)
@@ -240,7 +236,17 @@ class TestFolder:
     def accept(self, folder: DataFolder) -> str:
         return folder.accept(folder.begin_upload(), Request()).id
 
-    def test_the_first_attempt_that_ends_is_the_report(self, folder: DataFolder) -> None:
+    def publish(self, folder: DataFolder) -> str:
+        key = self.accept(folder)
+        attempt, _ = folder.begin_attempt(key)
+        folder.write_result(attempt, Result(True, 0.0, 1.0))
+        assert folder.publish(attempt) is not None
+        return key
+
+    def test_the_first_attempt_that_ends_is_the_report(
+        self, folder: DataFolder, tmp_path: Path
+    ) -> None:
+        """Of others nothing is kept."""
         key = self.accept(folder)
         attempts = [folder.begin_attempt(key)[0] for _ in range(2)]
         for number, attempt in enumerate(attempts):
@@ -249,7 +255,7 @@ class TestFolder:
         assert [one and one.records for one in published] == [1, None]
         found = folder.find(key)
         assert found is not None and found.result is not None and found.result.records == 1
-        assert folder.waiting() == []
+        assert folder.waiting() == [] == [*tmp_path.rglob("attempt-*")]
 
     def test_what_was_published_before_a_crash_is_not_checked_again(
         self, folder: DataFolder, tmp_path: Path
@@ -257,9 +263,10 @@ class TestFolder:
         key = self.accept(folder)
         attempt, _ = folder.begin_attempt(key)
         folder.write_result(attempt, Result(True, 0.0, 1.0))
-        os.link(attempt.parent / "request.json", attempt / "request.json")
-        attempt.rename(tmp_path / "reports" / key)  # and then all was killed
-        assert folder.waiting() == [] and folder.upload_of(key) is not None
+        attempt.rename(attempt.parent / "report")  # and then all was killed
+        found = folder.find(key)
+        assert found is not None and found.state == "queued"
+        assert folder.waiting() == [] and folder.upload_ends(key) is not None
 
     def test_one_process_holds_what_waits(self, folder: DataFolder) -> None:
         key = self.accept(folder)
@@ -278,18 +285,8 @@ class TestFolder:
             folder.write_result(attempt, Result(True, 0.0, 1.0))
         assert folder.publish(attempt) is None and folder.find(key) is None
         assert not [*tmp_path.glob("*/*")]
-        (attempt / "scratch").mkdir(parents=True)  # as a repair does that has not been ended yet
+        (attempt / "tmp").mkdir(parents=True)  # as a repair does that has not been ended yet
         assert folder.waiting() == [] and not [*tmp_path.glob("*/*")]
-
-    def test_what_a_killed_repair_leaves_is_not_kept(self, folder: DataFolder) -> None:
-        key = self.accept(folder)
-        attempts = [folder.begin_attempt(key)[0] for _ in range(2)]
-        for one in attempts:
-            (one / "scratch").mkdir()
-        folder.write_result(attempts[1], Result(True, 0.0, 1.0))
-        assert folder.publish(attempts[1]) is not None
-        upload, found = folder.upload_of(key), folder.find(key)
-        assert upload and found and not [*upload.rglob("scratch"), *found.folder.rglob("scratch")]
 
     def test_what_nobody_can_read_does_not_stop_the_others(
         self, folder: DataFolder, tmp_path: Path
@@ -302,20 +299,16 @@ class TestFolder:
         assert folder.find("a" * 22) is None
 
     def test_what_has_expired_is_removed(self, folder: DataFolder, tmp_path: Path) -> None:
-        key = self.accept(folder)
-        attempt, _ = folder.begin_attempt(key)
-        folder.write_result(attempt, Result(True, 0.0, 1.0))
-        assert folder.publish(attempt) is not None
-        arriving = folder.begin_upload()
+        key, arriving = self.publish(folder), folder.begin_upload()
         folder.clean()
-        assert folder.upload_of(key) is not None
-        for name, age in (("uploads", 61), ("incoming", 61), ("reports", 61)):
-            for one in (tmp_path / name).iterdir():
-                os.utime(one, (time.time() - age,) * 2)
+        assert folder.upload_ends(key) is not None
+        report = tmp_path / "reports" / key / "report"
+        for one in (report, arriving):
+            os.utime(one, (time.time() - 61,) * 2)
         folder.clean()
-        assert folder.upload_of(key) is None and folder.find(key) is not None
+        assert folder.upload_ends(key) is None and folder.find(key) is not None
         assert arriving.exists()
-        for one in (tmp_path / "reports" / key, arriving):
+        for one in (report, arriving):
             os.utime(one, (0, 0))
         folder.clean()
         assert folder.find(key) is None and not arriving.exists()

@@ -93,6 +93,7 @@ def test_what_was_accepted_while_redis_was_away_is_queued_later(redis: str, tmp_
     folder.make()
     folder.accept(folder.begin_upload(), Request())
     queue = RedisQueue(settings)
+    queue.start()
     wait_until(lambda: queue.count("")[1] == 1)
     queue.stop()
 

@@ -1,4 +1,4 @@
-"""Who may do what: the token of the service, tokens of uploads, and requests of other sites."""
+"""Who may do what: the token of the service, and requests that other sites make browsers send."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import base64
 import hashlib
 import hmac
 import ipaddress
-import secrets
 from contextlib import suppress
 
-from tfod_validator.settings import Settings
-
-REFUSED = "TFOD_REFUSED"
-"""The header by which the guard says that it has refused a request, and why."""
 _OPEN = ("/healthz", "/readyz", "/static/", "/report.css")
-_UPLOADS = ("/api/v1/validations", "/validations")
-_LONGEST_OTHER = 64 << 10
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
@@ -27,14 +20,9 @@ def is_allowed(path: str, authorization: str, token: str) -> bool:
     if scheme.lower() == "basic":
         with suppress(ValueError):  # of base64 and of UTF-8
             _, _, password = base64.b64decode(given.strip()).decode().partition(":")
-            return is_same(password, token)
+            return is_token(password, hash_of(token))
         return False
-    return scheme.lower() == "bearer" and is_same(given.strip(), token)
-
-
-def is_same(given: str, token: str) -> bool:
-    """Compare in a time that does not depend on what is given."""
-    return hmac.compare_digest(hash_of(given), hash_of(token))
+    return scheme.lower() == "bearer" and is_token(given.strip(), hash_of(token))
 
 
 def hash_of(token: str) -> str:
@@ -42,14 +30,9 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def new_token() -> str:
-    """A token that cannot be guessed."""
-    return secrets.token_urlsafe(16)
-
-
-def longest_body(path: str, settings: Settings) -> int:
-    """How long the body of a request may be: only those of uploads are long."""
-    return settings.max_body_bytes if path in _UPLOADS else _LONGEST_OTHER
+def is_token(given: str, kept: str) -> bool:
+    """Whether a token is the one of which that is kept; takes as long whatever is given."""
+    return hmac.compare_digest(hash_of(given), kept)
 
 
 def is_own(method: str, site: str | None, origin: str | None, host: str) -> bool:

@@ -23,9 +23,10 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import all_rules
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator.errors import ProblemError, problem_document
-from tfod_validator.folder import FILES, REPORTS, Validation
-from tfod_validator.service import service
+from tfod_validator.errors import ProblemError
+from tfod_validator.folder import REPORTS, Validation
+from tfod_validator.uploads import accept, find, service, wait_for
+from tfod_validator.uploads import repair as repair_upload
 
 api = Blueprint("api", __name__)
 _V1 = "/api/v1"
@@ -85,25 +86,23 @@ def create() -> AnyResponse:
     """Upload files and have them checked."""
     given = parameters(*_ANSWER, "for")
     seconds = _wait_of(given)
-    asked = {name: given[name] for name in ("for",) if name in given}
-    return _created(*service().accept(asked), given, seconds)
+    return _created(*accept({name: given[name] for name in given.keys() & {"for"}}), given, seconds)
 
 
 @api.post(f"{_V1}/validations/<key>/repair")
 def repair(key: str) -> AnyResponse:
     """Repair a copy of an upload, and check it: a validation of its own."""
     given = parameters(*_ANSWER, "token")
-    seconds, found = _wait_of(given), service().find(key)
-    service().require_token(found, given.get("token", ""))
-    return _created(*service().repair(found), given, seconds)
+    seconds = _wait_of(given)
+    return _created(*repair_upload(key, given.get("token", "")), given, seconds)
 
 
 def _created(
     found: Validation, token: str, given: Mapping[str, str], seconds: float
 ) -> AnyResponse:
-    found = service().wait_for(found, seconds)
+    found = wait_for(found, seconds)
     location = {"Location": url_for("api.validation", key=found.id)}
-    if found.is_over:
+    if found.result:
         response = _state_or_report(found, given, token)
     elif "fail" in given:
         detail = f"The check has not ended in time; it goes on at {location['Location']}."
@@ -119,18 +118,16 @@ def _created(
 def validation(key: str) -> AnyResponse:
     """State, progress and report of a validation."""
     given = parameters(*_ANSWER)
-    found = service().wait_for(service().find(key), _wait_of(given))
-    if "fail" in given and not found.is_over:
-        raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
+    found = wait_for(find(key), _wait_of(given))
+    if "fail" in given and not found.result:
+        raise _not_yet()
     return _state_or_report(found, given)
 
 
 @api.delete(f"{_V1}/validations/<key>")
 def delete(key: str) -> AnyResponse:
     """Delete a validation, its report and its files, as only who has its token may."""
-    found = service().find(key)
-    service().require_token(found, parameters("token").get("token", ""))
-    service().folder.delete(key)
+    service().folder.delete(find(key, parameters("token").get("token", "")).id)
     return Response(status=204)
 
 
@@ -138,7 +135,7 @@ def delete(key: str) -> AnyResponse:
 def report(key: str) -> AnyResponse:
     """The report alone, to be saved, as `tfod check` writes it."""
     name = parameters("format").get("format") or _accepted()
-    response = _document(service().find(key), name)
+    response = _document(find(key), name)
     response.headers["Content-Disposition"] = f"attachment; filename=tfod-{REPORTS[name]}"
     return response
 
@@ -146,12 +143,11 @@ def report(key: str) -> AnyResponse:
 @api.get(f"{_V1}/validations/<key>/repaired")
 def repaired(key: str) -> AnyResponse:
     """The repaired zip, for as long as uploads are kept."""
-    found = service().find(key)
-    folder = service().folder.upload_of(key)
+    found = find(key)
     if found.request.repair_of is None:
         raise ProblemError(404, "This is no repair; POST to /repair of a validation makes one.")
-    path = folder / FILES / found.request.files[0].name if folder else None
-    if path is None or not path.is_file():
+    path = found.request.files[0].place(found.folder)
+    if not (found.result and path.is_file()):
         raise ProblemError(410, "The repaired zip is no longer kept; repair the upload again.")
     return _file(path, "application/zip", as_attachment=True)
 
@@ -223,9 +219,8 @@ def description() -> AnyResponse:
 def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
     """A validation as JSON: its state and its progress, and where its report belongs."""
     key, wanted, result = found.id, found.request, found.result
-    settings = service().settings
     total = sum(one.bytes for one in wanted.files)
-    records = result.records if result else found.done[1]
+    done, records = (total, result.records) if result else found.done or (0, 0)
     links = {
         "self": url_for("api.validation", key=key),
         "page": url_for("pages.report", key=key),
@@ -240,16 +235,16 @@ def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
         "created": _moment(wanted.created),
         "started": _moment(result.started) if result else None,
         "ended": _moment(result.ended) if result else None,
-        "expires": _moment(wanted.created + settings.report_seconds),
+        "expires": _moment(wanted.created + service().settings.report_seconds),
         "files": [vars(one) for one in wanted.files],
         "options": {"for": wanted.receiver, "profile": wanted.profile},
         "progress": {
-            "bytes": {"done": total if result else min(found.done[0], total), "total": total},
+            "bytes": {"done": min(done, total), "total": total},
             "records": {"done": records, "total": records if result else None},
         },
         "valid": result.valid if result else None,
         "report": None,
-        "failure": problem_document(**result.failure) if result and result.failure else None,
+        "failure": result.failure if result else None,
         "repair_of": wanted.repair_of,
         "repair": result.repair if result else None,
         "links": links,
@@ -265,13 +260,13 @@ def _state_or_report(
 ) -> AnyResponse:
     """A validation in the format that is asked for; 422 where `fail` says so."""
     name = given.get("format") or _accepted()
-    if found.state == "failed" and ("fail" in given or name != "json"):
-        raise _failure_of(found)
-    response = _with_report(found, token) if name == "json" else _document(found, name)
-    if "fail" in given and found.is_over:
-        counts = json.loads((found.folder / REPORTS["json"]).read_bytes())["counts"]["by_severity"]
+    if name == "json" and not (found.state == "failed" and "fail" in given):
+        response = _with_report(found, token)
+    else:
+        response = _document(found, name)
+    if "fail" in given and found.result:
         least = Severity(given["fail"]).rank
-        if any(counts.get(one.value) for one in Severity if one.rank >= least):
+        if any(found.result.findings.get(one.value) for one in Severity if one.rank >= least):
             response.status_code = 422
     return response
 
@@ -284,7 +279,7 @@ def _with_report(found: Validation, token: str | None) -> AnyResponse:
     head, _, tail = answer.get_data().partition(_NO_REPORT)
     whole = tempfile.SpooledTemporaryFile(_IN_MEMORY)
     whole.write(head + _NO_REPORT.removesuffix(b"null"))
-    with (found.folder / REPORTS["json"]).open("rb") as saved:
+    with found.document("json").open("rb") as saved:
         shutil.copyfileobj(saved, whole, _IN_MEMORY)
     whole.write(tail)
     whole.seek(0)
@@ -292,26 +287,25 @@ def _with_report(found: Validation, token: str | None) -> AnyResponse:
 
 
 def _document(found: Validation, name: str) -> AnyResponse:
-    if found.state == "failed":
-        raise _failure_of(found)
-    if not found.is_over:
-        raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    response = _file(found.folder / REPORTS[name], _TYPES[name])
+    """The report in a format, or why there is none."""
+    if not found.result:
+        raise _not_yet()
+    if found.result.failure:
+        raise ProblemError(**found.result.failure)
+    response = _file(found.document(name), _TYPES[name])
     if name == "html":
         response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
     return response
+
+
+def _not_yet() -> ProblemError:
+    return ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
 
 
 def _file(file: Path | IO[bytes], kind: str, **more: Any) -> AnyResponse:
     response = send_file(file, kind, conditional=False, etag=False, **more)
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def _failure_of(found: Validation) -> ProblemError:
-    """Why a check could not be done, as an answer."""
-    assert found.result is not None and found.result.failure is not None
-    return ProblemError(**found.result.failure)
 
 
 def _accepted() -> str:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import logging
 import secrets
 import time
+from typing import Any
 
-from flask import Flask, Response, g, request
+import prometheus_client as prometheus
+from flask import Flask, Response, g, render_template, request
+from werkzeug.exceptions import HTTPException
 
-from tfod_validator import api, errors, metrics, views
-from tfod_validator.access import REFUSED, is_allowed, is_own
+from tfod_validator import api, views
+from tfod_validator.access import is_allowed, is_own
 from tfod_validator.errors import ProblemError
-from tfod_validator.service import Service, UploadRequest, service
+from tfod_validator.guard import REFUSED
 from tfod_validator.settings import Settings
+from tfod_validator.uploads import Service, UploadRequest, service
 from tfod_validator.workers import Queue
 
+_requests = prometheus.Counter(
+    "tfod_http_requests_total", "Requests that were answered.", ["method", "endpoint", "status"]
+)
+_seconds = prometheus.Histogram(
+    "tfod_http_request_seconds", "Time from a whole request to its answer.", ["endpoint"]
+)
+_log = logging.getLogger("tfod.service")
 _access = logging.getLogger("tfod.access")
 _METHODS = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"))
 _LONGEST_TEXT = 160 << 10  # of a field; with less Werkzeug would refuse files, too
@@ -40,6 +53,16 @@ _REFUSALS = {
 """What is said of a request that the guard has refused, by the name of the limit."""
 
 
+_DETAILS = {
+    400: "The request cannot be understood.",
+    404: "There is nothing at this address; see /openapi.json, or /docs.",
+    405: "This address does not know that method; the header Allow names those it knows.",
+    413: "The form has too many parts, or longer texts than belong here.",
+    415: "The service does not take this type of content.",
+}
+"""What is said of errors that Flask and Werkzeug raise."""
+
+
 def create_app(settings: Settings, queue: Queue) -> Flask:
     """The application; ``app.extensions["tfod"]`` is the `Service`."""
     app = Flask("tfod_validator")
@@ -53,7 +76,9 @@ def create_app(settings: Settings, queue: Queue) -> Flask:
     app.extensions["tfod"] = Service(settings, queue)
     app.before_request(_begin)
     app.after_request(_end)
-    errors.register(app)
+    app.register_error_handler(ProblemError, _answer)
+    app.register_error_handler(HTTPException, _answer_http)
+    app.register_error_handler(Exception, _answer_other)
     app.register_blueprint(api.api)
     app.register_blueprint(views.pages)
     return app
@@ -91,11 +116,40 @@ def _end(response: Response) -> Response:
     endpoint, status = request.endpoint or "none", response.status_code
     # Clients may invent methods without end, and each label is kept.
     method = request.method if request.method in _METHODS else "other"
-    metrics.REQUESTS.labels(method, endpoint, status).inc()
-    metrics.REQUEST_SECONDS.labels(endpoint).observe(seconds)
+    _requests.labels(method, endpoint, status).inc()
+    _seconds.labels(endpoint).observe(seconds)
     _access.info(
         "%s %s %d, %.4f s, %d bytes from %s, request %s",
         *(method, endpoint, status, seconds, request.content_length or 0),
         *(request.remote_addr, g.number),
     )
     return response
+
+
+def _answer(problem: ProblemError) -> Response:
+    types = [name for name, _ in request.accept_mimetypes]
+    if "text/html" in types and not request.path.startswith("/api/"):  # a person looks at it
+        response = Response(render_template("error.html", problem=problem.document))
+    else:
+        text = json.dumps(problem.document, ensure_ascii=False) + "\n"
+        response = Response(text, content_type="application/problem+json")
+    response.status_code = problem.document["status"]
+    response.headers.update(problem.headers)
+    return response
+
+
+def _answer_http(error: HTTPException) -> Any:
+    original = error.get_response()
+    if error.code is None or error.code < 400:
+        return original
+    detail = _DETAILS.get(error.code) or error.description or ""
+    headers = {name: original.headers[name] for name in ("Allow",) if name in original.headers}
+    return _answer(ProblemError(error.code, detail, headers=headers))
+
+
+def _answer_other(error: Exception) -> Response:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _answer(ProblemError(507, "The service's disk is full; try again later."))
+    _log.exception("a request failed")
+    detail = "The service has made a mistake; its log has more under the request's number."
+    return _answer(ProblemError(500, detail))

@@ -1,4 +1,4 @@
-"""What runs in a child: a check, or a repair and a check of what it has made, under limits.
+"""A check in a process of its own, under limits: what begins it, and what it does.
 
 What it finds is in the folder of its attempt when it ends: the report in every format, and then
 how it has ended. It calls the library and not the command, which catches MemoryError itself.
@@ -12,15 +12,19 @@ import mmap
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +33,10 @@ from tfod.check.check import check
 from tfod.check.configuration import Configuration, options_of
 from tfod.check.dataset import File, LabelMapFile
 from tfod.check.find import find_uploads
+from tfod.check.findings.finding import Severity
 from tfod.check.findings.report import Report
 from tfod.check.profiles import file as file  # before the fork
+from tfod.check.receivers import RECEIVERS
 from tfod.check.references import frames as frames  # before the fork
 from tfod.check.references.cvat_task import load_task
 from tfod.check.reporters.html import load_template, render_html
@@ -41,72 +47,146 @@ from tfod.check.reporters.text import render_text
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.shards.repair import Options as RepairOptions
-from tfod.shards.repair import Outcome, repair
+from tfod.shards.repair import repair
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
+from tfod_validator.errors import ProblemError
 from tfod_validator.folder import (
-    FILES,
+    ORIGINAL,
     PROGRESS,
     REPORTS,
-    SCRATCH,
+    UPLOAD,
     DataFolder,
     Request,
     Result,
+    Validation,
 )
 from tfod_validator.settings import Settings
 
+_LOOK_EVERY = 0.5
 _LEAST_ROOM = 64 << 20
 """Bytes below the limit of memory with which a check may begin."""
 _TELL_EVERY = 0.5
 _UNREADABLE = "TFR013"
-_GONE = "The upload is no longer kept; upload it again to repair it."
+_IDS = ("NAM010", "NAM011")
+_NUMBERED = "The source id becomes a new number; the text is kept in tfod/attributes."
+"""What is done about these rules for receivers that they stop, and for no others."""
 
 # Once in the process that checks are forked from, not in each of them: it is most of a small check.
 load_template()
 Image.init()
 
 
-class _FailedError(Exception):
-    """The check cannot be done; the text says what to do."""
+def forkserver() -> ForkServerContext:
+    """Begins children in milliseconds: from a process that has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "numpy.ma", "lxml.etree"])
+    context.Process(target=int).start()  # it has imported it when this returns
+    return context
 
-    def __init__(self, detail: str, status: int = 422, **more: str) -> None:
-        super().__init__(detail)
-        self.failure = {"status": status, "detail": detail, **more}
+
+def check_in_child(
+    waiting: Validation, settings: Settings, context: Any, given_up: threading.Event
+) -> Result | None:
+    """Check what waits, and publish the report; None if somebody else has, or it was not wanted.
+
+    A check whose process is killed is begun again, which may happen ``max_attempts`` times.
+
+    Args:
+        waiting: an upload that waits.
+        settings: of the service.
+        context: of multiprocessing, begins the child.
+        given_up: is looked at twice a second, and ends the check; the attempt does not count.
+
+    Raises:
+        FileNotFoundError: it was deleted meanwhile.
+    """
+    folder = DataFolder(settings)
+    while True:
+        attempt, number = folder.begin_attempt(waiting.id)
+        began, problem = time.time(), None
+        if number > settings.max_attempts:
+            times = f"was begun {settings.max_attempts} times and never ended"
+            detail = (
+                f"The check {times}, most likely for want of memory; check the upload in parts."
+            )
+            problem = ProblemError(500, detail)
+        else:
+            arguments = (replace(settings, token="", queue=""), attempt, waiting.request)
+            child = context.Process(target=run, args=arguments, daemon=True)
+            is_late = _wait_for(child, attempt, settings, given_up)
+            if child.exitcode == 0:
+                return folder.publish(attempt)
+            if given_up.is_set():
+                shutil.rmtree(attempt, ignore_errors=True)
+                return None
+            problem = _problem_of_end(child.exitcode, is_late, settings)
+        if problem is not None:
+            last, _ = folder.begin_attempt(waiting.id)  # has nothing that the child has left
+            ended = Result(None, began, time.time(), failure=problem.document)
+            folder.write_result(last, ended)
+            return folder.publish(last)
 
 
-def run(settings: Settings, attempt: Path, request: Request, source: Path | None) -> None:
-    """Do what was asked for, and write how it has ended into the folder of the attempt.
+def _wait_for(child: Any, attempt: Path, settings: Settings, given_up: threading.Event) -> bool:
+    """Begin a child and wait until it has ended, which it is made to; whether it was too late."""
+    child.start()
+    end = time.monotonic() + settings.max_check_seconds
+    try:
+        while child.is_alive() and attempt.exists() and not given_up.is_set():
+            if time.monotonic() > end:
+                return True
+            child.join(_LOOK_EVERY)
+        return False
+    finally:
+        child.kill()
+        child.join()
+
+
+def _problem_of_end(status: int, is_late: bool, settings: Settings) -> ProblemError | None:
+    """Why a child has not done a check; None if it was killed, which need not happen again."""
+    if is_late:
+        limit = f"{settings.max_check_seconds:,} seconds allowed"
+        detail = f"The check took longer than the {limit}; check it in parts."
+        return ProblemError(422, detail, limit="max_check_seconds")
+    if status in (-signal.SIGKILL, 255):  # 255: how it ended is not known
+        return None
+    how = f"ended with exit status {status}"
+    if status < 0:
+        how = f"was ended by {signal.Signals(-status).name}"
+    return ProblemError(500, f"The check's process {how}; upload again to try again.")
+
+
+def run(settings: Settings, attempt: Path, request: Request) -> None:
+    """What the child does: a check, or a repair and a check of what it has made.
 
     Args:
         settings: of the service.
-        attempt: is in the folder of the upload.
+        attempt: is in the folder of the upload; how it has ended is written into it.
         request: what was asked for.
-        source: the folder of the upload that is to be repaired, of a repair.
     """
     _begin(settings, is_repair=request.repair_of is not None)
-    began, valid, records, failure, changes = time.time(), None, 0, None, None
+    began, changes, upload = time.time(), None, attempt.parent / UPLOAD
     try:
         _require_room()
-        os.chdir(attempt.parent / FILES)  # names in reports are those of the files, without a path
+        os.chdir(upload / "file")  # names in reports are those of the files, without a path
         if request.repair_of is not None:
-            changes = _repair(source, attempt, request, settings)
+            changes = _repair(attempt, request, settings)
         report = _check(attempt, request, settings)
-        valid, records = report.valid, report.counts.records
-    except _FailedError as error:
-        failure = error.failure
-    except MemoryError:
-        most = f"{settings.max_check_bytes >> 20:,} MiB of memory"
-        detail = f"The check needed more than the {most} allowed; check the upload in parts."
-        failure = {"status": 422, "detail": detail, "limit": "max_check_bytes"}
-    except TfodError as error:
-        said = str(error).replace(f"{os.pardir}{os.sep}", "")
-        failure = {"status": 422, "detail": f"The check could not run: {said}"}
+        result = Result(
+            report.valid,
+            began,
+            time.time(),
+            records=report.counts.records,
+            findings={one.value: count for one, count in report.counts.by_severity.items()},
+            repairs=_repairs_of(report),
+            repair=changes,
+        )
     except Exception as error:
-        is_gone = source is not None and not source.exists()  # it has expired meanwhile
-        failure = _FailedError(_GONE, 410).failure if is_gone else _failure_of(error)
-    ended = Result(valid, began, time.time(), records, changes, failure)
+        problem = error if isinstance(error, ProblemError) else _problem_of(error, settings)
+        result = Result(None, began, time.time(), repair=changes, failure=problem.document)
     with suppress(FileNotFoundError):  # it was deleted meanwhile
-        DataFolder(settings).write_result(attempt, ended)
+        DataFolder(settings).write_result(attempt, result)
 
 
 def _begin(settings: Settings, *, is_repair: bool) -> None:
@@ -144,28 +224,34 @@ def _require_room() -> None:
         raise MemoryError from None
 
 
-def _failure_of(error: Exception) -> dict[str, Any]:
-    """What is said of an error that nobody expected."""
+def _problem_of(error: Exception, settings: Settings) -> ProblemError:
+    """What is said of an error."""
     code = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError):
+        most = f"{settings.max_check_bytes >> 20:,} MiB of memory"
+        detail = f"The check needed more than the {most} allowed; check the upload in parts."
+        return ProblemError(422, detail, limit="max_check_bytes")
+    if isinstance(error, TfodError):
+        said = str(error).replace(f"{os.pardir}{os.sep}", "")
+        return ProblemError(422, f"The check could not run: {said}")
     if code == errno.EFBIG:
         detail = (
             "The report would be longer than the service allows: names of classes or files are "
             "very long, or very many; check fewer."
         )
-        return {"status": 422, "detail": detail, "limit": "max_report_bytes"}
+        return ProblemError(422, detail, limit="max_report_bytes")
     if code in (errno.ENOSPC, errno.EDQUOT):
-        return {"status": 507, "detail": "The service's disk is full; try again later."}
+        return ProblemError(507, "The service's disk is full; try again later.")
     # Where it was raised, and its type: its text may quote the upload.
     frames = traceback.format_list(traceback.extract_tb(error.__traceback__))
     print(f"a check failed: {type(error).__name__}\n{''.join(frames)}", file=sys.stderr, flush=True)
     detail = "The service has made a mistake; its log has more. Upload again to try again."
-    return {"status": 500, "detail": detail}
+    return ProblemError(500, detail)
 
 
 def _check(attempt: Path, request: Request, settings: Settings) -> Report:
     """Check the files of the working folder, and write the report."""
-    paths = {one.role: os.path.join(os.pardir, one.path) for one in request.files}
-    names = {one.role: one.name for one in request.files}
+    paths = {one.role: os.path.join(os.pardir, one.role, one.name) for one in request.files}
     asked = Configuration(
         receiver=request.receiver,
         profile=paths.get("profile") or request.profile,
@@ -183,11 +269,11 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
     )
     files = [File.at(one) for one in sorted(os.listdir())]
     found = find_uploads(files, options.archive_limits)
-    if "label_map" in paths:
-        found = found.with_label_map(LabelMapFile.at(paths["label_map"], names["label_map"]))
+    if path := paths.get("label_map"):
+        found = found.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
     report = check(found, options, _telling(attempt, settings))
     if _UNREADABLE in report.counts.by_code:
-        raise _FailedError("The service cannot read the upload on its disk; upload again.", 500)
+        raise ProblemError(500, "The service cannot read the upload on its disk; upload again.")
     samples = choose_samples(report, found.shards, options.profile, settings.max_images)
     texts = {
         "html": render_html(report, samples, on_page=True),
@@ -209,7 +295,7 @@ def _telling(attempt: Path, settings: Settings) -> Callable[[int, int], None]:
         done, records = done + more_bytes, records + more_records
         if records > (most := settings.max_records):
             detail = f"The upload has more than the {most:,} records allowed; check it in parts."
-            raise _FailedError(detail, limit="max_records")
+            raise ProblemError(422, detail, limit="max_records")
         if time.monotonic() - told > _TELL_EVERY:
             told = time.monotonic()
             (attempt / PROGRESS).write_text(json.dumps([done, records]))
@@ -217,61 +303,62 @@ def _telling(attempt: Path, settings: Settings) -> Callable[[int, int], None]:
     return tell
 
 
-def _repair(
-    source: Path | None, attempt: Path, request: Request, settings: Settings
-) -> dict[str, Any]:
+def _repairs_of(report: Report) -> dict[str, str]:
+    """What of a report can be repaired, by rule; nothing where no record could be read."""
+    if not report.counts.records:
+        return {}
+    stops = RECEIVERS[report.receiver].severities(None)
+    done = {code: one.repair for code, one in all_rules().items() if one.repair}
+    for code in _IDS:
+        done[code] = _NUMBERED if stops.get(code) is Severity.ERROR else ""
+    return {code: done[code] for code in report.counts.by_code if done.get(code)}
+
+
+def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, Any]:
     """Put a repaired copy of an upload into the working folder, as a zip; what was changed."""
-    if source is None:
-        raise _FailedError(_GONE, 410)
-    files = sorted((source / FILES).iterdir())
+    place = os.path.join(os.pardir, ORIGINAL)
+    files = [os.path.join(place, one) for one in sorted(os.listdir(place))]
     zips = [one for one in files if zipfile.is_zipfile(one)]
-    what = zips[0] if len(zips) == 1 and len(files) <= 2 else source / FILES
+    what = zips[0] if len(zips) == 1 and len(files) <= 2 else place
     beside = [one for one in files if one not in zips] if what in zips else []
-    label_map = next(iter([*beside, *(source / "label_map").glob("*")]), request.label_map)
+    given = map(str, Path(os.pardir, "label_map").glob("*"))
     options = RepairOptions(
         receiver=request.receiver,
-        label_map=str(label_map) if label_map else None,
+        label_map=next(iter([*beside, *given]), request.label_map),
         max_record_bytes=settings.max_record_bytes,
     )
     _require_disk(files, zips, settings)
-    scratch = attempt / SCRATCH
-    folder, made = scratch / "repaired", scratch / "repaired.zip"
-    scratch.mkdir()
-    try:
-        outcome = repair(str(what), str(folder), options)
-    except TfodError as error:
-        place = str(source / FILES)
-        said = str(error).removeprefix(f"{place}: ").replace(f"{place}{os.sep}", "")
-        said = said.replace(place, "the upload")
-        raise _FailedError(f"It cannot be repaired: {said}") from None
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one in sorted(folder.rglob("*")):
-            archive.write(one, one.relative_to(folder))
-    made.replace(request.files[0].name)
-    return _changes(outcome)
-
-
-def _require_disk(files: list[Path], zips: list[Path], settings: Settings) -> None:
-    """Refuse to repair what unpacks to more than there is room for: a copy, and the zip of it."""
-    packed = [one for path in zips for one in read_zip(str(path)).readable.values()]
-    total = sum(one.size for one in packed)
-    total += sum(one.stat().st_size for one in files if one not in zips)
-    if total > settings.max_archive_bytes:
-        most = f"{settings.max_archive_bytes >> 20:,} MiB"
-        detail = f"It cannot be repaired: it unpacks to more than the {most} allowed."
-        raise _FailedError(detail, limit="max_archive_bytes")
-    if DataFolder(settings).free_bytes() < 2 * total + settings.min_free_bytes:
-        detail = "The service's disk has no room for a repaired copy; try again later."
-        raise _FailedError(detail, 507, limit="min_free_bytes")
-
-
-def _changes(outcome: Outcome) -> dict[str, Any]:
-    titles = {code: all_rules()[code].title for code in sorted(outcome.by_code)}
+    with tempfile.TemporaryDirectory(dir=attempt) as scratch:
+        folder, made = Path(scratch, "repaired"), Path(scratch, "repaired.zip")
+        try:
+            outcome = repair(what, str(folder), options)
+        except TfodError as error:
+            said = str(error).removeprefix(f"{place}: ").replace(f"{place}{os.sep}", "")
+            said = said.replace(place, "the upload")
+            raise ProblemError(422, f"It cannot be repaired: {said}") from None
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+            for one in sorted(folder.rglob("*")):
+                archive.write(one, one.relative_to(folder))
+        made.replace(request.files[0].name)
+    changes = [
+        {"code": code, "title": all_rules()[code].title, "count": count}
+        for code, count in sorted(outcome.by_code.items())
+    ]
     return {
         "records_changed": outcome.changed,
         "records_dropped": outcome.dropped,
-        "changes": [
-            {"code": code, "title": title, "count": outcome.by_code[code]}
-            for code, title in titles.items()
-        ],
+        "changes": changes,
     }
+
+
+def _require_disk(files: list[str], zips: list[str], settings: Settings) -> None:
+    """Refuse to repair what unpacks to more than there is room for: a copy, and the zip of it."""
+    total = sum(os.path.getsize(one) for one in files if one not in zips)
+    total += sum(one.size for path in zips for one in read_zip(path).readable.values())
+    if total > settings.max_archive_bytes:
+        most = f"{settings.max_archive_bytes >> 20:,} MiB"
+        detail = f"It cannot be repaired: it unpacks to more than the {most} allowed."
+        raise ProblemError(422, detail, limit="max_archive_bytes")
+    if DataFolder(settings).free_bytes() < 2 * total + settings.min_free_bytes:
+        detail = "The service's disk has no room for a repaired copy; try again later."
+        raise ProblemError(507, detail, limit="min_free_bytes")

@@ -2,8 +2,8 @@
 
 An upload arrives in ``incoming/ID`` and is moved to ``waiting/ID`` when it is complete: what is
 there was accepted, and is checked, after a crash too. Each attempt of a check has a folder in it,
-and the first that ends is moved to ``reports/ID``, all documents at once. The upload is then kept
-in ``uploads/ID`` for as long as it may be repaired.
+and the first that ends becomes ``report``, all documents at once; then all is moved to
+``reports/ID``. The upload in it is kept for as long as it may be repaired.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,12 @@ REPORTS = {
     "text": "report.txt",
 }
 """Names of the documents that are the report, by format."""
-FILES = "files"
-"""The folder of an upload with what is to be checked; each other role has one of its name."""
+UPLOAD, ORIGINAL = "upload", "original"
+"""The folder of what was uploaded, and in it of what is to be repaired."""
 PROGRESS = "progress"
 """In the folder of an attempt: the bytes and records read so far, as JSON."""
-SCRATCH = "scratch"
-"""In the folder of an attempt: what is needed only while it lasts."""
-_REQUEST, _RESULT, _ATTEMPT = "request.json", "result.json", "attempt-"
+_REPORT, _ATTEMPT = "report", "attempt-"
+_REQUEST, _RESULT = "request.json", "result.json"
 _IDS = re.compile(r"[A-Za-z0-9_-]{22}")
 _ABANDONED_AFTER = 3600.0
 _LONGEST_NAME = 200
@@ -49,17 +49,16 @@ class UploadedFile:
     Attributes:
         name: the last part of what the client called it, which no other of its role has.
         bytes: its length.
-        role: ``file``, ``label_map``, ``profile`` or ``cvat_labels``.
+        role: ``file``, ``label_map``, ``profile`` or ``cvat_labels``; also that of its folder.
     """
 
     name: str
     bytes: int
     role: str = "file"
 
-    @property
-    def path(self) -> str:
-        """Where it is in the upload's folder."""
-        return os.path.join(FILES if self.role == "file" else self.role, self.name)
+    def place(self, folder: Path) -> Path:
+        """Where it is in the folder of its validation."""
+        return folder / UPLOAD / self.role / self.name
 
 
 @dataclass(frozen=True)
@@ -101,33 +100,42 @@ class Result:
         valid: whether the upload is valid; None for a failure.
         started, ended: seconds since 1970.
         records: how many were read.
+        findings: how many there are of each severity.
+        repairs: codes of the rules whose findings can be repaired, and what is done about them.
         repair: what a repair has changed, before its result was checked.
-        failure: why it could not be done: ``status``, ``detail`` and maybe ``limit``.
+        failure: why it could not be done, as problem details.
     """
 
     valid: bool | None
     started: float
     ended: float
     records: int = 0
+    findings: dict[str, int] = field(default_factory=dict)
+    repairs: dict[str, str] = field(default_factory=dict)
     repair: dict[str, Any] | None = None
     failure: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Validation:
-    """A validation as it is now; ``state`` is queued, running, finished or failed."""
+    """A validation as it is now; ``done`` are the bytes and records that were read so far."""
 
     id: str
     folder: Path
     request: Request
-    state: str
     result: Result | None = None
-    done: tuple[int, int] = (0, 0)
+    done: tuple[int, int] | None = None
 
     @property
-    def is_over(self) -> bool:
-        """Whether there is nothing more to come."""
-        return self.result is not None
+    def state(self) -> str:
+        """One of queued, running, finished and failed."""
+        if self.result is not None:
+            return "failed" if self.result.valid is None else "finished"
+        return "queued" if self.done is None else "running"
+
+    def document(self, name: str) -> Path:
+        """The report in a format."""
+        return self.folder / _REPORT / REPORTS[name]
 
 
 class DataFolder:
@@ -135,9 +143,9 @@ class DataFolder:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._incoming, self._waiting, self._reports, self._uploads = (
-            settings.data / name for name in ("incoming", "waiting", "reports", "uploads")
-        )
+        self._incoming, self._waiting, self._reports = self._folders = [
+            settings.data / name for name in ("incoming", "waiting", "reports")
+        ]
 
     def make(self) -> None:
         """Make the folders.
@@ -145,7 +153,7 @@ class DataFolder:
         Raises:
             OSError: they cannot be made.
         """
-        for one in (self._incoming, self._waiting, self._reports, self._uploads):
+        for one in self._folders:
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def free_bytes(self) -> int:
@@ -154,19 +162,19 @@ class DataFolder:
 
     def is_there(self) -> bool:
         """Whether it can be written to, as this process has made it."""
-        return all(os.access(one, os.W_OK) for one in (self._incoming, self._waiting))
+        return all(os.access(one, os.W_OK) for one in self._folders)
 
     # An upload, until it is accepted
 
     def begin_upload(self) -> Path:
         """An empty folder for an upload that arrives, or is made; its name is its id."""
         folder = self._incoming / secrets.token_urlsafe(16)
-        folder.mkdir(mode=0o700)
+        (folder / UPLOAD / "file").mkdir(mode=0o700, parents=True)
         return folder
 
     def accept(self, folder: Path, request: Request) -> Validation:
         """Queue an upload that is complete; it is on the disk when this returns."""
-        _write(folder / _REQUEST, asdict(request))
+        _write(folder / _REQUEST, request)
         for place, folders, files in os.walk(folder, topdown=False):
             for name in (*files, *folders):
                 _sync(os.path.join(place, name))
@@ -174,7 +182,7 @@ class DataFolder:
         accepted = self._waiting / folder.name
         folder.rename(accepted)
         _sync(self._waiting)
-        return Validation(folder.name, accepted, request, "queued")
+        return Validation(folder.name, accepted, request)
 
     # What waits
 
@@ -182,8 +190,8 @@ class DataFolder:
         """All that waits or runs, the oldest first."""
         found = []
         for one in self._waiting.iterdir():
-            if (self._reports / one.name).exists():  # it was published, and then all was killed
-                self._keep_upload(one.name)
+            if (one / _REPORT).exists():  # it was published, and then all was killed
+                self._file_away(one)
             elif not (one / _REQUEST).exists():  # a check has written it after it was deleted
                 self._remove(one)
             elif (request := _request_in(one)) is not None:
@@ -213,40 +221,28 @@ class DataFolder:
             FileNotFoundError: it waits no more.
         """
         folder = self._waiting / key
-        number = 1 + sum(one.name.startswith(_ATTEMPT) for one in folder.iterdir())
-        while True:
-            try:
-                (attempt := folder / f"{_ATTEMPT}{number}").mkdir()
-                return attempt, number
-            except FileExistsError:
-                number += 1
-
-    def forget_attempt(self, attempt: Path) -> None:
-        """Remove what an attempt has written: it does not count."""
-        shutil.rmtree(attempt, ignore_errors=True)
+        attempt = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=folder))
+        return attempt, len([*folder.glob(f"{_ATTEMPT}*")])
 
     def write_result(self, attempt: Path, result: Result) -> None:
         """Say in the folder of an attempt how it has ended, as the last of its documents."""
-        _write(attempt / _RESULT, asdict(result))
+        _write(attempt / _RESULT, result)
 
     def publish(self, attempt: Path) -> Result | None:
         """Make the documents of an attempt the report; None if there is one, or it was deleted."""
-        key = attempt.parent.name
-        (attempt / PROGRESS).unlink(missing_ok=True)
-        for one in attempt.parent.glob(f"{_ATTEMPT}*/{SCRATCH}"):  # of a repair that was killed
-            shutil.rmtree(one, ignore_errors=True)
         try:
-            os.link(attempt.parent / _REQUEST, attempt / _REQUEST)
-            attempt.rename(self._reports / key)  # fails where there is one already
+            attempt.rename(attempt.parent / _REPORT)  # fails where there is one already
         except OSError:
             return None
-        self._keep_upload(key)
-        return _result_in(self._reports / key)
+        return _result_in(self._file_away(attempt.parent))
 
-    def _keep_upload(self, key: str) -> None:
-        with suppress(OSError):
-            os.utime(self._waiting / key)  # its time there begins now
-            (self._waiting / key).rename(self._uploads / key)
+    def _file_away(self, folder: Path) -> Path:
+        """Move what was published to the reports, without what other attempts have written."""
+        for one in folder.glob(f"{_ATTEMPT}*"):
+            shutil.rmtree(one, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            folder.rename(self._reports / folder.name)
+        return self._reports / folder.name
 
     # All that is kept
 
@@ -254,34 +250,28 @@ class DataFolder:
         """A validation; None if it was deleted, has expired, or never was."""
         if not _IDS.fullmatch(key):
             return None
-        # A report may come, and the upload go, between two looks.
+        # What waits may be moved to the reports between two looks.
         for folder in (self._reports / key, self._waiting / key, self._reports / key):
             request = _request_in(folder)
             if request is None:
                 continue
-            if result := _result_in(folder):
-                state = "failed" if result.valid is None else "finished"
-                return Validation(key, folder, request, state, result)
-            found = Validation(key, folder, request, "queued")
-            for one in folder.glob(f"{_ATTEMPT}*"):
-                found = replace(found, state="running", done=_progress_in(one))
-            return found
+            if folder.parent == self._reports:
+                return Validation(key, folder, request, _result_in(folder))
+            done = [_progress_in(one) for one in folder.glob(f"{_ATTEMPT}*")]
+            return Validation(key, folder, request, done=max(done, default=None))
         return None
-
-    def upload_of(self, key: str) -> Path | None:
-        """The folder of an upload that was checked; None when it is no longer kept."""
-        folder = self._uploads / key
-        return folder if folder.is_dir() else None
 
     def upload_ends(self, key: str) -> float | None:
         """When an upload that was checked is removed, in seconds since 1970; None when it was."""
+        folder = self._reports / key
         with suppress(FileNotFoundError):
-            return (self._uploads / key).stat().st_mtime + self._settings.upload_seconds
+            (folder / UPLOAD).stat()
+            return (folder / _REPORT).stat().st_mtime + self._settings.upload_seconds
         return None
 
     def delete(self, key: str) -> None:
         """Remove all of a validation, of which a check may be running."""
-        for one in (self._waiting, self._reports, self._uploads):  # the way that it moves
+        for one in (self._waiting, self._reports):  # the way that it moves
             self._remove(one / key)
 
     def _remove(self, folder: Path) -> None:
@@ -294,16 +284,15 @@ class DataFolder:
     def clean(self) -> None:
         """Remove what has expired, and uploads that have not arrived and will not."""
         abandoned_after = self._settings.max_upload_seconds + _ABANDONED_AFTER
-        for folder, seconds in (
-            (self._incoming, abandoned_after),
-            (self._uploads, self._settings.upload_seconds),
-            (self._reports, self._settings.report_seconds),
-        ):
-            oldest = time.time() - seconds
-            for one in os.scandir(folder):
-                with suppress(FileNotFoundError):
-                    if one.stat().st_mtime < oldest:
-                        self._remove(Path(one.path))
+        for one in self._incoming.iterdir():
+            if _age(one) > abandoned_after:
+                self._remove(one)
+        for one in self._reports.iterdir():
+            age = _age(one / _REPORT)  # which nobody changes
+            if age > self._settings.report_seconds:
+                self._remove(one)
+            elif age > self._settings.upload_seconds:
+                self._remove(one / UPLOAD)
 
 
 def shown_name(name: str) -> str:
@@ -313,9 +302,17 @@ def shown_name(name: str) -> str:
     return last.encode("utf-8", "replace")[-_LONGEST_NAME:].decode("utf-8", "ignore")
 
 
-def _write(path: Path, document: object) -> None:
+def _age(path: Path) -> float:
+    """Seconds since it was changed; none where it is gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _write(path: Path, document: Request | Result) -> None:
     with path.open("x") as file:
-        json.dump(document, file)
+        json.dump(asdict(document), file)
         file.flush()
         os.fsync(file.fileno())
 
@@ -340,7 +337,7 @@ def _request_in(folder: Path) -> Request | None:
 
 def _result_in(folder: Path) -> Result | None:
     try:
-        return Result(**json.loads((folder / _RESULT).read_bytes()))
+        return Result(**json.loads((folder / _REPORT / _RESULT).read_bytes()))
     except FileNotFoundError:
         return None
 

@@ -19,10 +19,14 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.receiver import ChunkedReceiver
 
-from tfod_validator.access import REFUSED, is_allowed, longest_body, network_of
+from tfod_validator.access import is_allowed, network_of
 from tfod_validator.folder import DataFolder
 from tfod_validator.settings import Settings
 
+REFUSED = "TFOD_REFUSED"
+"""The header by which the guard says that it has refused a request, and why."""
+_UPLOADS = ("/api/v1/validations", "/validations")
+_LONGEST_OTHER = 64 << 10
 _HEAD_SECONDS = 30.0
 _LEAST_RATE = 1000  # bytes a second, of a body whose head came so long ago
 _COPIES = 2
@@ -133,7 +137,8 @@ class Parser(HTTPRequestParser):
         self.guard.arriving.add(self)
         body = self.body_rcv
         line = body.control_line + body.trailer if isinstance(body, ChunkedReceiver) else b""
-        if self.length > longest_body(self.path, settings) or len(line) > _LONGEST_LINE:
+        longest = settings.max_body_bytes if self.path in _UPLOADS else _LONGEST_OTHER
+        if self.length > longest or len(line) > _LONGEST_LINE:
             return "max_body_bytes"
         is_slow = self.body_bytes_received < _LEAST_RATE * (seconds - _HEAD_SECONDS)
         if is_slow or seconds > settings.max_upload_seconds:

@@ -7,14 +7,13 @@ templates, and their control characters are spelled out.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import fields
 from datetime import datetime, timezone
 
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from tfod.check.findings.finding import FAMILIES, Severity, plural, size
+from tfod.check.findings.finding import FAMILIES, plural, size
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
@@ -25,17 +24,16 @@ from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
 from tfod_validator.api import parameters
-from tfod_validator.folder import REPORTS, Validation
-from tfod_validator.service import service
+from tfod_validator.folder import Validation
 from tfod_validator.settings import PREFIX, Settings
+from tfod_validator.uploads import accept as accept_upload
+from tfod_validator.uploads import find, service
+from tfod_validator.uploads import repair as repair_upload
 
 pages = Blueprint("pages", __name__)
 _STANDINGS = {"failed": "failed", "queued": "waiting", "running": "checking"}
 _FIRST_CHOICES = ("cvat", "od-api", "any")
 """What is asked for on the page at once; the other receivers are among the options."""
-_IDS = ("NAM010", "NAM011")
-_NUMBERED = "The source id becomes a new number; the text is kept in tfod/attributes."
-"""What is done about these rules for receivers that they stop, and for no others."""
 
 
 @pages.record_once
@@ -65,25 +63,23 @@ def index() -> str:
 def accept() -> AnyResponse:
     """Take files in, from the page's script or from the plain form."""
     parameters()
-    return _to_report(*service().accept({}))
+    return _to_report(*accept_upload({}))
 
 
 @pages.get("/reports/<key>")
 def report(key: str) -> str:
     """A validation: how far it is, why it failed, or its report."""
-    found, head, sections = service().find(key), "", ""
-    repairs: list[tuple[str, str, str]] = []
+    found, page = find(key), ""
     if found.state == "finished":
-        repairs = _repairs(found)
         # It was rendered by the check, with every text in it escaped.
-        page = (found.folder / REPORTS["html"]).read_text("utf-8")
-        head, _, sections = body_of(page).partition(AFTER_HEAD)
+        page = body_of(found.document("html").read_text("utf-8"))
+    head, _, sections = page.partition(AFTER_HEAD)
     return render_template(
         "report.html",
         one=found,
         head=Markup(head),
         sections=Markup(sections),
-        repairs=repairs,
+        rules=all_rules(),
         token=request.args.get("token", ""),
         upload_ends=service().folder.upload_ends(key),
         expires=found.request.created + service().settings.report_seconds,
@@ -92,35 +88,17 @@ def report(key: str) -> str:
     )
 
 
-def _repairs(found: Validation) -> list[tuple[str, str, str]]:
-    """What of a report can be repaired: code and title of the rule, and what is done about it.
-
-    Nothing where no record could be read.
-    """
-    report = json.loads((found.folder / REPORTS["json"]).read_bytes())
-    counts, stops = report["counts"], RECEIVERS[report["receiver"]].severities(None)
-    numbered = {code: _NUMBERED for code in _IDS if stops.get(code) is Severity.ERROR}
-    done = {
-        one.code: one.repair for one in all_rules().values() if one.repair and one.code not in _IDS
-    } | numbered
-    codes = [code for code in counts["by_code"] if code in done] if counts["records"] else []
-    return [(code, all_rules()[code].title, done[code]) for code in codes]
-
-
 @pages.post("/reports/<key>/delete")
 def delete(key: str) -> AnyResponse:
     """Remove an upload and its report."""
-    service().require_token(service().find(key), request.form.get("token", ""))
-    service().folder.delete(key)
+    service().folder.delete(find(key, request.form.get("token", "")).id)
     return redirect(url_for("pages.index"), 303)
 
 
 @pages.post("/reports/<key>/repair")
 def repair(key: str) -> AnyResponse:
     """Repair a copy of an upload, and check it."""
-    found = service().find(key)
-    service().require_token(found, request.form.get("token", ""))
-    return _to_report(*service().repair(found))
+    return _to_report(*repair_upload(key, request.form.get("token", "")))
 
 
 def _to_report(found: Validation, token: str) -> AnyResponse:

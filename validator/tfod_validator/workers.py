@@ -12,15 +12,14 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
+import prometheus_client as prometheus
 from tfod.errors import TfodError
 
-from tfod_validator import metrics
-from tfod_validator.attempt import DiedError, StoppedError, forkserver, run_attempt
-from tfod_validator.folder import DataFolder, Request, Result
+from tfod_validator.child import check_in_child, forkserver
+from tfod_validator.folder import DataFolder
 from tfod_validator.settings import Settings
 
 _QUEUE = "tfod"
@@ -28,47 +27,107 @@ _CLEAN_EVERY = 60.0
 _DRAIN_SECONDS = 10.0
 _MAINTENANCE_SECONDS = 60
 _log = logging.getLogger("tfod.worker")
+_ended = prometheus.Counter("tfod_checks_total", "Checks that have ended.", ["outcome"])
+_records = prometheus.Counter("tfod_checked_records_total", "Records that were checked.")
+_seconds = prometheus.Histogram(
+    "tfod_check_seconds",
+    "Time that checks took.",
+    buckets=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000),
+)
 
 
-class Queue(Protocol):
-    """What the service hands accepted uploads to."""
+class Queue:
+    """What waits in the data folder; who checks it, a subclass says."""
 
-    def add(self, key: str, request: Request) -> None:
-        """Have an upload checked that waits in the data folder."""
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.folder = settings, DataFolder(settings)
+        self.stopping = threading.Event()
+
+    def add(self, key: str, client: str) -> None:
+        """Have an upload of an address checked; again does nothing."""
+        raise NotImplementedError
 
     def count(self, client: str) -> tuple[int, int]:
         """How many of an address wait, and how many in all."""
+        raise NotImplementedError
 
     def is_alive(self) -> bool:
         """Whether somebody will check what waits."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Add what waits, now and each minute: it may have been left; and clean up."""
+        threading.Thread(target=self._look_after, daemon=True).start()
 
     def stop(self) -> None:
         """Let what runs end, for a while; what does not is begun again at the next start."""
+        self.stopping.set()
+
+    def _look_after(self) -> None:
+        while True:
+            try:
+                for key, request in self.folder.waiting():
+                    self.add(key, request.client)
+                self.folder.clean()
+            except Exception:
+                _log.exception("the data folder cannot be looked after")
+            if self.stopping.wait(_CLEAN_EVERY):
+                return
 
 
-class Turns:
-    """What waits: next is an address of which the fewest checks run, whose turn is longest ago."""
+class Workers(Queue):
+    """Threads of this process, each with one child at a time.
 
-    def __init__(self, places: int) -> None:
-        self._most = max(1, places - 1)  # one place is always left to others
+    Next is an address of which the fewest checks run, whose turn is longest ago; one place is
+    always left to others.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._most = max(1, settings.checks - 1)
         self._waiting: dict[str, deque[str]] = {}
         self._known: set[str] = set()
         self._running: Counter[str] = Counter()
         self._changed = threading.Condition()
-        self._is_over = False
+        self._given_up = threading.Event()
+        self._threads: list[threading.Thread] = []
 
     def add(self, key: str, client: str) -> None:
-        """Let something wait, if it does not already, nor runs."""
         with self._changed:
             if key not in self._known:
                 self._known.add(key)
                 self._waiting.setdefault(client, deque()).append(key)
                 self._changed.notify()
 
-    def take(self) -> tuple[str, str] | None:
-        """Whose turn it is, and the address; waits for one. None when there are no more turns."""
+    def count(self, client: str) -> tuple[int, int]:
         with self._changed:
-            while not self._is_over:
+            return len(self._waiting.get(client, ())), sum(map(len, self._waiting.values()))
+
+    def is_alive(self) -> bool:
+        return all(one.is_alive() for one in self._threads)
+
+    def start(self) -> None:
+        context = forkserver()
+        for _ in range(self.settings.checks):
+            self._threads.append(threading.Thread(target=self._work, args=[context], daemon=True))
+            self._threads[-1].start()
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        with self._changed:
+            self._changed.notify_all()
+        end = time.monotonic() + _DRAIN_SECONDS
+        for one in self._threads:
+            one.join(max(0.0, end - time.monotonic()))
+        self._given_up.set()
+        for one in self._threads:
+            one.join()
+
+    def take(self) -> tuple[str, str] | None:
+        """Whose turn it is, and the address; waits for one. None when the service stops."""
+        with self._changed:
+            while not self.stopping.is_set():
                 free = [one for one in self._waiting if self._running[one] < self._most]
                 if free:
                     client = min(free, key=self._running.__getitem__)
@@ -89,103 +148,55 @@ class Turns:
             self._running += Counter()  # forgets those that are 0
             self._changed.notify_all()
 
-    def count(self, client: str) -> tuple[int, int]:
-        """How many of an address wait, and how many in all."""
-        with self._changed:
-            return len(self._waiting.get(client, ())), sum(map(len, self._waiting.values()))
-
-    def end(self) -> None:
-        """Give no more turns."""
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
-
-
-class Workers:
-    """Threads of this process, each with one child at a time, and one that cleans up."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings, self._folder = settings, DataFolder(settings)
-        self._turns = Turns(settings.checks)
-        self._context = forkserver()
-        self._stopping = threading.Event()
-        self._given_up = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._work, daemon=True) for _ in range(settings.checks)
-        ]
-        about = (self._folder, self._stopping, self.add)
-        threading.Thread(target=_look_after, args=about, daemon=True).start()
-        for one in self._threads:
-            one.start()
-
-    def add(self, key: str, request: Request) -> None:
-        self._turns.add(key, request.client)
-
-    def count(self, client: str) -> tuple[int, int]:
-        return self._turns.count(client)
-
-    def is_alive(self) -> bool:
-        return all(one.is_alive() for one in self._threads)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._turns.end()
-        end = time.monotonic() + _DRAIN_SECONDS
-        for one in self._threads:
-            one.join(max(0.0, end - time.monotonic()))
-        self._given_up.set()
-        for one in self._threads:
-            one.join()
-
-    def _work(self) -> None:
-        while (turn := self._turns.take()) is not None:
+    def _work(self, context: Any) -> None:
+        while (turn := self.take()) is not None:
             key, client = turn
-            died = False
             try:
-                with self._folder.held(key) as is_mine:
-                    found = self._folder.find(key) if is_mine else None
-                    if found is not None and not found.is_over:
-                        self._check(key, found.request)
-            except DiedError:
-                died = True
-                _log.warning("a check was killed: it is begun again")
-            except StoppedError:
-                pass
+                with self.folder.held(key) as is_mine:
+                    if is_mine:
+                        _check(key, self.settings, context, self._given_up)
             except Exception:
                 _log.exception("a check cannot be done")
             finally:
-                self._turns.done(key, client)
-            if died:
-                self._turns.add(key, client)
-
-    def _check(self, key: str, request: Request) -> None:
-        def is_wanted() -> bool:
-            return not self._given_up.is_set()
-
-        note(run_attempt(key, request, self._settings, self._context, is_wanted))
+                self.done(key, client)
 
 
-class RedisQueue:
+def _check(key: str, settings: Settings, context: Any, given_up: threading.Event) -> None:
+    """Check what waits, unless somebody has; count and log it."""
+    found = DataFolder(settings).find(key)
+    if found is None or found.result is not None:
+        return
+    with suppress(FileNotFoundError):  # it was deleted meanwhile
+        result = check_in_child(found, settings, context, given_up)
+    if result is not None:
+        outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
+        seconds = result.ended - result.started
+        _ended.labels(outcome).inc()
+        _seconds.observe(seconds)
+        _records.inc(result.records)
+        _log.info("checked: %s, %d records, %.3f s", outcome, result.records, seconds)
+
+
+class RedisQueue(Queue):
     """RQ on Redis: its workers check, on any machine that has the data folder."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings, self._queue = settings, _queue_of(settings)
-        self._stopping = threading.Event()
-        about = (DataFolder(settings), self._stopping, self.add)
-        threading.Thread(target=_look_after, args=about, daemon=True).start()
+        super().__init__(settings)
+        self._queue = _queue_of(settings)
 
-    def add(self, key: str, request: Request) -> None:
+    def add(self, key: str, client: str) -> None:
         from rq import Retry
         from rq.job import Job
 
         if Job.exists(key, self._queue.connection):  # it may have been accepted when Redis was away
             return
+        most = self.settings.max_attempts
         self._queue.enqueue(
             check_waiting,
             key,
             job_id=key,
-            job_timeout=self._settings.max_check_seconds + 60,
-            retry=Retry(max=self._settings.max_attempts),
+            job_timeout=most * self.settings.max_check_seconds + 60,
+            retry=Retry(max=most),
             result_ttl=0,
             failure_ttl=0,
         )
@@ -201,22 +212,6 @@ class RedisQueue:
         from rq import Worker
 
         return bool(Worker.count(queue=self._queue))
-
-    def stop(self) -> None:
-        self._stopping.set()
-
-
-def _look_after(folder: DataFolder, stopping: threading.Event, add: Callable[..., None]) -> None:
-    """Clean up, and add what waits and nobody has: it was there at the start, or was left."""
-    while True:
-        try:
-            for key, request in folder.waiting():
-                add(key, request)
-            folder.clean()
-        except Exception:
-            _log.exception("the data folder cannot be looked after")
-        if stopping.wait(_CLEAN_EVERY):
-            return
 
 
 def _queue_of(settings: Settings) -> Any:
@@ -239,9 +234,6 @@ def work(settings: Settings) -> None:
     """
     from redis import RedisError
     from rq import Worker
-    from rq.serializers import JSONSerializer
-
-    import tfod_validator.child  # noqa: F401 - before the fork that each check is
 
     queue = _queue_of(settings)
     try:
@@ -253,7 +245,7 @@ def work(settings: Settings) -> None:
     worker = Worker(
         [queue],
         connection=queue.connection,
-        serializer=JSONSerializer,
+        serializer=queue.serializer,
         maintenance_interval=_MAINTENANCE_SECONDS,
         worker_ttl=_MAINTENANCE_SECONDS + 15,
     )
@@ -261,24 +253,5 @@ def work(settings: Settings) -> None:
 
 
 def check_waiting(key: str) -> None:
-    """What one of RQ's workers does for an upload that waits in the data folder.
-
-    Raises:
-        DiedError: the check was killed; RQ begins it again.
-    """
-    settings = Settings.of()
-    found = DataFolder(settings).find(key)
-    if found is not None and not found.is_over:
-        note(run_attempt(key, found.request, settings, multiprocessing.get_context("fork")))
-
-
-def note(result: Result | None) -> None:
-    """Count and log a check that has ended."""
-    if result is None:  # it was deleted, or another has published it
-        return
-    outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
-    seconds = result.ended - result.started
-    metrics.CHECKS.labels(outcome).inc()
-    metrics.CHECK_SECONDS.observe(seconds)
-    metrics.CHECKED_RECORDS.inc(result.records)
-    _log.info("checked: %s, %d records, %.3f s", outcome, result.records, seconds)
+    """What one of RQ's workers does for an upload that waits in the data folder."""
+    _check(key, Settings.of(), multiprocessing.get_context("fork"), threading.Event())

@@ -39,7 +39,6 @@ def add_arguments(parser: Parser) -> None:
     add("out", metavar="OUT.zip", help="the zip to write", type=to_write)
     add("--with-images", action="store_true", help="the images too")
     add("--save-masks", action="store_true", help="an instance mask for each object, as PNG")
-    add("--num-shards", metavar="N", help="shards of each subset", type=whole_number(1), default=1)
     text = "frames without an annotation (default: keep)"
     add("--empty-frames", help=text, choices=("keep", "drop"), default="keep")
     add("--overwrite", action="store_true", help="write over a zip that is there")
@@ -83,7 +82,6 @@ def _export(arguments: argparse.Namespace) -> int:
     options = ExportOptions(
         with_images=arguments.with_images,
         save_masks=arguments.save_masks,
-        num_shards=arguments.num_shards,
         keep_empty=arguments.empty_frames == "keep",
     )
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:

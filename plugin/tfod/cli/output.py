@@ -73,9 +73,9 @@ def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Ou
         return
     # Most reports go to the screen.
     from tfod.tfrecord.shard_sets.search import looks_like_shard
-    from tfod.tfrecord.storage.publishing import AtomicFile, OutputExistsError, ReadPaths
+    from tfod.tfrecord.storage import publishing
 
-    ReadPaths(sources).require_other(path)
+    publishing.ReadPaths(sources).require_other(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a terminal, say
         with naming(path), open(path, "wb") as device:
 
@@ -85,8 +85,10 @@ def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Ou
             yield Output(write, device.flush)
         return
     if os.path.exists(path) and looks_like_shard(path):
-        raise OutputExistsError(f"{path}: is a shard, which no report replaces; name another place")
-    with AtomicFile(os.path.realpath(path)) as file:
+        what = "is a shard, which no report replaces; name another place"
+        raise publishing.OutputExistsError(f"{path}: {what}")
+    with publishing.Output() as output:
+        file = output.file(os.path.realpath(path))
         yield Output(lambda text: file.write(_utf8(text)), file.complete)
 
 

@@ -26,7 +26,8 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.output import begin_output, files_among, print_text
 from tfod.errors import TfodError
-from tfod.shards.repair import INEVITABLE, Options, Outcome, repair
+from tfod.shards.fixes import INEVITABLE
+from tfod.shards.repair import Options, Outcome, repair
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1

@@ -28,14 +28,10 @@ _SERVED = "images as CVAT serves its frames, encoded anew, not the files that we
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What is to be written: images, a mask for each object, frames without an annotation.
-
-    Each subset is dealt into ``num_shards``.
-    """
+    """What is to be written: images, a mask for each object, frames without an annotation."""
 
     with_images: bool = False
     save_masks: bool = False
-    num_shards: int = 1
     keep_empty: bool = True
 
 
@@ -125,7 +121,7 @@ class FrameShards(contextlib.ExitStack):
 
     def _writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
-            writer = ShardSetWriter(self._folder, subset, num_shards=self._options.num_shards)
+            writer = ShardSetWriter(self._folder, subset)
             self._writers[subset] = self.enter_context(writer)
         return self._writers[subset]
 

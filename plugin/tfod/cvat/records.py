@@ -5,7 +5,10 @@ The one way in: of our own formats on the server, and of the bridge.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +17,6 @@ import numpy as np
 
 from tfod.check.references.cvat_task import Frame, Task
 from tfod.check.references.frames import Matcher, of_other_jobs
-from tfod.cvat.attributes import AttributeSpec, fit_value, storable, text_of
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
@@ -40,12 +42,39 @@ from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import find_shards
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
-_LONGEST_NAME = 64  # of CVAT's tables
-_SCORE = "score"
+_LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
+SCORE = "score"
+# CVAT takes these for its own, and would turn or hide the shape.
+_OF_CVAT = frozenset(("rotation", "keyframe", "outside", "source", "track_id"))
 _ATTRIBUTES = "attributes that the labels lack or do not allow"
 _ABSENT = "classes said to be absent"
 _CAPTIONS = "captions of images, which CVAT does not have"
 _EMPTY = "masks without a pixel, which became their boxes"
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """An attribute that a label has.
+
+    Attributes:
+        input_type: ``checkbox``, ``number``, ``select``, ``radio`` or ``text``.
+        values: what may be chosen; of a number the least, the largest and the step.
+    """
+
+    input_type: str
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, attribute: Mapping[str, Any]) -> AttributeSpec:
+        """From CVAT's description, in its tables or from its API."""
+        values = attribute.get("values") or ()
+        choices = values.split("\n") if isinstance(values, str) else values
+        if list(choices) == [""]:  # CVAT's API splits a text without any
+            choices = ()
+        return cls(str(attribute.get("input_type", "")), tuple(str(one) for one in choices))
+
 
 Labels = Mapping[str, Mapping[str, AttributeSpec]]
 """The attributes of each label, by name."""
@@ -66,22 +95,6 @@ class ZipRecord:
     where: str
     detection: Detection
     label_map: LabelMap | None
-
-    def class_name(self, text: str | None, label: int | None) -> str:
-        """The class that an object's text and id name: the text, or what the id is called.
-
-        Raises:
-            TfodError: they name none.
-        """
-        if text:
-            return text
-        item = self.label_map.find_id(label) if self.label_map and label is not None else None
-        if item is None:
-            raise TfodError(
-                f"{self.where}: an object has no class (no class text, and an id that no label map "
-                "explains); add label_map.pbtxt to the zip"
-            )
-        return item.class_name
 
 
 def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
@@ -182,8 +195,8 @@ class ShapeBuilder:
     Args:
         labels: of what is imported into; None where it takes any, and makes them.
         new_attributes: a label gets the attributes that it lacks.
-        taken: names of attributes that never come, for the server would take them for its own.
-        takes_score: whether a shape has a score, from 0 to 1, whatever its label has.
+        by_datumaro: they go by annotations of Datumaro, of whose attributes CVAT takes some for its
+            own, a score from 0 to 1 among them.
     """
 
     def __init__(
@@ -191,13 +204,11 @@ class ShapeBuilder:
         labels: Labels | None,
         *,
         new_attributes: bool = False,
-        taken: frozenset[str] = frozenset(),
-        takes_score: bool = False,
+        by_datumaro: bool = False,
     ) -> None:
         self._labels = labels
         self._new_attributes = new_attributes
-        self._taken = taken
-        self._takes_score = takes_score
+        self._by_datumaro = by_datumaro
         self.losses = Losses(_ATTRIBUTES, _ABSENT, _CAPTIONS, _EMPTY)
 
     def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
@@ -218,7 +229,7 @@ class ShapeBuilder:
 
         count = len(one.boxes)
         texts, ids = one.class_text or (None,) * count, one.class_label or (None,) * count
-        classes = [self._known(record, *pair) for pair in zip(texts, ids, strict=True)]
+        classes = [self._class(record, *pair) for pair in zip(texts, ids, strict=True)]
         return list(shapes_of(one, classes, _pixels(one.boxes, size), size, pixels, self._fit))
 
     def tags(self, record: ZipRecord) -> list[CvatTag]:
@@ -228,16 +239,24 @@ class ShapeBuilder:
             if one.confidence is not None and one.confidence <= 0:
                 self.losses[_ABSENT][""] += 1
             else:
-                name = self._known(record, one.text, one.label)
+                name = self._class(record, one.text, one.label)
                 tags.append(CvatTag(name, self._fit(name, one.attributes)))
         return tags
 
-    def _known(self, record: ZipRecord, text: str | None, label: int | None) -> str:
-        name = record.class_name(text, label)
+    def _class(self, record: ZipRecord, text: str | None, label: int | None) -> str:
+        """The label that an object's text names, or else its id."""
+        label_map = record.label_map
+        item = label_map.find_id(label) if label_map and label is not None and not text else None
+        name = text or (item.class_name if item else "")
+        if not name:
+            raise TfodError(
+                f"{record.where}: an object has no class (no class text, and an id that no label "
+                "map explains); add label_map.pbtxt to the zip"
+            )
         if self._labels is None or name in self._labels:
             return name
         # Open Images' names are /m/01yrx: take the display name where it is the label's.
-        item = record.label_map.find(name) if record.label_map is not None else None
+        item = label_map.find(name) if label_map else None
         if item is None or item.display_name not in self._labels:
             raise TfodError(f"{record.where}: class {name!r} is not a label of the task")
         return item.display_name
@@ -251,15 +270,15 @@ class ShapeBuilder:
             fit: bool | float | str | None = None
             if name in keys.FLAGS and value in (0, 1):
                 value = bool(value)
-            if name == _SCORE and self._takes_score:
+            if name == SCORE and self._by_datumaro:
                 fit = value if isinstance(value, (int, float)) and 0 <= value <= 1 else None
-            elif name in self._taken:
+            elif name in _OF_CVAT and self._by_datumaro:
                 pass
             elif spec is not None:
-                fit = fit_value(value, spec)
+                fit = _fit_value(value, spec)
             elif self._new_attributes and len(name) <= _LONGEST_NAME:
-                fit = storable(value)
-            text = text_of(fit)
+                fit = _storable(value)
+            text = _text_of(fit)
             if text is not None:
                 found.append((name, text))
             elif name != TRACK:  # a number of the task that was exported, of no use here
@@ -289,3 +308,58 @@ def _drawn(mask: bytes | memoryview | np.ndarray, where: str, size: tuple[int, i
             "make the shard from the images that the task has"
         )
     return mask
+
+
+def _fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | None:
+    """A value as CVAT stores it for such an attribute; None where the attribute cannot have it."""
+    text = _text_of(value)
+    if text is None:
+        return None
+    if spec.input_type == "checkbox":
+        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
+    if spec.input_type == "number":
+        return _number(value, spec)
+    if spec.input_type == "text" or not spec.values or text in spec.values:
+        return text
+    for synonyms in ({text.lower()}, _TRUE, _FALSE):
+        if text.lower() in synonyms:
+            for choice in spec.values:
+                if choice.lower() in synonyms:
+                    return choice
+    return None
+
+
+def _storable(value: Any) -> bool | int | float | str | None:
+    """A value for an attribute that CVAT makes; None where its tables have no place for it."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value) else None
+    if isinstance(value, float):
+        return _shortest(value) if math.isfinite(value) else None
+    return value if isinstance(value, (bool, int)) and abs(value) < 1 << 63 else None
+
+
+def _text_of(value: Any) -> str | None:
+    """How CVAT writes a value; None where it cannot."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    kept = _storable(value)
+    if isinstance(kept, float) and kept.is_integer():
+        return str(int(kept))
+    return None if kept is None else str(kept)
+
+
+def _number(value: Any, spec: AttributeSpec) -> int | float | None:
+    """A number within the label's limits: the least, the largest, the step."""
+    with contextlib.suppress(ValueError, OverflowError):
+        number = _shortest(float(value))
+        limits = [float(one) for one in spec.values[:2]]
+        if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
+            return int(number) if number.is_integer() else number
+    return None
+
+
+def _shortest(value: float) -> float:
+    """12.34 for the float32 next to it: shards hold numbers so, and people typed the former."""
+    with np.errstate(over="ignore"):  # beyond float32 it was none
+        single = np.float32(value)
+    return float(str(single)) if np.isfinite(single) and float(single) == value else value

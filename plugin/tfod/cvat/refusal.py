@@ -11,8 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tfod.check.check import Options, check
+from tfod.check.dataset import Found
 from tfod.check.findings.finding import Finding, Severity
 from tfod.check.findings.report import Report
+from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import root_of
 from tfod.check.reporters.escaping import visible
@@ -44,6 +47,20 @@ class RefusedError(TfodError):
         sentences = [cause, "Nothing was changed", *filter(None, details)]
         text = ". ".join(dict.fromkeys(one.strip().rstrip(".") for one in sentences))
         super().__init__(visible(f"{text}."))
+
+
+def check_upload(
+    found: Found, task: Task, label_map: str | None = None, max_findings: int = 1000
+) -> Report:
+    """Check a zip against what it is to be imported into, for what matters to an import."""
+    options = Options(
+        receiver=CVAT,
+        label_map=label_map,
+        task=task,
+        max_findings=max_findings,
+        decode=0,  # CVAT decodes what becomes frames, and needs no other images
+    )
+    return check(found, options)
 
 
 def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from abc import abstractmethod
@@ -27,7 +26,7 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.formats.files import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
+from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import OptionError, ShardSetWriter
 
 _log = logging.getLogger("tfod.datumaro")
@@ -123,9 +122,9 @@ class ShardExporter(compat.Exporter):
         """Write everything, or raise and leave everything as it was."""
         try:
             self._prepare(self._export_classes())
-            with contextlib.ExitStack() as self._discard:
+            with Output() as self._output:
                 self._write_items()
-                self._publish()
+                self._complete()
         except TfodError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
         if self._save_dataset_meta:
@@ -186,8 +185,7 @@ class ShardExporter(compat.Exporter):
     def _writer(self, subset: str) -> ShardSetWriter:
         """The writer of a subset, made when it is first asked for."""
         if subset not in self._writers:
-            writer = self._writers[subset] = self._layout.writer(subset, self._writers)
-            self._discard.callback(writer.discard)
+            self._writers[subset] = self._layout.writer(subset, self._writers, self._output)
         return self._writers[subset]
 
     def _write_items(self) -> None:
@@ -204,14 +202,12 @@ class ShardExporter(compat.Exporter):
             for payload in payloads:
                 self._writer(item.subset).write(payload)
 
-    def _publish(self) -> None:
-        """Complete all files, then give them their names; drop stale shards."""
-        files: dict[str, str] = {}
-        for writer in self._writers.values():
-            writer.complete()
-            files |= writer.pending()
+    def _complete(self) -> None:
+        """Complete all files, and say which shards go."""
+        written = {path for one in self._writers.values() for path in one.complete()}
         there = self._layout.shards(self._writers)
         goes = self._stale | {path for one in self._writers for path in there.get(one, ())}
+        self._output.stale = goes - set(map(os.path.abspath, written))
         stays = [subset for subset, paths in there.items() if not goes.issuperset(paths)]
         texts = self._layout.texts(self._classes.label_map, self._writers)
         for name, text in texts.items():
@@ -223,12 +219,9 @@ class ShardExporter(compat.Exporter):
                     path,
                     ", ".join(sorted(stays)),
                 )
-            file = AtomicFile(path)
-            self._discard.callback(file.discard)
+            file = self._output.file(path)
             file.write(text.encode())
             file.complete()
-            files |= file.pending()
-        publish_together(files, goes - set(map(os.path.abspath, files)))
 
     def _report_annotation(self, reason: str) -> None:
         error = TfodError(f"item {self._current.id!r}: {reason}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -87,6 +86,12 @@ class Converted(NamedTuple):
     notes: Sequence[str]
 
 
+_NO_CLASS = (
+    "an object without a class (no class text, and an id that no label map explains); add "
+    "label_map.pbtxt"
+)
+_NOT_FINITE = "a box with a number that is not finite; correct it where it was annotated"
+_EXCHANGED = "a box whose sides are exchanged; correct it where it was annotated"
 BACKGROUND = "background"
 """The only class that may have the id 0: label_map_util.py of the OD API."""
 
@@ -127,28 +132,15 @@ class Classes:
         label_map: LabelMap | None,
         texts: Sequence[str | None],
         labels: Sequence[int | None],
-        images: Sequence[Detection],
-        splits: Sequence[int],
     ) -> list[int]:
-        """The ids of the classes of the objects of some images, split into these.
-
-        Raises:
-            TfodError: an object has none.
-        """
+        """The ids of the classes of objects that a label map explains; below 0 for none."""
         known = self._known.setdefault(id(label_map), {})
-        with contextlib.suppress(KeyError):
-            return [known[pair] for pair in zip(texts, labels, strict=True)]
+        scope = self._scopes.get(id(label_map), self._without_map)
         pairs = list(zip(texts, labels, strict=True))
-        for pair in dict.fromkeys(one for one in pairs if one not in known):
-            scope = self._scopes.get(id(label_map), self._without_map)
-            number = self._table.resolve(scope, *pair)
-            if number is None:
-                row = int(np.searchsorted(splits, pairs.index(pair), side="right")) - 1
-                raise TfodError(
-                    f"image {images[row].filename!r} has an object without a class (no class text, "
-                    "and an id that no label map explains); add label_map.pbtxt"
-                )
-            known[pair] = self._keep(number)
+        for pair in dict.fromkeys(pairs):
+            if pair not in known:
+                number = self._table.resolve(scope, *pair)
+                known[pair] = -1 if number is None else self._keep(number)
         return [known[pair] for pair in pairs]
 
     def _keep(self, number: int) -> int:
@@ -193,43 +185,38 @@ class Images:
     is_plain: bool
 
     @classmethod
-    def of(cls, batch: Batch, classes: Classes) -> Images:
-        """The columns of a batch.
+    def of(cls, batch: Batch, classes: Classes, is_written: bool = True) -> Images:
+        """The columns of a batch; boxes that are not written may be odd.
 
         Raises:
             RecordError: a row has a problem.
             TfodError: an object has no class, or a box is not finite or inverted.
         """
-        images = cls.as_they_are(batch, classes)
+        images = cls._as_they_are(batch, classes)
         boxes = images.boxes
         for odd, what in (
-            (~np.isfinite(boxes).all(axis=1), "with a number that is not finite"),
-            ((boxes[:, 2:] < boxes[:, :2]).any(axis=1), "whose sides are exchanged"),
+            (np.array(images.classes, np.int64) < 0, _NO_CLASS),
+            (is_written & ~np.isfinite(boxes).all(axis=1), _NOT_FINITE),
+            (is_written & (boxes[:, 2:] < boxes[:, :2]).any(axis=1), _EXCHANGED),
         ):
             for box in np.flatnonzero(odd)[:1].tolist():
                 row = int(np.searchsorted(images.splits, box, side="right")) - 1
-                raise TfodError(
-                    f"image {images.filenames[row]!r} has a box {what}; correct it where it was "
-                    "annotated"
-                )
+                raise TfodError(f"image {images.filenames[row]!r} has {what}")
         return images
 
     @classmethod
-    def as_they_are(cls, batch: Batch, classes: Classes) -> Images:
-        """The same, whatever the numbers of the boxes are."""
+    def _as_they_are(cls, batch: Batch, classes: Classes) -> Images:
         _, found, label_map = batch
         if isinstance(found, Detections):
             return _of_records(found, label_map, classes)
-        splits = np.cumsum([0, *(len(one.boxes) for one in found)]).tolist()
-        texts, labels = _named(found)
         return cls(
             found,
             [one.filename for one in found],
             [one.source_id for one in found],
             np.array([size_of(one) for one in found], np.int64).reshape(-1, 2),
             np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes for one in found)]),
-            splits,
-            classes.ids(label_map, texts, labels, found, splits),
+            np.cumsum([0, *(len(one.boxes) for one in found)]).tolist(),
+            classes.ids(label_map, *_named(found)),
             False,
         )
 
@@ -279,7 +266,6 @@ def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes)
         error = found.error(row)
         if error is not None:
             raise error
-    splits = found.box_splits.tolist()
     labels: Sequence[int | None] = found.column(keys.CLASS_LABEL, Kind.INT64).values.tolist()
     texts: Sequence[str | None] = found.class_text_values
     total = len(found.boxes)
@@ -291,8 +277,8 @@ def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes)
         found.source_ids,
         found.sizes,
         found.boxes,
-        splits,
-        classes.ids(label_map, texts or [None] * total, labels or [None] * total, found, splits),
+        found.box_splits.tolist(),
+        classes.ids(label_map, texts or [None] * total, labels or [None] * total),
         not found.other_keys,
     )
 

@@ -61,19 +61,17 @@ def files_below(folder: str, extensions: Collection[str]) -> Iterator[str]:
 
 def ends_of(path: str) -> list[str]:
     """A path with slashes, then its last parts, the longest first."""
-    parts = path.split("/")
-    first = max(1, len(parts) - _MOST_PARTS)
-    return [path, *("/".join(parts[start:]) for start in range(first, len(parts)))]
+    parts = path.split("/")[-_MOST_PARTS:]
+    return [path, *("/".join(parts[start:]) for start in range(1, len(parts)))]
 
 
 @dataclass(frozen=True)
 class ImageFile:
     """An image file: its name in its dataset, a safe relative path; its bytes, and what these say
-    of format, stored size, and EXIF orientation."""
+    of stored size and EXIF orientation."""
 
     name: str
     data: bytes
-    format: str
     height: int
     width: int
     orientation: int = UPRIGHT
@@ -161,7 +159,7 @@ class ImageFiles:
                 f"{where}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
             )
         size = header.height, header.width
-        return ImageFile(name, data, header.format, *size, header.orientation)
+        return ImageFile(name, data, *size, header.orientation)
 
     def content(self, path: str, where: str) -> bytes:
         """The bytes of an image that was found.

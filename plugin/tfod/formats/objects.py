@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -203,15 +202,13 @@ class Reading:
         kept = [objects[row] for row in rows]
         attributes = dict.fromkeys(name for one in objects for name in one.attributes)
         height, width = frame.own or (None, None)
-        encoded = image.data if image and is_needed else b""
         one = Detection(
             filename=image.name if image else safe_relative_path(names[0]),
             source_id=source_id,
             height=height,
             width=width,
-            format=image.format if image and is_needed else "",
-            sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
-            encoded=encoded,
+            format="",
+            encoded=image.data if image and is_needed else b"",
             boxes=normalized(corners, size or NORMALIZED),
             class_text=[one.name for one in kept],
             class_label=[self.classes.id_of(one.name, one.place) for one in kept],

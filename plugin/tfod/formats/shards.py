@@ -234,7 +234,7 @@ class _ShardsWriter(Writer):
         self._name = name
         self._writers: dict[str, ShardSetWriter] = {}
         ids, self._largest = dataset.source_ids, options.largest_source_id
-        self._numbers = itertools.count(last_before_free(ids, self._largest, len(ids)))
+        self._numbers = itertools.count(last_before_free(ids, self._largest))
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:
@@ -270,9 +270,9 @@ class _ShardsWriter(Writer):
             self._add_label_map(label_map, text.encode())
         complete = []
         for subset, writer in self._writers.items():
-            writer.complete()
+            shards = writer.complete()
             if writer.count:
-                complete += [CompleteShard(*one, subset) for one in writer.pending().items()]
+                complete += [CompleteShard(*one, subset) for one in shards.items()]
             else:
                 self.notes.append(f"{subset} holds no image")
         if self._options.verify is not None:

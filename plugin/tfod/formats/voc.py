@@ -64,7 +64,11 @@ def is_voc(path: str) -> bool:
     below = [one for one in places if os.path.basename(one) in {*_ANNOTATIONS, *_YEARS, *_SPLITS}]
     beside = (one for one in places if one.lower().endswith(".xml") and os.path.isfile(one))
     firsts = (next(some, None) for some in (beside, *map(_xml_files, below)))
-    return any(one is not None and begins_with(one, _ROOT) for one in firsts)
+    for path in filter(None, firsts):
+        with open(path, "rb") as file:
+            if begins_with(file, _ROOT):
+                return True
+    return False
 
 
 def _xml_files(folder: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ from tfod.errors import TfodError
 from tfod.formats.dataset import Classes, Converted, Dataset, Images
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
-from tfod.tfrecord.output import Output
+from tfod.tfrecord.storage.publishing import Output
 
 LABELS = "attributes of image classes"
 DRAWN = "objects' rotation, z_order or group"

@@ -339,7 +339,7 @@ def read_side(path: str, options: Options, named: str | None = None, option: str
 
 
 def _records(batch: Batch, classes: Classes, first: int) -> Iterator[Record]:
-    images = Images.as_they_are(batch, classes)
+    images = Images.of(batch, classes, is_written=False)
     boxes = np.nan_to_num(images.boxes, True, *_NOT_FINITE)
     for row, filename in enumerate(images.filenames):
         source_id, data = images.source_ids[row] or "", images.encoded(row)

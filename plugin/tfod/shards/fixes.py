@@ -46,6 +46,8 @@ _CODE_OF_DAMAGE = {
     DamageKind.TRAILING_ZEROS: "TFR008",
     DamageKind.COMPRESSION: "TFR011",
 }
+INEVITABLE = frozenset(_CODE_OF_DAMAGE.values())
+"""What cannot be read cannot be copied: these are repaired whatever is asked for."""
 _NO_RECORD = ("TFR006", "TFR008", "TFR011")  # stray bytes, zeros, and what cannot be unpacked
 
 

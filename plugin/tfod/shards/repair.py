@@ -35,21 +35,18 @@ from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.shards.fixes import EditedRecord, dropped_damage, dropped_record, misses_a_class
-from tfod.shards.source_ids import source_ids_of
+from tfod.shards import fixes
+from tfod.shards.rewrite import source_ids_of
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.output import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
-from tfod.tfrecord.shard_sets.names import INDEX_EXTENSION
 from tfod.tfrecord.shard_sets.search import require_content
-from tfod.tfrecord.storage.publishing import AtomicFile, ReadPaths
+from tfod.tfrecord.storage.publishing import NewFile, ReadPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
-INEVITABLE = frozenset({"TFR003", "TFR004", "TFR005", "TFR006", "TFR007", "TFR008", "TFR011"})
-"""What cannot be read cannot be copied: these are repaired whatever is asked for."""
 _MOST_EXAMPLES = 3
 _OF_NO_FOLDER = {"ZIP016": OFF}  # about the zip itself, which the result is not
 
@@ -186,7 +183,7 @@ class _Run:
         policy = Policy(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
         codes = (code for code, one in all_rules().items() if one.repair)
         asked = (one for one in codes if options.asks_for(one) and policy.severity(one))
-        self._codes = INEVITABLE.union(asked)
+        self._codes = fixes.INEVITABLE.union(asked)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._texts: dict[str, bytes] = {}  # label maps, and candidates for them, by place
         self._new_maps: dict[str, LabelMapFile] = {}
@@ -255,7 +252,7 @@ class _Run:
 
         def there(path: str) -> list[str]:
             """What goes with a shard of the result: is of its name, or of its subset."""
-            own = filter(os.path.lexists, (path, path + INDEX_EXTENSION))
+            own = [path] if os.path.lexists(path) else []
             others = existing.get(self._results[path].subset, ())
             return [*own, *(one for one in others if one not in self._results)]
 
@@ -295,14 +292,12 @@ class _Run:
             severities=_OF_NO_FOLDER,
             max_record_bytes=self._options.max_record_bytes,
             fail_on=Severity.WARNING,
-            hash_sources=False,
         )
         return check(Found(datasets, rest), options)
 
-    def _rewrite(self, shard: Shard, file: AtomicFile) -> None:
+    def _rewrite(self, shard: Shard, file: NewFile) -> None:
         """Write the repaired shard to a file; what is no shard is copied as it is."""
         is_shard = True
-
         with shard.open() as stream:
             writer = RecordWriter(file, shard_compression(PeekedStream(stream, HEADER_BYTES).head))
         for records in self._walk(shard):
@@ -311,7 +306,7 @@ class _Run:
                     is_shard = False
                 else:
                     place = Place(shard.name, records.record, records.offset)
-                    self._add(dropped_damage(records), place)
+                    self._add(fixes.dropped_damage(records), place)
                 continue
             self._outcome.records += len(records)
             detections = Detections(ExampleBatch.of(records), self._profile.field_mapping)
@@ -331,13 +326,13 @@ class _Run:
         examples = detections.examples
         source = examples.records.record(row)
         place = Place(shard.name, source.number, source.offset)
-        if found := dropped_record(examples, row, self._codes):
+        if found := fixes.dropped_record(examples, row, self._codes):
             self._add(found, place)
             return None
         if row in examples.refused:
             return bytes(source.payload)
         file = self._label_maps.get(shard.label_map or "")
-        record = EditedRecord(
+        record = fixes.EditedRecord(
             detections,
             row,
             self._profile,
@@ -375,7 +370,7 @@ class _Run:
             for dataset in self._found.datasets
             for shard in dataset.shards
             if key and shard.label_map and (file := dataset.label_map_of(shard)) and file.label_map
-            if any(misses_a_class(file.label_map, one, key) for one in self._read(shard))
+            if any(fixes.misses_a_class(file.label_map, one, key) for one in self._read(shard))
         }
 
     def _last_source_id(self) -> int:

@@ -19,10 +19,9 @@ from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.shards.label_maps import JoinedClasses
-from tfod.shards.rewrite import rewrite_example
-from tfod.shards.source_ids import number_source_ids, numbers_for
+from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
 from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.output import OutputFolder, work_folder
+from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import (
     RecordBatch,
     read_record_batches,
@@ -43,7 +42,7 @@ from tfod.tfrecord.shard_sets.search import (
     missing_shards,
 )
 from tfod.tfrecord.storage.open import open_shard
-from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.storage.publishing import NewFile, work_folder
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter
 
@@ -213,10 +212,11 @@ def _local(shard: str, work: str) -> str:
     if not is_url(shard):
         return shard
     place = os.path.join(work, f"unpacked-{os.urandom(8).hex()}")
-    with AtomicFile(place) as file:
-        for batch in read_record_batches(shard):
-            first, last = batch.framed_spans[[0, -1]].tolist()
-            file.write(memoryview(batch.buffer)[first[0] : sum(last)])
+    file = NewFile(place, place)
+    for batch in read_record_batches(shard):
+        first, last = batch.framed_spans[[0, -1]].tolist()
+        file.write(memoryview(batch.buffer)[first[0] : sum(last)])
+    file.complete()
     return place
 
 

@@ -1,13 +1,20 @@
-"""Changing some features of a record and leaving every other byte of it as it was."""
+"""Changing some features of records, such as source ids, and leaving every other byte as it was."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tfod.example.example import Example, encode_entry
-from tfod.example.wire import Buffer, encode_varint
+from tfod.detection import keys
+from tfod.detection.attributes import with_image_attributes
+from tfod.detection.columns import DetectionColumns
+from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, last_before_free
+from tfod.example.columns import ExampleBatch
+from tfod.example.example import Example, bytes_feature, encode_entry
+from tfod.example.wire import Buffer, Kind, encode_varint
 from tfod.kernel.reference import Field, fields
+from tfod.tfrecord.reader import RecordBatch, read_record_batches
 
 _FEATURES = 1  # the field of an Example; also the map that is in it, and the key of an entry
 _LENGTH = 2
@@ -93,3 +100,47 @@ def _key(buffer: Buffer, entry: Field) -> str:
         if number == 1 and wire == _LENGTH:
             key = bytes(buffer[first:stop])
     return key.decode("utf-8", "surrogateescape")
+
+
+# Numbers in place of source ids
+
+
+def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:
+    """Numbers for the records of shards, which are read for it if any is needed."""
+
+    def find_last() -> int:
+        batches = itertools.chain.from_iterable(map(read_record_batches, paths))
+        return last_before_free(source_ids_of(batches), largest)
+
+    return SourceIdNumbers(largest, find_last)
+
+
+def source_ids_of(batches: Iterable[RecordBatch], key: str = keys.SOURCE_ID) -> Iterator[str]:
+    """The source ids of records; '' where a record has none."""
+    for records in batches:
+        column = ExampleBatch.of(records).column(key, Kind.BYTES)
+        yield from (one.decode("latin-1") for one in column.byte_strings())
+        yield from itertools.repeat("", len(records) - len(column.values))
+
+
+def number_source_ids(
+    examples: ExampleBatch, numbers: SourceIdNumbers
+) -> dict[int, dict[str, bytes]]:
+    """By record the features that give it a number; what cannot be parsed stays as it is."""
+    found = DetectionColumns(examples)
+    return {
+        row: _numbered(found, row, numbers)
+        for row, one in enumerate(found.source_ids)
+        if not numbers.stays(one) and row not in examples.refused
+    }
+
+
+def _numbered(found: DetectionColumns, row: int, numbers: SourceIdNumbers) -> dict[str, bytes]:
+    """The features that give a record a number, and keep what was in its place."""
+    features = {keys.SOURCE_ID: bytes_feature([numbers.next().encode()])}
+    if former := former_source_id(found.source_ids[row], found.filenames[row]):
+        column = found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES)
+        extra = "".join(found.texts_in(column, row)).encode()
+        if kept := with_image_attributes(extra, former):
+            features[keys.EXTRA_ATTRIBUTES] = bytes_feature([kept])
+    return features

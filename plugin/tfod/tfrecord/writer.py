@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from tfod.tfrecord.compression import Compression, compressor_of
 from tfod.tfrecord.framing import FRAME_BYTES, header_of, masked_crc32c
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.shard_sets.names import shard_file_names
-from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
+from tfod.tfrecord.storage.publishing import NewFile, Output
 
 _ALL = slice(None)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\Z", re.IGNORECASE)
@@ -117,6 +118,8 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         compression: of each shard as a whole.
         name_files: names for so many files, where they are not to be those of
             :func:`shard_file_names`; a folder may be in front, the same for all of them.
+        output: what publishes the files, with others, once they are complete; then this is no
+            context manager.
 
     Raises:
         WriteError: a file cannot be written.
@@ -132,6 +135,7 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         shard_records: int | None = None,
         compression: Compression | str = Compression.NONE,
         name_files: Callable[[int], Sequence[str]] | None = None,
+        output: Output | None = None,
     ) -> None:
         if num_shards < 1 or (shard_size is not None and shard_size < 1):
             raise ValueError("num_shards and shard_size must be at least 1")
@@ -143,7 +147,8 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         self._shard_size = shard_size
         self._shard_records = shard_records
         self._compression = Compression(compression)
-        self._files: list[AtomicFile] = []
+        self._output = Output() if output is None else output
+        self._files: list[NewFile] = []
         self._writers: list[RecordWriter] = []
         self._written = 0
         self._is_sequential = shard_size is not None or shard_records is not None
@@ -153,7 +158,7 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
             for _ in range(num_shards):
                 self._open()
         except BaseException:
-            self.discard()
+            self._output.discard()
             raise
 
     def write(self, payload: bytes) -> None:
@@ -187,44 +192,37 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
             return bool(self.count) and self.count % self._shard_records == 0
         return False
 
-    def complete(self) -> None:
-        """Complete all files, still under their temporary names."""
-        for file in self._files[max(self.count, 1) :]:
-            file.discard()
+    def complete(self) -> dict[str, str]:
+        """Complete all files; gives where they are, by the paths that they will have."""
         del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
-        for writer, file in zip(self._writers, self._files, strict=True):
-            if not file.stream.closed:
-                writer.finish()
-                file.complete()
+        for number in range(len(self._files)):
+            self._complete(number)
+        asides = {path: file.aside for path, file in zip(self.paths(), self._files, strict=True)}
+        for path, aside in asides.items():
+            self._output.replace(path, aside)
+        return asides
+
+    def _complete(self, number: int) -> None:
+        if not self._files[number].stream.closed:
+            self._writers[number].finish()
+            self._files[number].complete()
 
     def paths(self) -> list[str]:
         """Where the files will be, once they are complete."""
-        return [os.path.join(self._folder, name) for name in self._names()]
+        names = map(os.path.basename, self._name_files(len(self._files)))
+        return [os.path.join(self._folder, name) for name in names]
 
-    def pending(self) -> dict[str, str]:
-        """Where the complete files are, by the paths that they will have."""
-        return {path: one.aside for path, one in zip(self.paths(), self._files, strict=True)}
-
-    def publish(self) -> list[str]:
-        """Complete the files and give them their names; return their paths."""
-        self.complete()
-        publish_together(self.pending())
-        return self.paths()
-
-    def discard(self) -> None:
-        """Remove everything that was written aside."""
-        for file in reversed(self._files):  # the first one has made the folder
-            file.discard()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.publish()
-        finally:
-            self.discard()
-
-    def _names(self) -> list[str]:
-        return [os.path.basename(name) for name in self._name_files(len(self._files))]
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._output.__exit__(kind, error, trace)
+            return
+        with self._output:
+            self.complete()
 
     def _copy_by_size(self, buffer: bytearray, spans: np.ndarray, most: int) -> None:
         ends = np.cumsum(spans[:, 1])
@@ -253,11 +251,11 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         return self._room.data[:size]
 
     def _next_shard(self) -> None:
-        self.complete()  # closes the full ones: a process may only hold so many files open
+        self._complete(-1)  # closes it: a process may only hold so many files open
         self._open()
 
     def _open(self) -> None:
-        file = AtomicFile(self._hint)
+        file = self._output.begin(self._hint)
         self._files.append(file)
         self._writers.append(RecordWriter(file, self._compression))
         self._written = 0

@@ -97,33 +97,6 @@ def test_a_subset_is_a_shard(tmp_path: Path) -> None:
     assert [len(one.boxes) for one in found.subsets["train"]] == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("subsets", "names"),
-    [(("",), ["default"]), (("", "train"), ["default", "train"]), (("", "default"), None)],
-)
-def test_tasks_without_a_subset(
-    tmp_path: Path, subsets: tuple[str, ...], names: list[str] | None
-) -> None:
-    """Where a subset is called default, CVAT calls the nameless one default_1."""
-    found = export(project_of(*subsets), tmp_path)
-    assert sorted(found.subsets) == (names or ["default", "default_1"])
-
-
-def test_the_same_name_in_two_tasks_of_a_subset(tmp_path: Path) -> None:
-    project = Project(labels("bird", "cat"))
-    for _ in range(2):
-        project.add(make_task(box(0, "cat"), frames=["a.jpg"], subset="train"))
-    assert export(project, tmp_path).names() == ["a.jpg", "a_1.jpg"]
-
-
-def test_videos_of_a_subset_do_not_share_numbers(tmp_path: Path) -> None:
-    project = Project(labels("bird", "cat"))
-    for _ in range(2):
-        project.add(make_task(box(0, "cat"), frames=["a.jpg", "b.jpg"], is_video=True))
-    names = [str(name).rpartition(".")[0] for name in export(project, tmp_path).names()]
-    assert names == [f"frame_{number:06d}" for number in range(4)]
-
-
 def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
     """A subset is any text; what is exported must not leave the folder of the export."""
     try:
@@ -141,12 +114,6 @@ def test_a_project_without_a_task(tmp_path: Path) -> None:
     found = export(Project(labels("cat")), tmp_path)
     assert sum(len(records) for records in found.subsets.values()) == 0
     assert "label_map.pbtxt" in found.files
-
-
-def test_empty_frames_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
-    found = export(project_of("train", "val"), tmp_path)
-    assert [found.names(name) for name in ("train", "val")] == [["t0/b.jpg"], ["t1/b.jpg"]]
 
 
 def test_a_dataset_becomes_tasks(tmp_path: Path) -> None:

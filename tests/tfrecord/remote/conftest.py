@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.commands import require
-from tests.tfrecord.remote.servers import Line, Proxy, S3Server, Web, s3_server, web_server
+from tests.tfrecord.remote.servers import Line, Proxy, Web, web_server
 
 _KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 _REGION = {"AWS_DEFAULT_REGION": "us-east-1"}
+NAMES_OF_A_PAGE = 20
+"""So many names the S3 server says at once here; others say 1000."""
 
 
 @dataclass
@@ -24,12 +26,11 @@ class Bucket:
     """A bucket of this test alone.
 
     Attributes:
-        server: the process behind it.
-        proxy: what stands between.
+        proxy: what stands between this process and the server.
         name: its name.
+        store: the server, past the line.
     """
 
-    server: S3Server
     proxy: Proxy
     name: str
     store: Any
@@ -68,45 +69,46 @@ class Bucket:
         return {**os.environ, **_KEYS, **_REGION, "AWS_ENDPOINT_URL": self.proxy.url}
 
 
-@pytest.fixture(scope="session")
-def s3_process() -> Iterator[S3Server]:
-    for package in ("moto.server", "s3fs", "flask_cors"):
-        require(package, _is_installed(package))
-    with s3_server() as server:
-        yield server
-
-
 def _is_installed(module: str) -> bool:
     package = module.partition(".")[0]
     return find_spec(package) is not None and find_spec(module) is not None
 
 
 @pytest.fixture(scope="session")
-def s3_proxy(s3_process: S3Server) -> Iterator[Proxy]:
-    """One for all tests: s3fs takes a quarter of a second for an address that it sees first."""
-    proxy = Proxy(s3_process.port)
-    yield proxy
-    proxy.end()
+def s3() -> Iterator[tuple[str, Proxy]]:
+    """The address of moto's S3 server, and a line to it.
+
+    One for all tests: s3fs takes a quarter of a second for an address that it sees first.
+    """
+    for package in ("moto.server", "s3fs", "flask_cors"):
+        require(package, _is_installed(package))
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", str(NAMES_OF_A_PAGE))
+        server.start()
+        port = server.get_host_and_port()[1]
+        proxy = Proxy(port)
+        yield f"http://127.0.0.1:{port}", proxy
+        proxy.end()
+        server.stop()
 
 
 @pytest.fixture
-def bucket(s3_process: S3Server, s3_proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def bucket(s3: tuple[str, Proxy], monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """A new bucket; this process sees it through the line."""
-    s3_proxy.renew()
-    return bucket_on(s3_process, s3_proxy, monkeypatch)
-
-
-def bucket_on(server: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A new bucket on a server, seen through a proxy."""
     import fsspec
 
+    address, proxy = s3
+    proxy.renew()
     for name, value in (_KEYS | _REGION).items():
         monkeypatch.setenv(name, value)
-    store = fsspec.filesystem("s3", endpoint_url=server.url)
-    name = f"bucket-{proxy.port}-{time.monotonic_ns()}"
+    store = fsspec.filesystem("s3", endpoint_url=address)
+    name = f"bucket-{time.monotonic_ns()}"
     store.mkdir(name)
     monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": proxy.url})
-    return Bucket(server, proxy, name, store)
+    return Bucket(proxy, name, store)
 
 
 @pytest.fixture

@@ -1,17 +1,12 @@
-"""Servers on loopback that behave, and that do not: S3, the web, and a bad line to either."""
+"""A web server on loopback that behaves as it is told, and a bad line to any server."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import selectors
-import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,59 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tests.commands import TIMEOUT, free_port
-
-NAMES_OF_A_PAGE = 20
-"""So many names an S3 server says at once here; others say 1000."""
 _STEP = 1 << 16
 _REFUSAL = b"no" * (1 << 18)  # more than a client takes in by itself
-
-
-@contextmanager
-def s3_server(port: int | None = None) -> Iterator[S3Server]:
-    """moto's S3 server, in a process of its own."""
-    server = S3Server(port or free_port())
-    try:
-        server.wait()
-        yield server
-    finally:
-        server.end()
-
-
-class S3Server:
-    """A process that speaks S3, and that a test may stop, wake and kill."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-            env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(NAMES_OF_A_PAGE)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def wait(self) -> None:
-        end = time.monotonic() + TIMEOUT
-        while True:
-            assert self.process.poll() is None, "moto's server has ended"
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            assert time.monotonic() < end, "moto's server does not listen"
-            time.sleep(0.05)
-
-    def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 @dataclass

@@ -15,8 +15,8 @@ from tfod.tfrecord.storage.remote import RemoteFile, files_in_folder, list_remot
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 from tests.commands import require, run_python
-from tests.tfrecord.remote.conftest import Bucket
-from tests.tfrecord.remote.servers import NAMES_OF_A_PAGE, Web
+from tests.tfrecord.remote.conftest import NAMES_OF_A_PAGE, Bucket
+from tests.tfrecord.remote.servers import Web
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,22 @@ import contextlib
 import io
 import zlib
 from collections.abc import Iterator, Sequence
-from html import escape
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.findings.finding import plural
+from tfod.check.findings.finding import plural, size
 from tfod.check.records.image_bytes import PILLOW_FORMATS, strict_pillow
 from tfod.check.reporters.escaping import columns, shortened_name, visible
 from tfod.check.reporters.samples import Sample
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.images.masks import decode_mask_png, png_size
+from tfod.errors import TfodError, how_to_install
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from PIL import Image
 
 MOST_DRAWN = 200
@@ -30,18 +33,14 @@ _REACH = 0.25  # how far outside its image a box is drawn, as a part of it; othe
 _LONGEST = 480  # pixels of the longer side of an image on a page
 _UNIT = 1000.0  # width of an image in the units of its SVG
 _AIR = 0.03  # room around boxes that reach outside, so that their lines are seen
-_TINY = 0.025  # a wrong box that is smaller, as a part of the image, gets a ring around it
 _USUAL_WIDTH, _LETTER = 20.0, 0.8  # of images in a report, and the height of names, rem
 _CELL, _RIM = 0.7, 0.225  # width of a letter and of what is around a name, as parts of its height
-_LINE = 'fill="none" stroke-linejoin="round" vector-effect="non-scaling-stroke"'
 _USUAL_SIZE, _UTMOST_ASPECT = (320, 240), 6.0
 _MASK_OPACITY = 110
 _GOLDEN, _FIRST_HUE = 0.6180339887498949, 0.36
 _GAMMA, _LUMINANCES = 2.2, (0.2126, 0.7152, 0.0722)  # of sRGB; of red, green and blue
 _LUMINANCE = 0.17
 """Of a class's colour; white on it has a contrast of 4.7 to 1, WCAG 2.2 asks for 4.5."""
-_Area: TypeAlias = "tuple[float, float, float, float]"
-"""Left, top, right and bottom in units of the SVG."""
 
 
 def draw(
@@ -64,47 +63,70 @@ def draw(
         detection: with masks and keypoints, which are drawn in the colours of their boxes.
 
     Raises:
-        TfodError: Pillow is not installed.
+        TfodError: Pillow or jinja2 is not installed.
     """
     small, aspect = shrunk(sample, _LONGEST)
-    numbers, boxes = _drawn_boxes(sample)
+    numbers, corners = _drawn_boxes(sample)
     colours = colours or [
         WRONG if number in sample.offending else OTHER for number in range(len(sample.boxes))
     ]
     scale = np.array((_UNIT, _UNIT / aspect) * 2)
-    left, top, right, bottom = frame = tuple((_extent(boxes) * scale).tolist())
-    wide, high = right - left, bottom - top
+    frame = (_extent(corners) * scale).tolist()
+    wide, high = frame[2] - frame[0], frame[3] - frame[1]
     width = tallest * wide / high
     letter = _LETTER * wide / min(_USUAL_WIDTH, width)
-    about = f"{plural(len(numbers), 'box')} on {sample.item or 'the image'}"
-    svg = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="image" '
-        f'viewBox="{left:.0f} {top:.0f} {wide:.0f} {high:.0f}" '
-        f'width="{width:.2f}rem" height="{tallest:.2f}rem" role="img" '
-        f'aria-label="{escape(visible(about))}" font-family="system-ui, sans-serif">',
-        _picture(small, scale, "JPEG") if small else _placeholder(sample, scale, letter),
+    boxes = [
+        _Box(
+            (box * scale).tolist(),
+            number,
+            sample.classes[number] if number < len(sample.classes) else "",
+            colours[number],
+            number in sample.offending,
+        )
+        for number, box in zip(numbers, corners, strict=True)
     ]
-    if detection is not None:
-        size = (_LONGEST, max(1, round(_LONGEST / aspect)))
-        layer = _mask_layer(detection, colours, size)
-        svg += [_picture(layer, scale, "PNG")] if layer else []
-    corners = (boxes * scale).tolist()
-    names: list[str] = []
-    taken: list[_Area] = []
-    for number, box in zip(numbers, corners, strict=True):
-        name = sample.classes[number] if number < len(sample.classes) else ""
-        title = f"object {number}: {name}" if name else f"object {number}"
-        svg.append(_box(box, title, colours[number], is_wrong=number in sample.offending))
-    for number, box in zip(reversed(numbers), reversed(corners), strict=True):  # the wrong first
-        if number < len(sample.classes) and (name := shortened_name(sample.classes[number])):
-            area = _free_area(box, columns(name), frame, letter, taken)
-            if area is not None:
-                taken.append(area)
-                is_wrong = number in sample.offending
-                names.append(_name(name, area, letter, colours[number], is_wrong=is_wrong))
-    if detection is not None:
-        svg += _points(detection, colours, scale, letter)
-    return "\n".join((*svg, *reversed(names), "</svg>"))
+    _place_names(boxes, frame, letter)
+    layer = _mask_layer(detection, colours, aspect) if detection else None
+    svg: str = template_of("drawing.svg").render(
+        view=f"{frame[0]:.0f} {frame[1]:.0f} {wide:.0f} {high:.0f}",
+        width=width,
+        tallest=tallest,
+        about=f"{plural(len(numbers), 'box')} on {sample.item or 'the image'}",
+        picture=_data_url(small, "JPEG") if small else None,
+        high=_UNIT / aspect,
+        why="image does not decode" if sample.image else "no image in the record",
+        letter=letter,
+        masks=_data_url(layer, "PNG") if layer else None,
+        boxes=boxes,
+        points=_points(detection, colours, scale) if detection else (),
+        other=OTHER,
+    )
+    return svg
+
+
+@cache
+def template_of(name: str) -> Template:
+    """A template of the page: before a fork, since loading it takes as long as a small check.
+
+    Raises:
+        TfodError: jinja2 is not installed.
+    """
+    try:
+        import jinja2
+    except ImportError:
+        raise TfodError(f"the HTML report needs jinja2; {how_to_install('validator')}") from None
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tfod.check.reporters"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        # Control characters are spelled out wherever a text is written.
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.filters.update(number="{:,}".format, size=size, plural=plural)
+    environment.filters.update(shortened=shortened_name)
+    return environment.get_template(name)
 
 
 def undrawn(sample: Sample) -> int:
@@ -146,100 +168,63 @@ def _extent(boxes: np.ndarray) -> np.ndarray:
     return np.concatenate((least - _AIR * (least < 0), most + _AIR * (most > 1)))
 
 
-def _box(corners: Sequence[float], title: str, colour: str, *, is_wrong: bool) -> str:
-    """A box with its tooltip: a line in the middle of a wider one, which any image lets see."""
-    x1, y1, x2, y2 = corners
-    rim, thick = ("#000", 1.75) if colour == OTHER else ("#fff", 2.5)
-    path = f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z"
-    ring = ""
-    if is_wrong and max(x2 - x1, y2 - y1) < _TINY * _UNIT:
-        middle = f'cx="{(x1 + x2) / 2:.1f}" cy="{(y1 + y2) / 2:.1f}" r="28"'
-        ring = f'<circle {middle} {_LINE} stroke="{colour}" stroke-width="{thick}"/>'
-    return (
-        f'<g class="box{" bad" if is_wrong else ""}" pointer-events="all">'
-        f"<title>{escape(visible(title))}</title>"
-        f'<path d="{path}" {_LINE} stroke="{rim}" stroke-opacity=".8" stroke-width="{2 * thick}"/>'
-        f'<path class="line" d="{path}" stroke="{colour}" {_LINE} stroke-width="{thick}"/>'
-        f"{ring}</g>"
-    )
+@dataclass
+class _Box:
+    """A box as it is drawn; ``place`` is where its name begins, None where there is no room."""
+
+    corners: Sequence[float]
+    number: int
+    name: str
+    colour: str
+    is_wrong: bool
+    place: tuple[float, float] | None = None
 
 
-def _free_area(
-    box: Sequence[float], cells: int, frame: Sequence[float], letter: float, taken: Sequence[_Area]
-) -> _Area | None:
-    """Where a name of so many cells may be: above its box, in it at the top, or below it."""
+def _place_names(boxes: Sequence[_Box], frame: Sequence[float], letter: float) -> None:
+    """Find room for names above their boxes, in them at the top or below; for wrong ones first."""
     left, top, right, bottom = frame
-    width, height = (cells * _CELL + 2 * _RIM) * letter, 1.3 * letter
-    x = max(left, min(box[0], right - width))
-    for y in (box[1] - height, box[1] + 0.1 * letter, box[3]):
-        is_free = all(
-            x + width <= other[0] or other[2] <= x or y + height <= other[1] or other[3] <= y
-            for other in taken
-        )
-        if is_free and top <= y and y + height <= bottom:
-            return x, y, x + width, y + height
-    return None
-
-
-def _name(text: str, area: _Area, letter: float, colour: str, *, is_wrong: bool) -> str:
-    rim = "#123a5c" if colour == OTHER else colour
-    return (
-        f'<text class="tag-text{" bad" if is_wrong else ""}" '
-        f'x="{area[0] + _RIM * letter:.1f}" y="{area[1] + letter:.1f}" '
-        f'font-size="{letter:.1f}" font-weight="600" '
-        f'fill="#fff" stroke="{rim}" stroke-width="{2 * _RIM * letter:.1f}" '
-        f'stroke-linejoin="round" paint-order="stroke" pointer-events="none">{escape(text)}</text>'
-    )
+    taken: list[tuple[float, float, float]] = []  # left, top, right
+    height = 1.3 * letter
+    for box in reversed(boxes):
+        width = (columns(shortened_name(box.name)) * _CELL + 2 * _RIM) * letter
+        x = max(left, min(box.corners[0], right - width))
+        for y in (box.corners[1] - height, box.corners[1] + 0.1 * letter, box.corners[3]):
+            is_free = all(
+                x + width <= start or end <= x or abs(y - other) >= height
+                for start, other, end in taken
+            )
+            if box.name and is_free and top <= y and y + height <= bottom:
+                taken.append((x, y, x + width))
+                box.place = x + _RIM * letter, y + letter
+                break
 
 
 def _points(
-    detection: Detection, colours: Sequence[str], scale: np.ndarray, letter: float
-) -> Iterator[str]:
-    """Keypoints as dots, hollow where they are hidden; those far outside are not drawn."""
+    detection: Detection, colours: Sequence[str], scale: np.ndarray
+) -> Iterator[tuple[float, float, str, bool]]:
+    """Keypoints, their colour and whether they are visible; those far outside are not drawn."""
     found = detection.keypoints
     if found is None:
         return
     near = (found.xy >= -_REACH) & (found.xy <= 1 + _REACH)  # nor is it NaN
     for number, place in np.argwhere((found.visibility != 0) & near.all(axis=2)).tolist():
         x, y = (found.xy[number, place] * scale[:2]).tolist()
-        colour = colours[number]
-        is_visible = found.visibility[number, place] == 2
-        edge, inside = ("#fff", colour) if is_visible else (colour, "#fff")
-        yield (
-            f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="{letter * 0.28:.1f}" '
-            f'stroke="{edge}" stroke-width="{letter * 0.1:.1f}" fill="{inside}"/>'
-        )
+        yield x, y, colours[number], bool(found.visibility[number, place] == 2)
 
 
 # Pixels
 
 
-def _picture(image: Image.Image, scale: np.ndarray, kind: str) -> str:
+def _data_url(image: Image.Image, kind: str) -> str:
     image.save(file := io.BytesIO(), kind, quality=80)
-    content = base64.b64encode(file.getvalue()).decode("ascii")
-    return (
-        f'<image href="data:image/{kind.lower()};base64,{content}" width="{scale[0]:.0f}" '
-        f'height="{scale[1]:.1f}" preserveAspectRatio="none"/>'
-    )
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _placeholder(sample: Sample, scale: np.ndarray, letter: float) -> str:
-    why = "image does not decode" if sample.image else "no image in the record"
-    letter = min(letter, scale[0] / 14, scale[1] / 2)
-    return (
-        f'<rect width="{scale[0]:.0f}" height="{scale[1]:.1f}" fill="#6e737b"/>'
-        f'<text x="{scale[0] / 2:.1f}" y="{scale[1] * 0.93:.1f}" font-size="{letter:.1f}" '
-        f'fill="#fff" text-anchor="middle">{why}</text>'
-    )
-
-
-def _mask_layer(
-    detection: Detection, colours: Sequence[str], size: tuple[int, int]
-) -> Image.Image | None:
+def _mask_layer(detection: Detection, colours: Sequence[str], aspect: float) -> Image.Image | None:
     """The masks of a record in the colours of their objects, translucent; None without one."""
     from PIL import Image, ImageColor
 
-    layer = None
+    layer, size = None, (_LONGEST, max(1, round(_LONGEST / aspect)))
     masks = detection.masks if detection.numerical_masks is None else detection.numerical_masks
     for mask, colour in zip(() if masks is None else masks, colours, strict=False):
         drawn = _decoded(mask) if isinstance(mask, PngMask) else mask

@@ -13,14 +13,12 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.findings.finding import Finding, plural, size
+from tfod.check.findings.finding import Finding, plural
 from tfod.check.findings.report import REPORT_VERSION, Report, most_first
 from tfod.check.reporters import wording
-from tfod.check.reporters.drawing import OTHER, WRONG, draw, undrawn
-from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.drawing import OTHER, WRONG, draw, template_of, undrawn
 from tfod.check.reporters.samples import Sample
 from tfod.check.reporters.wording import Group, group_findings, headline, next_steps, record_name
-from tfod.errors import TfodError, how_to_install
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -125,26 +123,9 @@ def report_css() -> str:
 
 @cache
 def load_template() -> Template:
-    """The template of the page: before a fork, since loading it takes as long as a small check.
-
-    Raises:
-        TfodError: jinja2 is not installed.
-    """
-    try:
-        import jinja2
-    except ImportError:
-        raise TfodError(f"the HTML report needs jinja2; {how_to_install('validator')}") from None
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tfod.check.reporters"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        # Control characters are spelled out wherever a text is written.
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    environment.filters.update(number="{:,}".format, size=size, plural=plural)
-    environment.globals.update(
+    """The template of the page, as :func:`~tfod.check.reporters.drawing.template_of`."""
+    template = template_of("report.html")
+    template.globals.update(
         wording=wording,
         colours={"wrong": WRONG, "other": OTHER},
         after_head=AFTER_HEAD,
@@ -152,7 +133,7 @@ def load_template() -> Template:
         version=__version__,
         css=report_css(),
     )
-    return environment.get_template("report.html")
+    return template
 
 
 def _render(**values: Any) -> str:

@@ -18,7 +18,7 @@ from tfod.formats.cvat_shapes import CvatImage
 from tfod.formats.cvat_xml import CvatMeta, image_of_frame, read_cvat_stream
 from tfod.formats.documents import open_xml
 from tfod.formats.files import ImageFiles
-from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.storage.publishing import Output
 
 FORMAT = "CVAT for images 1.1"
 _NAME = f"the server's {FORMAT}"
@@ -82,10 +82,9 @@ def _scratch(folder: str) -> Iterator[str]:
 
 def _pack(scratch: str, folder: str, name: str, *, compress: bool) -> None:
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
-    with (
-        AtomicFile(os.path.join(folder, name)) as file,
-        writing(file.path, "what was there before is unchanged"),
-    ):
+    path = os.path.join(folder, name)
+    with Output() as output, writing(path, "what was there before is unchanged"):
+        file = output.file(path)
         stream: Any = file.stream
         with zipfile.ZipFile(stream, "w", method) as archive:
             for name_inside in sorted(os.listdir(scratch)):

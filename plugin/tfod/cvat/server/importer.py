@@ -13,12 +13,11 @@ from zipfile import is_zipfile
 
 import numpy as np
 
-from tfod.check.check import Options, check
 from tfod.check.dataset import File
 from tfod.check.find import find_uploads
 from tfod.check.findings.finding import plural
-from tfod.check.receivers import CVAT
 from tfod.cvat.records import (
+    SCORE,
     NewImage,
     NewImages,
     ShapeBuilder,
@@ -27,7 +26,7 @@ from tfod.cvat.records import (
     on_frames,
     read_zip,
 )
-from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, refusal
+from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, check_upload, refusal
 from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
@@ -47,9 +46,6 @@ _FINDINGS_KEPT = 300
 _IMAGES = "images"
 _FRAME = "frame"
 _SUBSET = "default"
-_SCORE = "score"
-# CVAT takes these for its own, and would turn or hide the shape.
-_OF_CVAT = frozenset(("rotation", "keyframe", "outside", "source", "track_id"))
 _LONGEST_SUBSET = 64  # of CVAT's tables
 _MOST_OUTLINES = 100
 _NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -104,15 +100,9 @@ def require_sound(path: str, instance: Instance) -> None:
             "the file is not a zip",
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
-    options = Options(
-        receiver=CVAT,
-        task=instance.task,
-        max_findings=_FINDINGS_KEPT,
-        hash_sources=False,
-        decode=0,  # CVAT decodes what becomes frames, and needs no other images
-    )
     try:
-        report = check(find_uploads([File.at(path, _UPLOAD)]), options)
+        found = find_uploads([File.at(path, _UPLOAD)])
+        report = check_upload(found, instance.task, max_findings=_FINDINGS_KEPT)
     except TfodError as error:  # such as of masks without boxes
         raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
     if not report.valid:
@@ -129,8 +119,7 @@ class _Converter:
         self._builder = ShapeBuilder(
             instance.attributes if instance.task.labels is not None else None,
             new_attributes=instance.takes_new_attributes,
-            taken=_OF_CVAT,
-            takes_score=True,
+            by_datumaro=True,
         )
         self._labels: dict[str, int] = {}
 
@@ -220,8 +209,8 @@ class _Converter:
         What is too thin for a polygon, or would be hundreds, stays a mask.
         """
         attributes: dict[str, Any] = dict(shape.attributes)
-        if _SCORE in attributes:
-            attributes[_SCORE] = float(attributes[_SCORE])
+        if SCORE in attributes:
+            attributes[SCORE] = float(attributes[SCORE])
         attributes["occluded"] = shape.occluded
         fields = {
             "label": self._label(shape.label),

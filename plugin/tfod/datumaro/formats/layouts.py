@@ -27,6 +27,7 @@ from tfod.tfrecord.shard_sets.names import (
     subset_of_stem,
 )
 from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, find_shards
+from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import ShardSetWriter
 from tfod.version import __version__
 
@@ -53,13 +54,14 @@ class Layout:
         """
         return self.folder, subset
 
-    def writer(self, subset: str, others: Iterable[str]) -> ShardSetWriter:
+    def writer(self, subset: str, others: Iterable[str], output: Output) -> ShardSetWriter:
         """What writes a subset's shards. Raises TfodError as :meth:`place` does."""
         return ShardSetWriter(
             *self.place(subset, others),
             num_shards=self._options.num_shards,
             shard_size=self._options.shard_size,
             compression=self._options.compression,
+            output=output,
         )
 
     def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
@@ -95,7 +97,7 @@ class RecipeLayout(Layout):
 
     EXTENSION = EXTENSION
 
-    def writer(self, subset: str, others: Iterable[str]) -> ShardSetWriter:
+    def writer(self, subset: str, others: Iterable[str], output: Output) -> ShardSetWriter:
         writer: ShardSetWriter | None = None
 
         def name_files(count: int) -> list[str]:
@@ -103,7 +105,9 @@ class RecipeLayout(Layout):
             done = writer.count if writer else 0
             return file_names(subset, [*full, done - sum(full)])
 
-        writer = ShardSetWriter(self.folder, subset, shard_records=_MOST, name_files=name_files)
+        writer = ShardSetWriter(
+            self.folder, subset, shard_records=_MOST, name_files=name_files, output=output
+        )
         return writer
 
     def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:

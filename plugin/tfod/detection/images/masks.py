@@ -62,11 +62,6 @@ def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
     return fill_polygon([left, top, right, top, right, bottom, left, bottom], size)
 
 
-def fills_its_box(mask: np.ndarray, corners: PixelBox) -> bool:
-    """Whether a mask is nothing but what a box of these corners covers."""
-    return bool(np.array_equal(mask, fill_box(corners, (mask.shape[0], mask.shape[1]))))
-
-
 def ellipse_outline(
     cx: float, cy: float, rx: float, ry: float, degrees: float = 0.0
 ) -> list[float]:

@@ -19,8 +19,6 @@ from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import folder_of, name_of
 
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
-INDEX_EXTENSION = ".idx"
-"""Of what NVIDIA DALI's tfrecord2idx writes beside a shard."""
 EXTENSION = ".tfrec"
 """Of the names that say how many records are in a file."""
 SPLITS = frozenset(

@@ -18,7 +18,6 @@ from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.damage import empty_file
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.shard_sets.names import (
-    INDEX_EXTENSION,
     MOST_MISSING,
     SPLITS,
     ShardName,
@@ -45,8 +44,7 @@ _OTHER_EXTENSIONS = frozenset(
         *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".mp4"),
         *(".xml", ".json", ".txt", ".csv", ".pbtxt", ".yaml", ".yml", ".config", ".md", ".html"),
         *(".zip", ".tar", ".pb", ".npy", ".pkl", ".h5", ".index", ".meta", ".tfindex"),
-        INDEX_EXTENSION,
-        *(".py", ".ipynb", ".sh", ".log", ".pdf"),
+        *(".py", ".ipynb", ".sh", ".log", ".pdf", ".idx"),
     )
 )
 _MAX_DEPTH = 3

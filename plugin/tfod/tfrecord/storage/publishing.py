@@ -1,6 +1,6 @@
 """Files that take their names together, or not at all: the one way in which they appear.
 
-Every file is complete, under a hidden name beside its own, before anything that is there is
+Every file is complete, in a hidden folder beside its name, before anything that is there is
 touched. Then what goes is moved aside, the new files get their names, and what was moved aside is
 removed. An error puts everything back; SIGINT and SIGTERM wait until it is over. A process that is
 killed in between leaves what was there under hidden names beside it. What is read is never written
@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shutil
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 from tfod.errors import TfodError
@@ -23,7 +25,7 @@ from tfod.tfrecord.storage.urls import require_local
 _BUFFER_BYTES = 1 << 17
 # Not more: for one large write the system looks for large pages, and took up to 10 times as long.
 _LARGEST_WRITE = 1 << 18
-_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
+_LABEL_MAP = ".pbtxt"
 _UNCHANGED = "what was there before is unchanged"
 
 
@@ -43,14 +45,6 @@ class _Step(NamedTuple):
     new: str | None  # the complete file that gets it; None where it only goes
 
 
-def hidden_path(path: str, ending: str = "tmp") -> str:
-    """A name beside another one that no reader takes for a shard."""
-    folder, name = os.path.split(path)
-    # File names may have 255 bytes.
-    short = name.encode(errors="ignore")[:200].decode(errors="ignore")
-    return os.path.join(folder, f".{short}.{os.urandom(8).hex()}.{ending}")
-
-
 def publish_together(new: Mapping[str, str], stale: Iterable[str] = ()) -> None:
     """Give complete files their names, in this order, and remove those that they replace.
 
@@ -63,8 +57,13 @@ def publish_together(new: Mapping[str, str], stale: Iterable[str] = ()) -> None:
             what is not.
     """
     with _signals_held():
-        planned = (_step(path, new.get(path)) for path in dict.fromkeys([*stale, *new]))
-        steps = [step for step in planned if step.aside or step.new]
+        paths = list(dict.fromkeys([*stale, *new]))
+        steps = [
+            # A file that goes alone or is replaced by one is there until then.
+            _Step(path, _beside(path) if os.path.lexists(path) and len(paths) > 1 else None, new_)
+            for path in paths
+            if (new_ := new.get(path)) or os.path.lexists(path)
+        ]
         made: list[str] = []
         done: list[_Step] = []
         try:
@@ -114,10 +113,12 @@ def remove_folders(folders: Iterable[str]) -> None:
             os.rmdir(folder)
 
 
-def _step(path: str, new: str | None) -> _Step:
-    if os.path.isdir(path):
-        raise WriteError(f"{path}: cannot be replaced (it is a folder); nothing was changed")
-    return _Step(path, hidden_path(path, "old") if os.path.lexists(path) else None, new)
+def _beside(path: str) -> str:
+    """A name beside another one that no reader takes for a shard."""
+    folder, name = os.path.split(path)
+    # File names may have 255 bytes.
+    short = name.encode(errors="ignore")[:200].decode(errors="ignore")
+    return os.path.join(folder, f".{short}.{os.urandom(8).hex()}.old")
 
 
 def _rename(old: str, new: str) -> None:
@@ -170,30 +171,20 @@ def _signals_held() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
-    """A file that is written aside and takes its name only when it is complete.
-
-    Use as a context manager: leaving it publishes the file, leaving it by an exception discards
-    it. Of several files that belong together none is published itself, but all by
-    :func:`publish_together`.
+class NewFile:
+    """A file of an :class:`Output`, which is written aside.
 
     Attributes:
-        path: where it will be.
-        aside: where it is until then.
+        path: what errors call it.
+        aside: where it is until it has its name.
     """
 
-    def __init__(self, path: str) -> None:
-        folder = os.path.dirname(path) or os.curdir
-        require_local(folder)
-        self._made = absent_folders(folder)
+    def __init__(self, path: str, aside: str) -> None:
+        self.path, self.aside = path, aside
         try:
-            os.makedirs(folder, exist_ok=True)
-            self.path, self.aside = path, hidden_path(path)
-            handle = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+            self.stream: BinaryIO = open(aside, "xb", buffering=_BUFFER_BYTES)
         except OSError as error:
-            remove_folders(self._made)
-            raise no_folder(folder, error) from None
-        self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
+            raise no_folder(os.path.dirname(path) or os.curdir, error) from None
 
     def write(self, data: bytes | memoryview) -> None:
         """Add bytes; raises WriteError where the disk does not take them, as do the others."""
@@ -205,7 +196,7 @@ class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
             for start in range(0, len(view), _LARGEST_WRITE):
                 self.stream.write(view[start : start + _LARGEST_WRITE])
         except OSError as error:
-            raise self._failure(error) from None
+            raise _failure(self.path, error, ()) from None
 
     def complete(self) -> None:
         """Hand everything to the system, which is where a full disk shows.
@@ -216,37 +207,164 @@ class AtomicFile(contextlib.AbstractContextManager["AtomicFile"]):
         try:
             self.stream.close()
         except OSError as error:
-            raise self._failure(error) from None
+            raise _failure(self.path, error, ()) from None
 
-    def pending(self) -> dict[str, str]:
-        """Where the complete file is, by the path that it will have."""
-        return {self.path: self.aside}
+    def discard(self) -> None:
+        """Close it, complete or not."""
+        with contextlib.suppress(OSError):
+            self.stream.close()
+
+
+class Output(contextlib.ExitStack):
+    """Files and folders that are written beside their names, and get these together.
+
+    Use as a context manager: leaving it publishes all, leaving it by an exception (also
+    KeyboardInterrupt) leaves nothing, and what was there before as it was. Every method raises
+    OutputExistsError where a file is there that may not be replaced, and WriteError where one
+    cannot be written.
+
+    Args:
+        sources: the files and folders that are read: nothing is written to them.
+        overwrite: whether files that are there may be replaced.
+
+    Attributes:
+        stale: files that go with those that are replaced.
+    """
+
+    def __init__(self, sources: Iterable[str] = (), overwrite: bool = True) -> None:
+        super().__init__()
+        self.stale: Collection[str] = ()
+        self._read = ReadPaths(sources)
+        self._overwrite = overwrite
+        self._asides: dict[str, str] = {}  # by the path of each file or folder to be
+        self._work: dict[str, str] = {}  # by folder, where its files are until then
+        self._count = 0
+
+    def begin(self, path: str) -> NewFile:
+        """A file to write; by which name it goes into that folder :meth:`replace` says."""
+        folder = os.path.dirname(path) or os.curdir
+        if folder not in self._work:
+            self._work[folder] = self.enter_context(work_folder(folder))
+        self._count += 1
+        file = NewFile(path, os.path.join(self._work[folder], str(self._count)))
+        self.callback(file.discard)
+        return file
+
+    def file(self, path: str) -> NewFile:
+        """A file to write, of this name."""
+        file = self.begin(path)
+        self.replace(path, file.aside)
+        return file
+
+    def add(self, path: str, is_file: bool = False) -> str:
+        """A folder to write in, whose files will be in the one of that path.
+
+        Of a file it is where to write it, by whatever name: then :meth:`replace` says by which.
+
+        Raises:
+            TfodError: it is a URL, or lies within another one, or around it.
+        """
+        require_local(path)
+        whole = os.path.abspath(path)
+        for other in map(os.path.abspath, self._asides):
+            if os.path.commonpath((whole, other)) in (whole, other):
+                raise TfodError(
+                    f"{path} cannot be where the images go, since {other} is written, too; name a "
+                    "folder that is neither in it nor around it, or leave out --images"
+                )
+        is_empty = os.path.isdir(path) and not os.listdir(path)
+        if os.path.lexists(path) and not is_empty:
+            self._require_replaceable([path])
+        aside = self.enter_context(work_folder(os.path.dirname(path) or "." if is_file else path))
+        self._asides[path] = aside
+        return aside
+
+    def replace(self, path: str, aside: str) -> None:
+        """Let a path have a complete file, that lies on the same disk."""
+        self._asides[path] = aside
 
     def publish(self) -> None:
-        """Complete the file and give it its name, which until then keeps whatever it had."""
-        self.complete()
-        try:
-            _rename(self.aside, self.path)  # in one step: the name always has a whole file
-        except OSError as error:
-            raise self._failure(error) from None
+        """Give all files their names, label maps last; if one cannot have its, none has."""
+        pending = dict(pair for pairs in self._asides.items() for pair in _files(*pairs))
+        for path in pending:
+            if os.path.exists(path) and not os.path.isfile(path):
+                what = "a folder" if os.path.isdir(path) else "not a regular file"
+                raise OutputExistsError(f"{path} is {what}, where a file is to go; move it away")
+            if os.path.lexists(path):
+                self._require_replaceable([path])
+        last = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP))
+        publish_together({path: pending[path] for path in last}, self.stale)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def discard(self) -> None:
+        """Remove what was written, and the folders that were made for it."""
+        super().__exit__(None, None, None)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             if kind is None:
                 self.publish()
         finally:
-            self.discard()
+            super().__exit__(kind, error, trace)  # the last one first: the first made the folder
+        if isinstance(error, OSError | WriteError):
+            self._raise_named(error)
 
-    def discard(self) -> None:
-        """Remove what was written aside, and the folders that were made for it."""
-        with contextlib.suppress(OSError):
-            self.stream.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self.aside)
-        remove_folders(self._made)
+    def _raise_named(self, error: OSError | WriteError) -> None:
+        """Name a file as it was asked for, not where it lies until then."""
+        text = str(error)
+        if isinstance(error, OSError):
+            name = error.filename or next(iter(self._asides.values()), "")  # some name no file
+            text = f"{name}: cannot be written ({error.strerror or error})"
+        for path, aside in self._asides.items():
+            if aside in text:
+                raise WriteError(text.replace(aside, path)) from None
 
-    def _failure(self, error: OSError) -> WriteError:
-        return _failure(self.path, error, ())
+    def _require_replaceable(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._read.require_other(path)
+        if paths and not self._overwrite:
+            more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+            raise OutputExistsError(
+                f"{paths[0]}{more} is there already; write to another folder, or replace it with "
+                "--overwrite"
+            )
+
+
+def _files(path: str, aside: str) -> Iterator[tuple[str, str]]:
+    """Each file by the path that it will have, where it is now."""
+    if not os.path.isdir(aside):
+        yield path, aside
+        return
+    for folder, _, names in os.walk(aside):
+        above = os.path.normpath(os.path.join(path, os.path.relpath(folder, aside)))
+        yield from ((os.path.join(above, name), os.path.join(folder, name)) for name in names)
+
+
+@contextlib.contextmanager
+def work_folder(inside: str | os.PathLike[str]) -> Iterator[str]:
+    """A hidden folder inside the one that is written to, on the same disk; gives its whole path.
+
+    It goes in the end with all that is in it, and so do the folders that were made for it, as far
+    as nothing else is in them.
+    """
+    require_local(os.fspath(inside))
+    folder = os.path.abspath(inside)
+    path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
+    made = absent_folders(folder)
+    try:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            os.mkdir(path)
+        except OSError as error:
+            raise no_folder(os.fspath(inside), error) from None
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        remove_folders(made)
 
 
 class ReadPaths:

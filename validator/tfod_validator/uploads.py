@@ -1,0 +1,293 @@
+"""How uploads come in: the files and texts of a form, an example, or what is to be repaired."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from io import BufferedWriter, FileIO
+from pathlib import Path
+from typing import IO, Any, cast
+
+import prometheus_client as prometheus
+from flask import Request as FlaskRequest
+from flask import current_app, request
+from tfod.check.profiles.profile import READY
+from tfod.check.receivers import RECEIVERS
+from tfod.detection.labels.label_map import packaged_label_maps
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from tfod_validator.access import hash_of, is_token, network_of
+from tfod_validator.errors import ProblemError
+from tfod_validator.folder import (
+    ORIGINAL,
+    DataFolder,
+    Request,
+    UploadedFile,
+    Validation,
+    shown_name,
+)
+from tfod_validator.settings import Settings
+from tfod_validator.workers import Queue
+
+# In the wheel, and in a clone.
+_EXAMPLE_FOLDERS = (Path(__file__).parent / "examples", Path(__file__).parents[2] / "examples")
+_EXAMPLES = ("good", "broken")
+_ROLES = ("file", "label_map", "profile", "cvat_labels")
+"""Fields of the form that are files; of all but the first there is one."""
+_TEXTS: dict[str, Collection[str]] = {
+    "for": RECEIVERS,
+    "profile": READY,
+    "label_map": packaged_label_maps(),
+}
+"""Fields that are texts, and what they may be."""
+_FIRST_PAUSE, _LOOK_EVERY = 0.02, 0.25
+_bytes = prometheus.Counter("tfod_uploaded_bytes_total", "Bytes that were uploaded.")
+_log = logging.getLogger("tfod.service")
+
+
+class _Arriving(BufferedWriter):
+    """A file of a form, which is closed when it is complete: there may be very many."""
+
+    def seek(self, *_: int) -> int:
+        """What Werkzeug does with a file when all of it was written."""
+        self.close()
+        return 0
+
+
+class UploadRequest(FlaskRequest):
+    """A request whose files are written where uploads arrive, once."""
+
+    folder: Path | None = None
+    _count = 0
+
+    def _get_file_stream(self, *_: Any, **__: Any) -> IO[bytes]:
+        """Where Werkzeug writes a file of a form; its documentation names this hook."""
+        self._count += 1
+        return cast("IO[bytes]", _Arriving(FileIO(self.begun() / str(self._count), "xb")))
+
+    def begun(self) -> Path:
+        """The folder of the upload that this request brings."""
+        if self.folder is None:
+            self.folder = service().folder.begin_upload()
+        return self.folder
+
+    def close(self) -> None:
+        """Forget what was not accepted."""
+        super().close()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass
+class Service:
+    """What views need; ``is_stopping`` is set at SIGTERM, and nobody waits any more."""
+
+    settings: Settings
+    queue: Queue
+    folder: DataFolder = field(init=False)
+    places: threading.BoundedSemaphore = field(init=False)
+    is_stopping: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.folder = DataFolder(self.settings)
+        self.places = threading.BoundedSemaphore(self.settings.threads // 2)
+
+
+def service() -> Service:
+    """That of the app which answers the current request."""
+    found: Service = current_app.extensions["tfod"]
+    return found
+
+
+def find(key: str, token: str | None = None) -> Validation:
+    """A validation.
+
+    Args:
+        key: its id.
+        token: that of the upload, where only who has it may go on.
+
+    Raises:
+        ProblemError: there is none, or the token is another.
+    """
+    found = service().folder.find(key)
+    if found is None:
+        detail = "There is no such report: it was deleted or has expired, or the link is wrong."
+        raise ProblemError(404, detail)
+    if token is not None and not is_token(token, found.request.token):
+        detail = "Only who has the token that the upload was answered with may do this."
+        raise ProblemError(403, detail)
+    return found
+
+
+def wait_for(found: Validation, seconds: float) -> Validation:
+    """Wait until a check has ended, but not if half of the threads do, nor for who has left.
+
+    Raises:
+        ProblemError: it was deleted meanwhile.
+    """
+    if not seconds or found.result or not service().places.acquire(blocking=False):
+        return found
+    has_left: Callable[[], bool] = request.environ.get("waitress.client_disconnected", bool)
+    end, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    try:
+        while not found.result and time.monotonic() < end and not has_left():
+            if service().is_stopping.wait(pause):
+                break
+            found, pause = find(found.id), min(_LOOK_EVERY, pause * 1.3)
+    finally:
+        service().places.release()
+    return found
+
+
+def accept(asked: dict[str, str]) -> tuple[Validation, str]:
+    """Take the upload of this request in, and its token; its check waits when this returns.
+
+    Args:
+        asked: what the address says of it.
+
+    Raises:
+        ProblemError: the upload is refused; nothing of it is left.
+    """
+    client = _require_turn()
+    if request.mimetype != "multipart/form-data":
+        raise ProblemError(415, "Send a form, as curl -F file=@anno.zip does.")
+    try:
+        texts = asked | {name: text for name, text in request.form.items() if text}
+        uploaded = [*request.files.items(multi=True)]
+    except RequestEntityTooLarge:
+        most = f"{service().settings.max_files:,} files, and short texts"
+        detail = f"A form may have at most {most}; send a zip, and long texts as files."
+        raise ProblemError(413, detail, limit="max_files") from None
+    arrived: list[tuple[str, str, Path]] = []
+    for role, one in uploaded:
+        path = Path(cast("str", one.stream.name))
+        if not one.filename and not path.stat().st_size:  # as browsers send fields without a file
+            path.unlink()
+        elif role in _ROLES:
+            arrived.append((role, shown_name(one.filename or role), path))
+        else:
+            raise _no_field(role, "a field for files", _ROLES)
+    folder = cast("UploadRequest", request).begun()
+    if labels := texts.pop("cvat_labels", "").strip():
+        (folder / "labels").write_text(labels)
+        arrived.append(("cvat_labels", "labels.json", folder / "labels"))
+    if example := texts.pop("example", ""):
+        arrived.append(("file", *_example(example, folder)))
+    _require_known(texts)
+    return _queue(folder, _put_away(folder, arrived), texts, client=client)
+
+
+def repair(key: str, token: str) -> tuple[Validation, str]:
+    """Have a copy of an upload repaired and checked, as a validation of its own, and its token.
+
+    Raises:
+        ProblemError: the check has not ended, the upload is no longer kept, or the token is wrong.
+    """
+    found, client = find(key, token), _require_turn()
+    if found.state != "finished":
+        raise ProblemError(409, "Only what was checked can be repaired; there is no report.")
+    folder, wanted = cast("UploadRequest", request).begun(), found.request
+    stem = next(os.path.splitext(one.name)[0] for one in wanted.files if one.role == "file")
+    files = [UploadedFile(shown_name(f"{stem}_repaired.zip"), 0)]
+    try:
+        for one in wanted.files:
+            copy = replace(one, role=ORIGINAL) if one.role == "file" else one
+            copy.place(folder).parent.mkdir(exist_ok=True)
+            os.link(one.place(found.folder), copy.place(folder))
+            if one.role in ("profile", "cvat_labels"):
+                files.append(one)
+    except FileNotFoundError:
+        detail = "The upload is no longer kept; upload it again to repair it."
+        raise ProblemError(410, detail, limit="upload_seconds") from None
+    texts = {"for": wanted.receiver, "profile": wanted.profile, "label_map": wanted.label_map}
+    return _queue(folder, files, texts, client=client, repair_of=key)
+
+
+def _require_turn() -> str:
+    """The address that asks, if it may have one more validation that waits."""
+    client = network_of(request.remote_addr or "")
+    of_client, in_all = service().queue.count(client)
+    for count, whose, limit in (
+        (of_client, "of your validations", "max_waiting_per_client"),
+        (in_all, "validations", "max_waiting"),
+    ):
+        if count >= getattr(service().settings, limit):
+            detail = f"{count:,} {whose} wait already; try again when some are done."
+            raise ProblemError(429, detail, limit=limit, headers={"Retry-After": "10"})
+    return client
+
+
+def _require_known(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        known = _TEXTS.get(name)
+        if known is None:
+            raise _no_field(name, "a field of the form", dict.fromkeys((*_ROLES, *_TEXTS)))
+        if text not in known:
+            what = "a file, or one of " if name in _ROLES else "one of "
+            detail = f"{name}={text[:80]}: expected {what}{', '.join(known)}."
+            raise ProblemError(400, detail, parameter=name)
+
+
+def _no_field(name: str, what: str, fields: Iterable[str]) -> ProblemError:
+    name = str(name)[:80]
+    detail = f"{name} is not {what}; these are: {', '.join(fields)}."
+    return ProblemError(400, detail, parameter=name)
+
+
+def _example(name: str, folder: Path) -> tuple[str, Path]:
+    if name not in _EXAMPLES:
+        raise ProblemError(400, f"example is one of {', '.join(_EXAMPLES)}.")
+    zip_name = f"shapes_{name}.zip"
+    found = next(one / zip_name for one in _EXAMPLE_FOLDERS if (one / zip_name).is_file())
+    return zip_name, Path(shutil.copy(found, folder))
+
+
+def _put_away(folder: Path, arrived: list[tuple[str, str, Path]]) -> list[UploadedFile]:
+    """Put files where those of their role are; one whose name is taken gets a number."""
+    files: list[UploadedFile] = []
+    numbers: Counter[tuple[str, str]] = Counter()
+    for role, name, path in arrived:
+        one = UploadedFile(name, path.stat().st_size, role)
+        stem, ending = os.path.splitext(name)
+        while one.place(folder).exists():
+            numbers[role, name] += 1
+            one = replace(one, name=f"{stem} ({numbers[role, name] + 1}){ending}")
+        one.place(folder).parent.mkdir(exist_ok=True)
+        path.rename(one.place(folder))
+        files.append(one)
+    roles = Counter(one.role for one in files)
+    if not roles["file"]:
+        detail = "There is no file in the form, or it is malformed; its field is called 'file'."
+        raise ProblemError(400, detail)
+    for role in _ROLES[1:]:
+        if roles[role] > 1:
+            raise ProblemError(400, f"There are several files for {role}; send one.")
+    return files
+
+
+def _queue(
+    folder: Path, files: list[UploadedFile], texts: Mapping[str, str | None], **more: str
+) -> tuple[Validation, str]:
+    token = secrets.token_urlsafe(16)
+    wanted = Request(
+        files=tuple(files),
+        receiver=texts.get("for"),
+        profile=texts.get("profile"),
+        label_map=texts.get("label_map"),
+        token=hash_of(token),
+        **more,  # type: ignore[arg-type]
+    )
+    accepted = service().folder.accept(folder, wanted)
+    _bytes.inc(sum(one.bytes for one in files))
+    try:
+        service().queue.add(accepted.id, wanted.client)
+    except Exception:  # it was accepted: who looks after the folder adds it later
+        _log.exception("the queue does not answer")
+    return accepted, token
