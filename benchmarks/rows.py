@@ -89,22 +89,20 @@ def check_rows(data: Data) -> Iterator[Section | Row]:
     """Time to check records without decoding images, in one process."""
     yield Section("Check, a record, one process", "tf.data")
     bare, images = data.shard("bare"), data.shard("unhashed")
-    for what, shard, hashed, theirs, target in (
-        (_annotations(data), bare, 0, _batches_of(1024), 1.5),
-        (f"{_annotations(data)}, hashed", bare, 1, _batches_of(1024), None),
-        ("100 kB images", images, 0, _batches_of(64), 1.4),
-        ("100 kB images, hashed", images, 1, _batches_of(64), None),
-        ("100 kB images", images, 0, _ONE_BY_ONE, 3),
+    ours = ("check_with_tfod", 1)
+    for what, shard, theirs, target in (
+        (_annotations(data), bare, _batches_of(1024), 1.5),
+        ("100 kB images", images, _batches_of(64), 1.4),
+        ("100 kB images", images, _ONE_BY_ONE, 3),
     ):
-        ours = ("check_with_tfod", 1, hashed)
         yield _row(data, *_against_tensorflow(what, shard, ours, theirs), target)
     yield Section("Check, two processes", "one process")
     many = str(data.folder("many"))
-    jobs = Job("check_with_tfod", (many, 2, 0)), Job("check_with_tfod", (many, 1, 0))
+    jobs = Job("check_with_tfod", (many, 2)), Job("check_with_tfod", (many, 1))
     yield _row(data, f"no images, {MANY_SHARDS} shards", *jobs, 1.7, key=_wall)
-    peak = median_peak(Job("check_with_tfod", (str(images), 1, 1)), 1)
+    peak = median_peak(Job("check_with_tfod", (str(images), 1)), 1)
     yield at_most("memory, 100 kB images", megabytes(peak), None, 200, "MB")
-    peak = median_peak(Job("check_with_tfod", (many, 1, 1)), 1)
+    peak = median_peak(Job("check_with_tfod", (many, 1)), 1)
     yield at_most("memory, no images, many shards", megabytes(peak), None, 200, "MB")
 
 

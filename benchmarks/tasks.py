@@ -202,11 +202,11 @@ def read_batches_with_tensorflow(shard: str, size: int) -> Sample:
     return median_pass(walk)
 
 
-def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
-    """Check shards without decoding images, in so many processes; hash the sources or not."""
+def check_with_tfod(source: str, jobs: int) -> Sample:
+    """Check shards without decoding images, in so many processes."""
     from tfod.check.check import Options, check_sources
 
-    options = Options(jobs=jobs, hash_sources=bool(hashed), decode=0)
+    options = Options(jobs=jobs, decode=0)
 
     def walk() -> Iterator[tuple[int, int]]:
         counts = check_sources([source], options).counts

@@ -31,7 +31,7 @@ INSTRUCTIONS = Instructions(READY["tf_detection_api"], frozenset({"TFR001"}))
 class RaisingShard(Shard):
     """Its name says what is raised when it is opened."""
 
-    def open(self, *, hashed: bool = False, read_ahead: bool = True) -> NoReturn:
+    def open(self, *, read_ahead: bool = True) -> NoReturn:
         if self.name.endswith("ours"):
             raise ShardError("is damaged", shard="a.record", record=2, fix="repair it")
         raise ZeroDivisionError("two [while running 'it']")

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.baseline import Baseline, baseline_to_json, read_baseline
+from tfod.check.findings.baseline import Baseline, read_baseline
 from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
+from tfod.check.reporters.json import render_json
 
 from tests.commands import Run
 from tests.conftest import examples
@@ -47,14 +48,13 @@ def options(baseline: Baseline | None, **more: Any) -> Options:
     return Options(profile=profile, decode=None, severities=severities, baseline=baseline, **more)
 
 
-def baseline_of(sources: Sequence[str], **more: Any) -> Baseline:
-    """As --update-baseline writes it, and the next check reads it."""
-    report = check_sources(sources, options(Baseline("b.json", {}, is_updated=True), **more))
-    assert report.valid and not report.findings and report.baseline is not None
+def baseline_of(sources: Sequence[str]) -> Baseline:
+    """The report of a check, which the next one reads."""
+    report = check_sources(sources, options(None, max_findings=10_000))
     with TemporaryDirectory() as folder:
         path = Path(folder, "b.json")
-        path.write_text(baseline_to_json(report.baseline.found), encoding="utf-8")
-        return read_baseline(str(path), is_updated=False)
+        path.write_text(render_json(report), encoding="utf-8")
+        return read_baseline(str(path))
 
 
 @contextmanager
@@ -131,18 +131,17 @@ def known_and_new(run: Run, baseline: Path, *arguments: object) -> tuple[int, di
     return known, report["counts"]["by_code"]
 
 
-def updated(run: Run, baseline: Path, *arguments: object) -> str:
-    options = ("--baseline", baseline, "--update-baseline", "--decode=none")
-    return run("check", *arguments, *options).succeeded()
+def written_by(run: Run, baseline: Path, *arguments: object) -> None:
+    """The baseline as it is typed."""
+    run("check", *arguments, "--format", "json", "-o", baseline, "--decode=none")
 
 
 def test_records_that_have_moved_are_recognised(run: Run, train: Path, tmp_path: Path) -> None:
     baseline = tmp_path / "b.json"
-    said = updated(run, baseline, train)
+    written_by(run, baseline, train)
     total, new = known_and_new(run, baseline, train)
     assert total > 60 and new == {}
-    assert said == f"tfod: {baseline}: {total} findings known\n"
-    codes = {one[0] for one in json.loads(baseline.read_text())["findings"]}
+    codes = {one["code"] for one in json.loads(baseline.read_text())["findings"]}
     # Two records share an image, and a source id; a box hangs out; classes and texts; all records.
     assert codes >= {"IMG010", "NAM008", "BOX003", "BOX006", "BOX007", "LAB006", "NAM010", "EXA008"}
     for number, how in enumerate((["--num-shards", 3], ["--shuffle", 7], ["--num-shards", 5])):
@@ -156,7 +155,7 @@ def test_records_that_have_moved_are_recognised(run: Run, train: Path, tmp_path:
 
 def test_inserted_records_and_another_folder(run: Run, train: Path, tmp_path: Path) -> None:
     baseline = tmp_path / "b.json"
-    updated(run, baseline, train)
+    written_by(run, baseline, train)
     total, _ = known_and_new(run, baseline, train)
     other = tmp_path / "elsewhere" / "deeper"
     more = encode({**image("new.jpg"), **objects([INVERTED], ["cat"])})
@@ -173,7 +172,7 @@ def test_one_more_defect_like_a_known_one_is_new(run: Run, tmp_path: Path) -> No
     baseline = tmp_path / "b.json"
     nameless = encode(objects([INVERTED], ["cat"], [1]))
     write_shard(tmp_path / "data", "train", nameless, nameless)
-    updated(run, baseline, tmp_path / "data")
+    written_by(run, baseline, tmp_path / "data")
     write_shard(tmp_path / "data", "train", nameless, nameless, nameless)
     _, new = known_and_new(run, baseline, tmp_path / "data")
     assert new["BOX006"] == 1
@@ -181,14 +180,12 @@ def test_one_more_defect_like_a_known_one_is_new(run: Run, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_however_few_are_listed(train: Path, most: int) -> None:
-    more = {"max_findings": most}
-    baseline = baseline_of([str(train)], **more)
-    assert baseline.known == baseline_of([str(train)]).known
-    report = check_sources([str(train)], options(baseline, **more))
+    baseline = baseline_of([str(train)])
+    report = check_sources([str(train)], options(baseline, max_findings=most))
     assert report.total == 0 and report.baseline is not None
     assert report.baseline.hidden == check_sources([str(train)], options(None)).total
     (train / "new.tfrecord").write_bytes((train / "train.tfrecord").read_bytes())
-    report = check_sources([str(train)], options(baseline, **more))
+    report = check_sources([str(train)], options(baseline, max_findings=most))
     assert report.counts.by_code["BOX006"] == 10 and len(report.findings) == most
     assert report.total == sum(report.counts.by_severity.values())
 
@@ -220,7 +217,7 @@ def test_the_verdict_is_about_what_is_new_and_the_receivers_about_all(
     run: Run, train: Path, tmp_path: Path
 ) -> None:
     baseline = tmp_path / "b.json"
-    updated(run, baseline, train)
+    written_by(run, baseline, train)
     result = run("check", train, "--baseline", baseline, "--for", "any", "--decode=none")
     assert result.code == 0
     assert result.out.startswith("VALID")
@@ -228,67 +225,47 @@ def test_the_verdict_is_about_what_is_new_and_the_receivers_about_all(
     assert "od-api        fails: BOX003" in result.out.replace("\n", " ")
 
 
-def test_the_file(run: Run, train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    updated(run, Path("tfod-baseline.json"), "data")
-    first = Path("tfod-baseline.json").read_text()
-    assert run("check", "data", "--update-baseline", "--decode=none").code == 0
-    assert Path("tfod-baseline.json").read_text() == first
-    lines = first.splitlines()
-    assert lines[:3] == ["{", '  "version": 2,', '  "findings": [']
-    assert len(set(lines)) == len(lines)
-    (entry,) = (one for one in json.loads(first)["findings"] if one[:2] == ["BOX006", "1.jpg"])
-    value = {"object": 1, "box": [0.5, 0.2, 0.3, 0.4]}
-    assert entry == ["BOX006", "1.jpg", "image/object/bbox", value, 1]
-    assert "data" not in first
-    write_shard(tmp_path / "data", "train", *bad_records(10))
-    updated(run, Path("tfod-baseline.json"), "data")
-    assert len(Path("tfod-baseline.json").read_text()) < len(first) / 2
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "is not a baseline of tfod"),
-        ("[]", "is not a baseline of tfod"),
-        ('{"version": 1, "findings": []}', "of version 1"),
-        ('{"version": 2, "findings": [{"code": "BOX006"}]}', "is not a baseline of tfod"),
-        ('{"version": 2, "findings": [["BOX006", "a.jpg", null, null, -1]]}', "is not a"),
-        ("[" * 100_000, "is not a baseline of tfod"),
-        ("\xff", "is not a baseline of tfod"),
+        ("", "is not a report"),
+        ("[]", "is not a report"),
+        ('{"findings": [{"code": "BOX006"}], "counts": {"findings": 1}}', "is not a report"),
+        ("[" * 100_000, "is not a report"),
+        ("\xff", "is not a report"),
+        (None, "No such file or directory; `tfod check … --format json -o"),
+        (os.mkfifo, "is not a file"),
+        (os.mkdir, "is not a file"),
     ],
 )
-def test_a_file_that_is_no_baseline_is_one_line(
-    run: Run, train: Path, write: Callable[[str, str | bytes], str], content: str, said: str
+def test_what_is_no_baseline_is_one_line(
+    run: Run, train: Path, tmp_path: Path, content: Any, said: str
 ) -> None:
-    path = write("b.json", content.encode("latin-1"))
-    for more in ((), ("--update-baseline",)):
-        assert said in run("check", train, "--baseline", path, *more).refused()
-    assert Path(path).read_bytes() == content.encode("latin-1")
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_a_pipe_and_a_folder_are_one_line(
-    run: Run, train: Path, tmp_path: Path, make: Callable[[Path], None]
-) -> None:
-    make(path := tmp_path / "b.json")
-    for more in ((), ("--update-baseline",)):
-        said = run("check", train, "--baseline", path, *more).refused()
-        assert said.startswith(f"tfod: {path}: is not a file")
-
-
-def test_no_file_is_one_line(run: Run, train: Path) -> None:
-    assert "--update-baseline writes one" in run("check", train, "--baseline", "b.json").refused()
-
-
-def test_many_entries_none_of_which_occurs(tmp_path: Path) -> None:
-    entries = {json.dumps(["BOX006", f"{number}.jpg", None, None]): 1 for number in range(10_000)}
     path = tmp_path / "b.json"
-    path.write_text(baseline_to_json(entries))
-    baseline = read_baseline(str(path), is_updated=False)
-    assert baseline.known == entries
-    shard = write_shard(tmp_path, "train", *bad_records(3))
-    report = check_sources([shard], options(baseline))
-    assert report.baseline is not None
-    assert report.baseline.hidden == 0
-    assert report.total == check_sources([shard], options(None)).total
+    if isinstance(content, str):
+        path.write_bytes(content.encode("latin-1"))
+    elif content:
+        content(path)
+    refused = run("check", train, "--baseline", path).refused()
+    assert refused.startswith(f"tfod: {path}: {said}")
+
+
+def test_a_report_that_does_not_say_all_is_no_baseline(
+    run: Run, train: Path, tmp_path: Path
+) -> None:
+    path, few = tmp_path / "b.json", tmp_path / "few.json"
+    written_by(run, few, train, "--max-findings", 2)
+    assert "lists 2 of " in run("check", train, "--baseline", few).refused()
+    written_by(run, path, train)
+    written_by(run, few, train, "--baseline", path)
+    assert "write it without --baseline" in run("check", train, "--baseline", few).refused()
+
+
+def test_a_rule_that_is_no_more_is_passed_over(run: Run, train: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    written_by(run, path, train)
+    report = json.loads(path.read_text())
+    report["findings"][0]["code"] = "DAT001"
+    path.write_text(json.dumps(report))
+    _, new = known_and_new(run, path, train)
+    assert sum(new.values()) == 1

@@ -50,7 +50,7 @@ def check_bytes(folder: Path, name: str, data: bytes, **options: Any) -> Report:
 
 
 def check_path(path: Path, **options: Any) -> Report:
-    report = check_sources([str(path)], Options(**{"hash_sources": False, **options}))
+    report = check_sources([str(path)], Options(**options))
     text = json.dumps(report.to_json(), allow_nan=False)
     codes = frozenset(report.counts.by_code)
     if codes not in _known:  # most reports are alike

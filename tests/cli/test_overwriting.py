@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
     write_file(tmp_path / "images" / "x.jpg", b"precious")
     monkeypatch.chdir(tmp_path)
     write_file(tmp_path / "profile.yaml", run("describe", "a.record", "--as-profile").out)
+    write_file(tmp_path / "b.json", run("check", "a.record", "--format", "json").out)
     return tmp_path
 
 
@@ -43,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
         "check a.record --images images -o images/new.json",
         "check a.record --cvat-labels labels.json -o labels.json",
         "check a.record --label-map label_map.pbtxt -o label_map.pbtxt",
-        "check a.record --baseline b.json --update-baseline -o b.json",
+        "check a.record --baseline b.json -o b.json",
         "diff a.record b.record --images images -o images/x.jpg",
         "diff a.record b.record --label-map label_map.pbtxt -o label_map.pbtxt",
         "diff in b.record -o in/new.json",

@@ -140,7 +140,7 @@ def assert_one_verdict(path: Path) -> None:
     """See that what the import refuses is an error, and what is an error is refused."""
     output = None
     for receiver, taken in ((None, TAKEN), (DATUMARO, LOST)):
-        options = Options(receiver=receiver, hash_sources=False)
+        options = Options(receiver=receiver)
         try:
             report = check_sources([str(path)], options)
         except TfodError as error:

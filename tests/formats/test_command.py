@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from tfod.detection.images.masks import encode_mask_png
-from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run, run_python
 from tests.records import encode, image, objects, write_shard
@@ -438,26 +437,6 @@ def test_frames_too_large_for_masks(run: Run, tmp_path: Path, shape: str) -> Non
     (tmp_path / "annotations.xml").write_text(annotations(frame, CAT))
     done = run("convert", tmp_path / "annotations.xml", tmp_path / "out", "--masks")
     assert done.code == 2 and "a frame of 60000x60000 is too large for masks" in done.err
-
-
-def test_classes_that_are_known_by_their_id_alone(run: Run, tmp_path: Path) -> None:
-    """The records name them by their id, and so does the label map (LAB006 refused it)."""
-    box = [0.25, 0.5, 0.5, 1]
-    record = encode(image("a.png") | objects([box, box], label=[5, 2]) | {"image/encoded": _PNG})
-    write_shard(tmp_path / "s", "train", record, label_map=None)
-    run("convert", tmp_path / "s", tmp_path / "out", "--to", "shards").succeeded()
-    assert run("check", tmp_path / "out").code == 0
-    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
-    assert [(one.id, one.name) for one in label_map.items] == [(2, "2"), (5, "5")]
-
-
-def test_a_class_name_with_two_ids_is_said(run: Run, tmp_path: Path) -> None:
-    box = [0.25, 0.5, 0.5, 1]
-    record = encode(image("a.png") | objects([box], label=[2]) | {"image/encoded": _PNG})
-    twice = "item { id: 1 name: 'cat' } item { id: 2 name: 'cat' }"
-    write_shard(tmp_path / "s", "train", record, label_map=twice)
-    says = run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").succeeded()
-    assert "'cat' has the ids 1 and 2, which are read as one class" in says
 
 
 def test_one_image_of_two_names_is_said(run: Run, tmp_path: Path) -> None:

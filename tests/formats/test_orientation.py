@@ -48,23 +48,6 @@ def written(folder: Path, size: tuple[int, int] = SHOWN) -> Detection:
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("orientation", TURNED_BACK)
-def test_annotated_as_it_is_shown(
-    convert: Run, tmp_path: Path, kind: str, orientation: int
-) -> None:
-    before = save(tmp_path, orientation)
-    dataset = FORMATS[kind](tmp_path, SHOWN, [BOX])
-    says = convert(*dataset, "--for=od-api").succeeded()
-    assert f"{TURNED}{NAME}: orientation {orientation})" in says and TAKEN not in says
-    assert written(tmp_path).boxes.tolist() == [float32(NORMALIZED)]
-    says = convert(*dataset, "--exif=keep", "--overwrite").succeeded()
-    assert f"{PUT_BACK}: {NAME}: orientation {orientation})" in says and TURNED not in says
-    one = written(tmp_path, STORED)
-    assert one.boxes == pytest.approx(np.array([TURNED_BACK[orientation]], np.float32))
-    assert one.encoded == before
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("orientation", TURNED_BACK)
 def test_annotated_as_it_is_stored(
     convert: Run, tmp_path: Path, kind: str, orientation: int
 ) -> None:
@@ -122,18 +105,6 @@ def test_sizes_exchanged_and_nothing_says_how(
     says = convert(*FORMATS[kind](tmp_path, SHOWN, [(20, 10, 90, 50)])).refused()
     assert "images whose annotation exchanges their height and width" in says
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("orientation", [1, 3, 6])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_an_image_without_objects_has_no_box_of_another_size(
-    convert: Run, tmp_path: Path, kind: str, orientation: int
-) -> None:
-    """Nothing is divided by the size that its annotation gives, and no mask has to fit it."""
-    save(tmp_path, orientation)
-    says = convert(*FORMATS[kind](tmp_path, SHOWN, [])).succeeded()
-    assert ((TURNED in says) is (orientation > 1)) and TAKEN not in says
-    assert len(written(tmp_path, SHOWN if orientation > 4 else STORED).boxes) == 0
 
 
 def test_masks_and_keypoints_are_turned_too(convert: Run, tmp_path: Path) -> None:

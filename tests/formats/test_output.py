@@ -119,16 +119,6 @@ class TestFile:
         after = files_in(out.parent)
         assert [one for one in after if after[one] != before[one]] == [out.name]
 
-    def test_a_folder_is_no_file(
-        self, convert: Run, tmp_path: Path, dataset: Path, target: str
-    ) -> None:
-        out = tmp_path / "out" / FILES[target]
-        write_files(out, {"mine.txt": b"1"})
-        for options in ((), ("--overwrite",)):
-            line = convert(dataset, out, *options).refused()
-            assert str(out) in line
-            assert files_in(tmp_path / "out") == {f"{out.name}/mine.txt": b"1"}
-
 
 def test_images_elsewhere_appear_together_with_the_file(
     convert: Run, tmp_path: Path, dataset: Path

@@ -9,8 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import struct
-import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -28,7 +26,7 @@ from tfod.detection.stream import read_detections
 from tfod.formats.table import FORMATS
 
 from tests.commands import Run
-from tests.image_kinds import exif_block, file_of, with_segment
+from tests.image_kinds import file_of
 from tests.records import encode, image, objects, write_shard
 
 WIDTH, HEIGHT = 160, 96
@@ -310,52 +308,6 @@ def test_a_tiff_which_pillow_turns_itself(turn: int, compression: str) -> None:
         assert (found.format, found.size, found.getexif()[271]) == ("TIFF", (WIDTH, HEIGHT), "Cam")
     for see in STORED[:2] + SHOWN:
         assert_on_red(see(turned), list(RED))
-
-
-def with_exif(jpeg: bytes, block: bytes) -> bytes:
-    """A JPEG with an EXIF block in place of its own."""
-    with Image.open(io.BytesIO(jpeg)) as opened:
-        plain = file_of(opened, "JPEG", quality=95, subsampling=0, exif=b"")
-    return with_segment(plain, 0xE1, b"Exif\0\0" + block)
-
-
-BROKEN = {
-    "cut off": exif_block(6)[:20],
-    "no TIFF": b"XX*\0" + exif_block(6)[4:],
-    "points beyond its end": exif_block(6)[:4] + b"\xff\xff\0\0" + exif_block(6)[8:],
-    "orientation 9": exif_block(9),
-    "orientation 0": exif_block(0),
-    "empty": b"",
-}
-
-
-@pytest.mark.parametrize("block", BROKEN.values(), ids=BROKEN)
-def test_a_broken_exif_turns_nothing(run: Run, tmp_path: Path, block: bytes) -> None:
-    data = with_exif(file_of(picture(), "JPEG"), block)
-    box = objects([RED], ["cat"], [1])
-    record = encode(image("a.jpg", HEIGHT, WIDTH) | {"image/encoded": data} | box)
-    shards = write_shard(tmp_path / "s", "train", record)
-    assert run("convert", shards, tmp_path / "out", "--to", "yolo").code == 0
-    assert (tmp_path / "out/images/train/a.jpg").read_bytes() == data
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        struct.pack("<HHI4s", 0x0100, 2, 4, b"abc"),  # a width that is a text: Pillow writes none
-        struct.pack("<HHI4s", 0x011A, 2, 4, b"abc"),
-        struct.pack("<HHII", 0x010F, 2, 99, 9999),  # beyond the end
-        struct.pack("<HHII", 0x8769, 4, 1, 8),  # a directory that is itself
-    ],
-)
-def test_an_orientation_beside_a_broken_tag(entry: bytes) -> None:
-    turn = struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0)
-    block = exif_block(6)[:8] + struct.pack("<H", 2) + turn + entry + bytes(4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # nothing of Pillow's reaches standard error
-        data = upright_image(with_exif(photo(6), block), "a photo")
-    assert orientation_of(data) == 1
-    assert_on_red(_transposed(data), list(RED))
 
 
 def test_a_photo_that_cannot_be_turned_is_named(run: Run, tmp_path: Path) -> None:

@@ -130,7 +130,6 @@ def errors_of(paths: Sequence[Path], receiver: Receiver) -> Mapping[str, set[str
         receiver=receiver,
         severities={"IMG011": OFF},  # each shard is a subset here
         decode=read_most_decoded("all"),
-        hash_sources=False,
         max_findings=100_000,
     )
     found: defaultdict[str, set[str]] = defaultdict(set)

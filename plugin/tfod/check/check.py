@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard
+from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
 from tfod.check.find import find
 from tfod.check.findings.finding import Severity
 from tfod.check.findings.findings import Findings
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 
 _WORTH_PROCESSES = 64 << 20
 """Bytes: of fewer none are shared, since another process takes half a second to start."""
-_HASH_STEP = 1 << 20
 
 
 class Runner(Protocol):
@@ -69,7 +65,6 @@ class Options:
         archive_limits: where the reading of archives stops.
         jobs: how many processes work.
         runner: the Beam runner that does the work in place of processes of this machine.
-        hash_sources: whether the report names the SHA-256 of each source.
         fail_on: the least severity that makes the verdict.
         baseline: findings that are known, which are not reported.
     """
@@ -87,7 +82,6 @@ class Options:
     archive_limits: ZipLimits = field(default_factory=ZipLimits)
     jobs: int = 1
     runner: Runner | None = None
-    hash_sources: bool = True
     fail_on: Severity = Severity.ERROR
     baseline: Baseline | None = None
 
@@ -128,10 +122,8 @@ def check(
     if len(found.datasets) > 1 and (options.task or config):  # each is about all shards together
         found = found.joined()
     datasets = found.datasets or [Dataset("")]
-    with _digests(found.files if options.hash_sources else ()) as digests:
-        is_alone = len(datasets) == 1
-        checked = [_check_dataset(one, options, receiver, progress, is_alone) for one in datasets]
-    checked = [_with_digests(one, digests, options) for one in checked]
+    is_alone = len(datasets) == 1
+    checked = [_check_dataset(one, options, receiver, progress, is_alone) for one in datasets]
     rest = _check_rest(found.rest, options, receiver)
     baseline = options.baseline
     if baseline is not None:
@@ -183,7 +175,6 @@ def _check_dataset(
         max_findings=_most_listed(options),
         max_record_bytes=options.max_record_bytes,
         decode=options.decode,
-        hash_sources=options.hash_sources,
         keeps_rows=options.task is not None,
         counts_objects=options.training_config is not None,
     )
@@ -202,7 +193,7 @@ def _check_dataset(
         classes=result.classes,
         image_sizes=result.image_sizes,
         undecoded=why_not_all_decoded(options.decode, policy.codes),
-        files=[SourceFile(one.name, one.size, None) for one in dataset.files],
+        files=[SourceFile(one.name, one.size) for one in dataset.files],
         verdicts=by_receiver,
     )
 
@@ -233,17 +224,6 @@ def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetR
     return DatasetReport("", none, judged, options.fail_on, verdicts=by_receiver)
 
 
-def _with_digests(
-    dataset: DatasetReport, digests: Mapping[str, str], options: Options
-) -> DatasetReport:
-    """The same with the SHA-256 of its files; the size of one that could not be read is unknown."""
-    known = {one.name: one.digest for one in dataset.shards if one.digest} | dict(digests)
-    files = [one._replace(sha256=known.get(one.name)) for one in dataset.files]
-    if options.hash_sources:
-        files = [one if one.sha256 else one._replace(bytes=None) for one in files]
-    return replace(dataset, files=files)
-
-
 def _most_listed(options: Options) -> int:
     """How many findings are kept: to be compared with a baseline, all."""
     return options.max_findings if options.baseline is None else sys.maxsize
@@ -253,37 +233,3 @@ def _exa003_says_names(policy: Policy) -> bool:
     """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
     name, feature = policy.severity("NAM001"), policy.severity("EXA003")
     return name is None or (feature is not None and feature.rank >= name.rank)
-
-
-@contextmanager
-def _digests(files: Sequence[File]) -> Iterator[Mapping[str, str]]:
-    """SHA-256 of local files, which a thread of its own finds out; whole at the end."""
-    found: dict[str, str] = {}
-    stop = threading.Event()
-
-    def hash_all() -> None:
-        for one in files:
-            if not one.is_remote and (digest := _sha256_of(one, stop)):
-                found[one.name] = digest
-
-    thread = threading.Thread(target=hash_all)
-    thread.start()
-    try:
-        yield found
-    except BaseException:
-        stop.set()
-        raise
-    finally:
-        thread.join()
-
-
-def _sha256_of(file: File, stop: threading.Event) -> str | None:
-    """SHA-256 of a file; None where it cannot be read, which its examination reports."""
-    digest = hashlib.sha256()
-    try:
-        with file.open() as stream:
-            while not stop.is_set() and (data := stream.read(_HASH_STEP)):
-                digest.update(data)
-    except OSError:
-        return None
-    return digest.hexdigest()

@@ -52,13 +52,13 @@ class File:
         """Whether it is on another machine."""
         return is_url(self.path)
 
-    def open(self, *, hashed: bool = False, read_ahead: bool = True) -> ShardStream:
+    def open(self, *, read_ahead: bool = True) -> ShardStream:
         """Open it, unbuffered; as :func:`~tfod.tfrecord.storage.open.open_stream`.
 
         Raises:
             OSError: it cannot be opened.
         """
-        return open_stream(self.path, hashed=hashed, read_ahead=read_ahead)
+        return open_stream(self.path, read_ahead=read_ahead)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Shard(File):
         """Whether it is an entry of a zip."""
         return self.entry is not None
 
-    def open(self, *, hashed: bool = False, read_ahead: bool = True) -> ShardStream:
+    def open(self, *, read_ahead: bool = True) -> ShardStream:
         """As :meth:`File.open`. Of an entry what is damaged shows while it is read.
 
         Raises:
@@ -99,7 +99,7 @@ class Shard(File):
         """
         if self.entry is not None:
             return self.entry.open()
-        return super().open(hashed=hashed, read_ahead=read_ahead)
+        return super().open(read_ahead=read_ahead)
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from tfod.check.references.cvat_task import Task
 
 FORMATS = ("text", "json", "html", "junit", "github")
-BASELINE = "tfod-baseline.json"
-_FILES = ("profile", "cvat_labels", "cvat_xml", "pipeline_config")
+_FILES = ("profile", "cvat_labels", "cvat_xml", "pipeline_config", "baseline")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -91,7 +90,6 @@ def add_arguments(parser: Parser) -> None:
     text = f"images to decode of each shard (default: {MOST_DECODED})"
     add("--decode", metavar="all|none|N", help=text, type=_most_decoded, default=MOST_DECODED)
     add("--jobs", metavar="N", help="processes (default: all cores)", type=whole_number(1))
-    add("--no-sha256", action="store_true", help="do not hash the sources")
     add(RUNNER, metavar="NAME", help="an Apache Beam runner; -- and its own options last")
 
     add = parser.add_argument_group("what comes out").add_argument
@@ -100,8 +98,8 @@ def add_arguments(parser: Parser) -> None:
     add("--max-findings", metavar="N", help=text, type=whole_number(1), default=1000)
     text = "the findings alone, and of valid shards nothing"
     add("-q", "--quiet", action="store_true", help=text)
-    add("--baseline", metavar="FILE", help="report only what is not in this one", type=not_empty)
-    add("--update-baseline", action="store_true", help=f"write all into it (default: {BASELINE})")
+    text = "report only what is not in this JSON report"
+    add("--baseline", metavar="FILE", help=text, type=not_empty)
 
 
 def _most_decoded(text: str) -> int | None:
@@ -130,22 +128,11 @@ def _run(arguments: argparse.Namespace) -> int:
         read = [*files_among(*(getattr(arguments, name) for name in _FILES)), arguments.images]
         read += files_among(configuration.file, configuration.profile, options.label_map)
         read += files_of(everything)
-        baseline = options.baseline.name if options.baseline else None
-        updated = baseline if arguments.update_baseline else None
-        with (
-            begin_output(arguments.output, [*read, baseline]) as out,
-            begin_output(updated, read) if updated else nullcontext() as known,
-        ):
+        with begin_output(arguments.output, read) as out:
             has_bar = options.runner is None and sys.stderr.isatty() and not arguments.quiet
             with _progress_bar(found) if has_bar else nullcontext() as progress:
                 report = check(found, options, progress or (lambda *_: None))
             out.write(_rendered(report, options, arguments, found))
-            if known is not None and report.baseline is not None:
-                from tfod.check.findings.baseline import baseline_to_json
-
-                known.write(baseline_to_json(report.baseline.found))
-    if updated and report.baseline is not None:
-        print_note(f"{updated}: {plural(report.baseline.hidden, 'finding')} known")
     return 0 if report.valid else 1
 
 
@@ -186,11 +173,10 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         from tfod.check.references.pipeline import TrainingConfig
 
         training_config = TrainingConfig(arguments.pipeline_config)
-    if arguments.baseline or arguments.update_baseline:
+    if arguments.baseline:
         from tfod.check.findings.baseline import read_baseline
 
-        name = arguments.baseline or BASELINE
-        baseline = read_baseline(name, is_updated=arguments.update_baseline)
+        baseline = read_baseline(arguments.baseline)
     limits = ZipLimits()
     return options_of(
         typed,
@@ -202,7 +188,6 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         jobs=arguments.jobs or os.cpu_count() or 1,
         runner=None if arguments.runner is None else _runner(arguments),
-        hash_sources=not arguments.no_sha256,
         archive_limits=ZipLimits(
             total_bytes=limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
             entries=limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),

@@ -45,7 +45,9 @@ _DIGITS = 2  # of a pixel, as in CVAT's own XML
 _LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
-_SCORE = "score"
+SCORE = "score"
+# CVAT takes these for its own, and would turn or hide the shape.
+_OF_CVAT = frozenset(("rotation", "keyframe", "outside", "source", "track_id"))
 _ATTRIBUTES = "attributes that the labels lack or do not allow"
 _ABSENT = "classes said to be absent"
 _CAPTIONS = "captions of images, which CVAT does not have"
@@ -93,22 +95,6 @@ class ZipRecord:
     where: str
     detection: Detection
     label_map: LabelMap | None
-
-    def class_name(self, text: str | None, label: int | None) -> str:
-        """The class that an object's text and id name: the text, or what the id is called.
-
-        Raises:
-            TfodError: they name none.
-        """
-        if text:
-            return text
-        item = self.label_map.find_id(label) if self.label_map and label is not None else None
-        if item is None:
-            raise TfodError(
-                f"{self.where}: an object has no class (no class text, and an id that no label map "
-                "explains); add label_map.pbtxt to the zip"
-            )
-        return item.class_name
 
 
 def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
@@ -209,8 +195,8 @@ class ShapeBuilder:
     Args:
         labels: of what is imported into; None where it takes any, and makes them.
         new_attributes: a label gets the attributes that it lacks.
-        taken: names of attributes that never come, for the server would take them for its own.
-        takes_score: whether a shape has a score, from 0 to 1, whatever its label has.
+        by_datumaro: they go by annotations of Datumaro, of whose attributes CVAT takes some for its
+            own, a score from 0 to 1 among them.
     """
 
     def __init__(
@@ -218,13 +204,11 @@ class ShapeBuilder:
         labels: Labels | None,
         *,
         new_attributes: bool = False,
-        taken: frozenset[str] = frozenset(),
-        takes_score: bool = False,
+        by_datumaro: bool = False,
     ) -> None:
         self._labels = labels
         self._new_attributes = new_attributes
-        self._taken = taken
-        self._takes_score = takes_score
+        self._by_datumaro = by_datumaro
         self.losses = Losses(_ATTRIBUTES, _ABSENT, _CAPTIONS, _EMPTY)
 
     def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
@@ -245,7 +229,7 @@ class ShapeBuilder:
 
         count = len(one.boxes)
         texts, ids = one.class_text or (None,) * count, one.class_label or (None,) * count
-        classes = [self._known(record, *pair) for pair in zip(texts, ids, strict=True)]
+        classes = [self._class(record, *pair) for pair in zip(texts, ids, strict=True)]
         return list(shapes_of(one, classes, _pixels(one.boxes, size), size, pixels, self._fit))
 
     def tags(self, record: ZipRecord) -> list[CvatTag]:
@@ -255,16 +239,24 @@ class ShapeBuilder:
             if one.confidence is not None and one.confidence <= 0:
                 self.losses[_ABSENT][""] += 1
             else:
-                name = self._known(record, one.text, one.label)
+                name = self._class(record, one.text, one.label)
                 tags.append(CvatTag(name, self._fit(name, one.attributes)))
         return tags
 
-    def _known(self, record: ZipRecord, text: str | None, label: int | None) -> str:
-        name = record.class_name(text, label)
+    def _class(self, record: ZipRecord, text: str | None, label: int | None) -> str:
+        """The label that an object's text names, or else its id."""
+        label_map = record.label_map
+        item = label_map.find_id(label) if label_map and label is not None and not text else None
+        name = text or (item.class_name if item else "")
+        if not name:
+            raise TfodError(
+                f"{record.where}: an object has no class (no class text, and an id that no label "
+                "map explains); add label_map.pbtxt to the zip"
+            )
         if self._labels is None or name in self._labels:
             return name
         # Open Images' names are /m/01yrx: take the display name where it is the label's.
-        item = record.label_map.find(name) if record.label_map is not None else None
+        item = label_map.find(name) if label_map else None
         if item is None or item.display_name not in self._labels:
             raise TfodError(f"{record.where}: class {name!r} is not a label of the task")
         return item.display_name
@@ -278,9 +270,9 @@ class ShapeBuilder:
             fit: bool | float | str | None = None
             if name in keys.FLAGS and value in (0, 1):
                 value = bool(value)
-            if name == _SCORE and self._takes_score:
+            if name == SCORE and self._by_datumaro:
                 fit = value if isinstance(value, (int, float)) and 0 <= value <= 1 else None
-            elif name in self._taken:
+            elif name in _OF_CVAT and self._by_datumaro:
                 pass
             elif spec is not None:
                 fit = _fit_value(value, spec)

@@ -58,7 +58,6 @@ def check_upload(
         label_map=label_map,
         task=task,
         max_findings=max_findings,
-        hash_sources=False,
         decode=0,  # CVAT decodes what becomes frames, and needs no other images
     )
     return check(found, options)

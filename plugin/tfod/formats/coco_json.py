@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import math
+import mmap
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,18 +29,10 @@ _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
 _ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
 _IMAGES = re.compile(rb'"images"\s*:')
-_LONGEST_NAME = 64  # with the blanks behind it
 _LARGEST_WHOLE = (1 << 31) - 1  # of an id, and of pixels
 _LONGEST_REASON = 200
 _LARGEST_VISIBILITY = 2
 _LARGEST = float(np.finfo(np.float32).max)
-PERSON_KEYPOINTS = (
-    *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder"),
-    *("right_shoulder", "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip"),
-    *("right_hip", "left_knee", "right_knee", "left_ankle", "right_ankle"),
-)
-"""COCO's names, for a file of keypoints of which no category has any."""
-
 
 # Which files
 
@@ -63,12 +56,12 @@ def find_files(path: str) -> list[str]:
 
 def _has_images(path: str) -> bool:
     """Whether a JSON may be COCO's; one that names no ``images`` is not."""
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        before = b""
-        while more := file.read(1 << 20):
-            if _IMAGES.search(before + more):
-                return True
-            before = more[-_LONGEST_NAME:]
+    with (
+        contextlib.suppress(OSError, ValueError),  # the latter of an empty file
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return _IMAGES.search(content) is not None
     return False
 
 
@@ -113,8 +106,7 @@ class CocoDocument:
                     for entry in lists[key]:
                         if points.get(entry.get("id")):
                             entry["keypoints"] = points[entry["id"]]
-        has_points = any("keypoints" in one for one in lists["annotations"])
-        categories, names = _categories(path, lists["categories"], has_points)
+        categories, names = _categories(path, lists["categories"])
         annotations: dict[Any, list[dict[str, Any]]] = {}
         used: dict[int, str] = {}
         for one in lists["annotations"]:
@@ -167,10 +159,9 @@ def _lists(path: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _categories(
-    path: str, entries: Sequence[Mapping[str, Any]], has_points: bool
+    path: str, entries: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[int, LabelMapItem], list[str]]:
     """The categories by id, and the names of all keypoints: those of one class after another's."""
-    is_usual = has_points and not any(one.get("keypoints") for one in entries)
     found: dict[int, LabelMapItem] = {}
     names: list[str] = []
     known: dict[tuple[str, ...], int] = {(): 0}
@@ -181,7 +172,7 @@ def _categories(
                 raise ValueError("its id is below 0 or beyond 32 bits")
             if name is None or not str(name).strip():
                 raise ValueError(f"category {number} has no name")
-            own = PERSON_KEYPOINTS if is_usual else tuple(map(str, one.get("keypoints") or ()))
+            own = tuple(map(str, one.get("keypoints") or ()))
             if own not in known:
                 known[own] = len(names)
                 names += own
@@ -304,7 +295,9 @@ def points_of(values: Any, count: int) -> np.ndarray:
         found = np.zeros(0)
     is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
     if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
-        raise ValueError(f"keypoints are not {count} times x, y and visibility")
+        raise ValueError(
+            f"keypoints are not {count} times x, y and visibility, as its category names them"
+        )
     return found.reshape(-1, 3)
 
 

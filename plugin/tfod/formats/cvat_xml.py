@@ -15,7 +15,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, Protocol, TypeAlias, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -55,7 +55,6 @@ from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, Writer, masks_of
 
 _MOST_FRAMES = 1_000_000
-_LONGEST_IMAGE = 256 << 20
 _LONGEST_REASON = 80
 _NO_SHAPES = ("tag", "attribute")
 _DECIMALS = 6
@@ -400,51 +399,25 @@ def _with_sound_boxes(frame: CvatImage, where: str, reading: Reading) -> CvatIma
 # Documents as they are written
 
 
-class _Sink(Protocol):
-    def write(self, data: bytes, /) -> object: ...
-
-
 Labels: TypeAlias = "Mapping[str, Mapping[str, str]]"
 """The classes of a task, with the kind of each of their attributes: ``text``, ``number``, …"""
+END = "</annotations>\n"
 
 
-class DocumentWriter:
-    """Writes one frame of a task after the other."""
-
-    def __init__(
-        self, sink: _Sink, name: str, labels: Labels | None = None, subsets: Sequence[str] = ()
-    ) -> None:
-        self._sink = sink
-        inner = f"<name>{xml_text(name)}</name>{_labels(labels or {})}"
-        head = f"<task>{inner}</task>"
-        if subsets:  # a project's tasks have them
-            tasks = "".join(
-                f"<task><name>{one}</name><subset>{one}</subset></task>\n"
-                for one in map(xml_text, subsets)
-            )
-            head = f"<project>{inner}<tasks>\n{tasks}</tasks></project>"
-        self._write(
-            '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>\n'
-            f"<meta>{head}</meta>\n"
+def head_text(name: str, labels: Labels, subsets: Sequence[str] = ()) -> str:
+    """All that is in front of the frames, of a task, or of a project whose tasks have subsets."""
+    inner = f"<name>{xml_text(name)}</name>{_labels(labels)}"
+    head = f"<task>{inner}</task>"
+    if subsets:
+        tasks = "".join(
+            f"<task><name>{one}</name><subset>{one}</subset></task>\n"
+            for one in map(xml_text, subsets)
         )
-
-    def image(
-        self,
-        number: int,
-        name: str,
-        size: tuple[int, int],
-        shapes: Iterable[CvatShape],
-        tags: Iterable[CvatTag] = (),
-    ) -> None:
-        """Write a frame: its number in CVAT's XML, its name, height and width in pixels."""
-        self._write(image_text({"id": number, "name": name}, size, shapes, tags))
-
-    def finish(self) -> None:
-        """Write the end. The sink stays open."""
-        self._write("</annotations>\n")
-
-    def _write(self, text: str) -> None:
-        self._sink.write(text.encode())
+        head = f"<project>{inner}<tasks>\n{tasks}</tasks></project>"
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>\n'
+        f"<meta>{head}</meta>\n"
+    )
 
 
 def image_text(
@@ -555,10 +528,10 @@ class CvatXmlWriter(Writer):
     def finish(self, label_map: LabelMap) -> None:
         labels = {**{one.class_name: {} for one in label_map.items}, **self._kinds}
         with open(self.documents[0], "xb") as file:
-            document = DocumentWriter(file, "tfod", labels, self._subsets)
+            file.write(head_text("tfod", labels, self._subsets).encode())
             self._frames.seek(0)
             shutil.copyfileobj(self._frames, file, 1 << 20)
-            document.finish()
+            file.write(END.encode())
         self._frames.close()
         os.unlink(self._frames.name)
         self._write_label_map(label_map)

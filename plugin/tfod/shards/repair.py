@@ -292,7 +292,6 @@ class _Run:
             severities=_OF_NO_FOLDER,
             max_record_bytes=self._options.max_record_bytes,
             fail_on=Severity.WARNING,
-            hash_sources=False,
         )
         return check(Found(datasets, rest), options)
 

@@ -42,7 +42,6 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
             label_map=path,
             decode=0,
             max_findings=_MOST_ERRORS,
-            hash_sources=False,
         )
         report = check(find_uploads([File.at(one.aside, one.path) for one in shards]), options)
     if report.valid:

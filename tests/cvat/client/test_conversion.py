@@ -38,7 +38,7 @@ from tfod.formats.cvat_shapes import (
     decode_runs,
     encode_runs,
 )
-from tfod.formats.cvat_xml import DocumentWriter, read_cvat_stream, read_cvat_xml
+from tfod.formats.cvat_xml import END, head_text, image_text, read_cvat_stream, read_cvat_xml
 
 pytest.importorskip("lxml")
 coco_mask = pytest.importorskip("pycocotools.mask")
@@ -103,6 +103,10 @@ def there_and_back(
     return found
 
 
+def document(images: str, task: str = "a task") -> io.BytesIO:
+    return io.BytesIO((head_text(task, {}) + images + END).encode())
+
+
 def in_any_order(shape: CvatShape) -> CvatShape:
     return CvatShape(**{**vars(shape), "attributes": tuple(sorted(shape.attributes))})
 
@@ -128,11 +132,8 @@ def test_round_trip(drawn: list[CvatShape], tags: list[CvatTag]) -> None:
     assert list(map(in_any_order, found)) == list(map(in_any_order, kept))
     assert found_tags == list(image.tags)
     # And through the text of the document.
-    sink = io.BytesIO()
-    writer = DocumentWriter(sink, "a task")
-    writer.image(3, image.name, SIZE, found, found_tags)
-    writer.finish()
-    _, read = read_cvat_stream(io.BytesIO(sink.getvalue()), "text")
+    text = image_text({"id": 3, "name": image.name}, SIZE, found, found_tags)
+    _, read = read_cvat_stream(document(text), "text")
     assert isinstance(read, CvatImage)
     assert (read.number, read.name, read.height, read.width) == (3, "a/b.jpg", *SIZE)
     assert (list(read.shapes), list(read.tags)) == (found, found_tags)
@@ -242,12 +243,9 @@ class TestXml:
 class TestDocument:
     def test_nothing_breaks_out(self) -> None:
         name = 'a"b&c<d>\u00e9\u0001\n.jpg'
-        sink = io.BytesIO()
-        writer = DocumentWriter(sink, "</name>&\u0000")
         shape = CvatShape(BOX, "a & <b>", (1, 2, 3, 4), attributes=(("n<", "</attribute>\ud800"),))
-        writer.image(0, name, SIZE, [shape])
-        writer.finish()
-        _, image = read_cvat_stream(io.BytesIO(sink.getvalue()), "text")
+        text = image_text({"id": 0, "name": name}, SIZE, [shape])
+        _, image = read_cvat_stream(document(text, "</name>&\u0000"), "text")
         assert isinstance(image, CvatImage)
         assert image.name == name.replace("\u0001", "")
         assert image.shapes[0].label == "a & <b>"

@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 import cvat
-import numpy as np
 import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import TaskData
@@ -25,9 +24,7 @@ from PIL import Image
 from tests.cvat.server.tasks import (
     BOXES,
     HEIGHT,
-    MASKS,
     WIDTH,
-    Exported,
     box,
     export,
     frame,
@@ -205,30 +202,6 @@ def test_nonsense_in_the_option_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert "\n" not in str(caught.value)
 
 
-POLYGON = (10, 10, 30, 10, 30, 26, 10, 26)
-
-
-def masks_of(found: Exported) -> dict[str | None, list[np.ndarray]]:
-    return {
-        one.filename: [
-            np.asarray(Image.open(io.BytesIO(bytes(mask.data)))) > 0
-            for mask in one.masks or ()
-            if mask is not None
-        ]
-        for one in found.records
-    }
-
-
-def test_grouped_shapes_are_objects_of_their_own(tmp_path: Path) -> None:
-    """Datumaro makes one object of a box and an outline of a group; CVAT's users mean two."""
-    task = make_task(
-        box(0, "cat", 10, 10, 30, 26, group=5), shape("polygon", 0, "cat", POLYGON, group=5)
-    )
-    found = export(task, tmp_path, MASKS)
-    assert len(found.boxes()["a.jpg"]) == 2
-    assert len(masks_of(found)["a.jpg"]) == 2
-
-
 @pytest.mark.parametrize("name", ["difficult", "truncated", "is_crowd", "group_of"])
 def test_checkboxes_become_numbers(tmp_path: Path, name: str) -> None:
     """The OD API reads these keys as integers."""
@@ -322,14 +295,6 @@ def test_cvat_s_own_notes_are_no_attributes(tmp_path: Path) -> None:
     for record in found.records:
         assert not set(record.image_extra) & {"frame"}
         assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
-
-
-def test_labels_in_any_script_and_with_quotes(tmp_path: Path) -> None:
-    classes = ["кошка", "it's", 'a "quote"', "two words"]
-    task = make_task(*(box(0, name) for name in classes), classes=classes)
-    found = export(task, tmp_path)
-    assert [text for text, *_ in found.boxes()["a.jpg"]] == sorted(classes)
-    assert [one.name for one in found.label_map.items] == classes
 
 
 def test_an_attribute_that_is_not_the_number_it_should_be_stays_a_text(tmp_path: Path) -> None:

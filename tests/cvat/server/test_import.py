@@ -218,11 +218,6 @@ def test_a_job_replaces_its_own_frames(tmp_path: Path) -> None:
     assert rows(task) == [("a.jpg", "bird", (1, 1, 5, 5)), ("b.jpg", "cat", IN_PIXELS)]
 
 
-def test_more_annotations_than_cvat_holds_at_once(tmp_path: Path) -> None:
-    """CVAT stores what was added in portions of 30,000; none is lost or stored twice."""
-    assert len(put(tmp_path, make_task(), record("a.jpg", *["cat"] * 30_100))) == 30_100
-
-
 def test_a_zip_of_the_task_in_one_of_its_jobs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cvat
-import numpy as np
 import pytest
-import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.dataset_manager.project import import_dataset_as_project
 from cvat.apps.engine.models import Annotations, Project
@@ -97,33 +95,6 @@ def test_a_subset_is_a_shard(tmp_path: Path) -> None:
     assert [len(one.boxes) for one in found.subsets["train"]] == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("subsets", "names"),
-    [(("",), ["default"]), (("", "train"), ["default", "train"]), (("", "default"), None)],
-)
-def test_tasks_without_a_subset(
-    tmp_path: Path, subsets: tuple[str, ...], names: list[str] | None
-) -> None:
-    """Where a subset is called default, CVAT calls the nameless one default_1."""
-    found = export(project_of(*subsets), tmp_path)
-    assert sorted(found.subsets) == (names or ["default", "default_1"])
-
-
-def test_the_same_name_in_two_tasks_of_a_subset(tmp_path: Path) -> None:
-    project = Project(labels("bird", "cat"))
-    for _ in range(2):
-        project.add(make_task(box(0, "cat"), frames=["a.jpg"], subset="train"))
-    assert export(project, tmp_path).names() == ["a.jpg", "a_1.jpg"]
-
-
-def test_videos_of_a_subset_do_not_share_numbers(tmp_path: Path) -> None:
-    project = Project(labels("bird", "cat"))
-    for _ in range(2):
-        project.add(make_task(box(0, "cat"), frames=["a.jpg", "b.jpg"], is_video=True))
-    names = [str(name).rpartition(".")[0] for name in export(project, tmp_path).names()]
-    assert names == [f"frame_{number:06d}" for number in range(4)]
-
-
 def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
     """A subset is any text; what is exported must not leave the folder of the export."""
     try:
@@ -141,12 +112,6 @@ def test_a_project_without_a_task(tmp_path: Path) -> None:
     found = export(Project(labels("cat")), tmp_path)
     assert sum(len(records) for records in found.subsets.values()) == 0
     assert "label_map.pbtxt" in found.files
-
-
-def test_empty_frames_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
-    found = export(project_of("train", "val"), tmp_path)
-    assert [found.names(name) for name in ("train", "val")] == [["t0/b.jpg"], ["t1/b.jpg"]]
 
 
 def test_a_dataset_becomes_tasks(tmp_path: Path) -> None:
@@ -289,24 +254,10 @@ def test_attributes_are_made_in_a_project(tmp_path: Path) -> None:
 
 def test_attributes_that_are_cvat_s_own_turn_and_hide_nothing(tmp_path: Path) -> None:
     """A project takes any attribute; these would be taken for the fields of a shape."""
-    one = tfod.Detection(
-        filename="a.jpg",
-        height=HEIGHT,
-        width=WIDTH,
-        encoded=image_bytes("a.jpg"),
-        format="jpeg",
-        boxes=np.array([FULL], np.float32),
-        class_text=["cat"],
-        attributes={
-            "rotation": [30],
-            "outside": [1],
-            "track_id": [5],
-            "keyframe": [1],
-            "source": ["auto"],
-            "mood": ["fine"],
-        },
-    )
-    project = load(tmp_path, {"train.tfrecord": shard(tfod.encode_detection(one))})
+    own = {"rotation": [30], "outside": [1], "track_id": [5], "keyframe": [1], "source": ["auto"]}
+    values = {f"image/object/attribute/{name}": one for name, one in own.items()}
+    payload = with_image("a.jpg", "cat", **values, **{"image/object/attribute/mood": ["fine"]})
+    project = load(tmp_path, {"train.tfrecord": shard(payload)})
     (task,) = project.tasks
     (found,) = task.annotations.shapes
     assert (found["rotation"], found["outside"], found["source"]) == (
@@ -316,7 +267,7 @@ def test_attributes_that_are_cvat_s_own_turn_and_hide_nothing(tmp_path: Path) ->
     )
     assert found["attributes"]["mood"] == "fine"
     names = {spec.name for label in project.labels for spec in label.attributes}
-    assert not names & {"rotation", "outside", "track_id", "keyframe", "source"}
+    assert not names & own.keys()
 
 
 @pytest.mark.parametrize(("as_polygons", "kind"), [(True, "polygon"), (False, "mask")])

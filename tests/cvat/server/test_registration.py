@@ -1,8 +1,5 @@
 """Registration in a real Django project, each time a process of its own, on both servers.
 
-Where it does not matter what a server loads, and when, its process is forked from one that has
-loaded Datumaro and Django, which takes most of a start.
-
 Shown: both formats are there for export and import, with the server's own; what names they have
 already is left alone; a tfod that is broken costs the server nothing; a server that imports its
 formats on demand loads nothing of ours before; the base settings can be chosen.
@@ -12,16 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import TIMEOUT, run_python
+from tests.commands import run_python
 from tests.cvat.server.conftest import DOUBLE
 
 SERVERS = ["2.15"] if metadata.version("datumaro").startswith("0.") else ["2.15", "2.73"]
@@ -52,58 +46,13 @@ def settings_of(double: str, *path: Path, **environment: str) -> dict[str, str]:
     }
 
 
-def run_code(code: str, double: str, **environment: str) -> tuple[Any, str]:
+def run_code(
+    code: str, double: str = SERVERS[-1], *path: Path, **environment: str
+) -> tuple[Any, str]:
     """What a process of the server prints, as JSON, and its log."""
-    done = run_python("-c", code, **settings_of(double, **environment))
+    done = run_python("-c", code, **settings_of(double, *path, **environment))
     assert done.code == 0, done.err
     return json.loads(done.out), done.err
-
-
-LOADED = f"""
-import json, os, signal, sys
-import datumaro.components.environment, django.contrib.auth, django.db.models, django.urls
-for line in sys.stdin:
-    code, environment, *files = json.loads(line)
-    child = os.fork()
-    if not child:
-        signal.alarm({int(TIMEOUT)})  # a server that hangs ends with what it has said
-        for number, file in enumerate(files, 1):
-            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        os.environ.update(environment)
-        sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
-        exec(code)
-        sys.stdout.flush()
-        os._exit(0)
-    print(os.waitpid(child, 0)[1], flush=True)
-"""
-RunCode = Callable[..., tuple[Any, str]]
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Iterator[subprocess.Popen[str]]:
-    """A process with Datumaro and Django, and nothing of ours but what waits for Datumaro."""
-    with subprocess.Popen(
-        [sys.executable, "-c", LOADED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
-
-
-@pytest.fixture
-def run_forked(loaded: subprocess.Popen[str], tmp_path: Path) -> RunCode:
-    """As `run_code`, in a process forked from a loaded one."""
-
-    def run(code: str, double: str, *path: Path, **environment: str) -> tuple[Any, str]:
-        assert loaded.stdin is not None and loaded.stdout is not None
-        out, log = tmp_path / "out", tmp_path / "log"
-        wanted = settings_of(double, *path, **environment)
-        loaded.stdin.write(json.dumps([code, wanted, str(out), str(log)]) + "\n")
-        loaded.stdin.flush()
-        assert loaded.stdout.readline() == "0\n", log.read_text()
-        return json.loads(out.read_text()), log.read_text()
-
-    return run
 
 
 @pytest.mark.parametrize("double", SERVERS)
@@ -121,9 +70,8 @@ def test_both_formats_are_in_both_menus(double: str) -> None:
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("double", SERVERS)
-def test_without_the_app_there_is_nothing_of_ours(run_forked: RunCode, double: str) -> None:
-    formats, _ = run_forked(START + ASK, double, DJANGO_SETTINGS_MODULE="cvat.settings.production")
+def test_without_the_app_there_is_nothing_of_ours() -> None:
+    formats, _ = run_code(START + ASK, DJANGO_SETTINGS_MODULE="cvat.settings.production")
     assert formats == FORMATS[:1]
 
 
@@ -144,10 +92,7 @@ def test_without_the_start_up_hook_of_the_package(double: str) -> None:
     assert run_code(code + asked, double, TFOD_ACTIVATE="0")[0] == [[], FORMATS]
 
 
-@pytest.mark.parametrize("double", SERVERS)
-def test_formats_that_are_there_already_stay(
-    run_forked: RunCode, double: str, tmp_path: Path
-) -> None:
+def test_formats_that_are_there_already_stay(tmp_path: Path) -> None:
     """A server that was patched by hand keeps its own, and still gets what it lacks."""
     (tmp_path / "patched.py").write_text(
         "from cvat.settings.production import *\nINSTALLED_APPS = [*INSTALLED_APPS, 'patch']\n"
@@ -170,7 +115,7 @@ def test_formats_that_are_there_already_stay(
         "print(json.dumps([[name, one.__module__] for formats in (EXPORT_FORMATS, IMPORT_FORMATS)"
         " for name, one in formats.items()]))"
     )
-    found, log = run_forked(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="patched")
+    found, log = run_code(code, SERVERS[-1], tmp_path, TFOD_CVAT_BASE_SETTINGS="patched")
     assert [name for name, _ in found] == FORMATS * 2
     assert [module for name, module in found if name == "TFRecord 1.0"] == ["patch.apps"] * 2
     masks = [module for name, module in found if name == "TFRecord Masks 1.0"]
@@ -178,8 +123,7 @@ def test_formats_that_are_there_already_stay(
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("double", SERVERS)
-def test_settings_of_the_owner(run_forked: RunCode, double: str, tmp_path: Path) -> None:
+def test_settings_of_the_owner(tmp_path: Path) -> None:
     (tmp_path / "owned.py").write_text(
         "from cvat.settings.production import *\nDEBUG = True\nOWN_SETTING = 41\n"
     )
@@ -188,31 +132,29 @@ def test_settings_of_the_owner(run_forked: RunCode, double: str, tmp_path: Path)
         "print(json.dumps([settings.OWN_SETTING, settings.INSTALLED_APPS,"
         " settings.CVAT_DOCS_URL]))"
     )
-    found, _ = run_forked(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="owned")
+    found, _ = run_code(code, SERVERS[-1], tmp_path, TFOD_CVAT_BASE_SETTINGS="owned")
     own, apps, address = found
     assert own == 41
     assert apps[-2:] == ["cvat.apps.quality_control", "tfod.cvat"]
     assert address.startswith("https://")
 
 
-@pytest.mark.parametrize("double", SERVERS)
-def test_a_broken_tfod_leaves_the_server_up(run_forked: RunCode, double: str) -> None:
+def test_a_broken_tfod_leaves_the_server_up() -> None:
     """As where a package was built for another Python: the import of the module fails."""
     code = "import sys, logging; logging.basicConfig(); sys.modules['tfod.cvat.server'] = None;"
-    formats, log = run_forked(code + START + ASK, double)
+    formats, log = run_code(code + START + ASK)
     assert formats == FORMATS[:1]
     assert "tfod.cvat" in log
     assert "goes on without" in log
 
 
-@pytest.mark.parametrize("double", SERVERS)
-def test_a_registry_that_refuses_leaves_the_server_up(run_forked: RunCode, double: str) -> None:
+def test_a_registry_that_refuses_leaves_the_server_up() -> None:
     """The decorators are CVAT's: another version may want other arguments."""
     code = (
         "import logging; logging.basicConfig(); import tfod.cvat.server as formats;"
         "formats.register = lambda registry: registry.exporter(nonsense=1);"
     )
-    formats, log = run_forked(code + START + ASK, double)
+    formats, log = run_code(code + START + ASK)
     assert formats == FORMATS[:1]
     assert "nonsense" in log
 
@@ -231,13 +173,9 @@ def test_a_lazy_server_stays_lazy() -> None:
 
 
 @pytest.mark.parametrize("double", SERVERS)
-def test_a_format_that_is_imported_first_imports_the_registry(
-    run_forked: RunCode, double: str
-) -> None:
+def test_a_format_that_is_imported_first_imports_the_registry(double: str) -> None:
     """The registry then ends while a module of its own is still half imported."""
-    formats, log = run_forked(
-        START + "import cvat.apps.dataset_manager.formats.coco;" + ASK, double
-    )
+    formats, log = run_code(START + "import cvat.apps.dataset_manager.formats.coco;" + ASK, double)
     assert sorted(formats) == FORMATS
     assert "Traceback" not in log
 

@@ -69,7 +69,6 @@ def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) 
             profile=READY["tf_detection_api"],
             receiver=OD_API,
             decode=read_most_decoded("all"),
-            hash_sources=False,
             max_findings=100_000,
         ),
     )

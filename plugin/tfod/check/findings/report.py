@@ -32,14 +32,10 @@ def most_first(counts: Mapping[T, int]) -> list[tuple[T, int]]:
 
 
 class SourceFile(NamedTuple):
-    """A file that was checked.
-
-    ``bytes`` is None where it could not be read, ``sha256`` also where hashing was turned off.
-    """
+    """A file that was checked; ``bytes`` is None where its size is not known."""
 
     name: str
     bytes: int | None
-    sha256: str | None
 
 
 class ChosenProfile(NamedTuple):

@@ -52,7 +52,6 @@ class Instructions:
         max_record_bytes: larger records are not read.
         decode: how many images of each shard are decoded; None for all.
         threads: how many images at a time; None for as many as there are cores.
-        hash_sources: whether remote files are hashed while they are read.
         keeps_rows: whether the records are wanted, to be compared with a CVAT task.
         counts_objects: whether figures of the objects are, for a trainer's configuration.
         exa003_says_names: see :class:`Batch`.
@@ -65,7 +64,6 @@ class Instructions:
     max_record_bytes: int = 256 << 20
     decode: int | None = MOST_DECODED
     threads: int | None = None
-    hash_sources: bool = True
     keeps_rows: bool = False
     counts_objects: bool = False
     exa003_says_names: bool = True
@@ -78,7 +76,7 @@ def examine(
     examiner = _Examiner(shard, instructions)
     result = examiner.result
     try:
-        with shard.open(hashed=shard.is_remote and instructions.hash_sources) as stream:
+        with shard.open() as stream:
             remote = cast("RemoteStream", stream) if shard.is_remote else None
             source = PeekedStream(stream, HEADER_BYTES)
             compression = shard_compression(source.head) if source.head else Compression.NONE
@@ -95,8 +93,6 @@ def examine(
                 progress(read, len(records))
             while shard.in_archive and stream.read(_STEP):  # behind a damage is a checksum, too
                 pass
-            if remote and instructions.hash_sources:
-                result.digest = remote.digest()
     except OSError as error:
         result.unreadable = error.strerror or str(error)
     except ZipEntryError as error:

@@ -55,7 +55,6 @@ class ShardResult:
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
         compression: GZIP or ZLIB; empty for none.
         unreadable: why the system, or the store, did not let it be read on; empty where it did.
-        digest: SHA-256 of a remote file.
         objects: figures of its objects, where a trainer's configuration is given.
         rows: its records, where a CVAT task is given.
         findings: of the batch rules.
@@ -81,7 +80,6 @@ class ShardResult:
     is_empty_file: bool = False
     compression: str = ""
     unreadable: str = ""
-    digest: str | None = None
     objects: ObjectFigures | None = None
     rows: list[ImageRow] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(0))

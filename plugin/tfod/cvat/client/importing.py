@@ -7,8 +7,10 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import IO
 
 from tfod.check.find import find
+from tfod.check.findings.finding import first_of
 from tfod.check.findings.report import Report
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
@@ -19,7 +21,7 @@ from tfod.cvat.client.task import Changes, LiveTask, fetch_task
 from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
 from tfod.cvat.refusal import check_upload, refusal
 from tfod.errors import TfodError
-from tfod.formats.cvat_xml import DocumentWriter
+from tfod.formats.cvat_xml import END, head_text, image_text
 from tfod.formats.documents import MEMBER
 
 Say = Callable[[str], object]
@@ -66,7 +68,8 @@ def import_zip(
     task = live.task.kept() if options.append or options.force else live.task
     report = check_zip(options, task)
     if live.deleted:
-        warn(_deleted(live))
+        names = first_of(live.deleted, _NAMES_SHOWN)
+        warn(f"frames that were deleted from {target} do not count: {names}")
     if not report.valid:
         tell(render_text(report, color=False))
         warn(str(refusal(report, task, target.kind, options.path)))
@@ -117,12 +120,6 @@ def _require_format(server: Server, format_name: str) -> None:
         raise TfodError(f"{server.host} does not import {format_name!r}; ask its administrator")
 
 
-def _deleted(live: LiveTask) -> str:
-    shown = ", ".join(live.deleted[:_NAMES_SHOWN])
-    more = ", …" if len(live.deleted) > _NAMES_SHOWN else ""
-    return f"frames that were deleted from {live.target} do not count: {shown}{more}"
-
-
 def check_zip(options: ImportOptions, task: Task) -> Report:
     """Check a zip against a task, for what matters to an import.
 
@@ -145,9 +142,9 @@ def _prepare_annotations(
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(MEMBER, "w", force_zip64=True) as stream,
     ):
-        document = DocumentWriter(stream, str(live.target))
-        others = _convert(live, options, document, builder, changes)
-        document.finish()
+        stream.write(head_text(str(live.target), {}).encode())
+        others = _convert(live, options, stream, builder, changes)
+        stream.write(END.encode())
     tell(changes.text())
     if others:
         warn(f"frames of the task that are not in {live.target}, left out: {others}")
@@ -158,7 +155,7 @@ def _prepare_annotations(
 def _convert(
     live: LiveTask,
     options: ImportOptions,
-    document: DocumentWriter,
+    stream: IO[bytes],
     builder: ShapeBuilder,
     changes: Changes,
 ) -> int:
@@ -183,7 +180,8 @@ def _convert(
         shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
         changes.compare(frame.number, [*shapes, *tags])
         number = live.first + frame.number * live.step
-        document.image(number, frame.name, (height, width), shapes, tags)
+        named = {"id": number, "name": frame.name}
+        stream.write(image_text(named, (height, width), shapes, tags).encode())
     return others
 
 

@@ -17,6 +17,7 @@ from tfod.check.dataset import File
 from tfod.check.find import find_uploads
 from tfod.check.findings.finding import plural
 from tfod.cvat.records import (
+    SCORE,
     NewImage,
     NewImages,
     ShapeBuilder,
@@ -45,9 +46,6 @@ _FINDINGS_KEPT = 300
 _IMAGES = "images"
 _FRAME = "frame"
 _SUBSET = "default"
-_SCORE = "score"
-# CVAT takes these for its own, and would turn or hide the shape.
-_OF_CVAT = frozenset(("rotation", "keyframe", "outside", "source", "track_id"))
 _LONGEST_SUBSET = 64  # of CVAT's tables
 _MOST_OUTLINES = 100
 _NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -121,8 +119,7 @@ class _Converter:
         self._builder = ShapeBuilder(
             instance.attributes if instance.task.labels is not None else None,
             new_attributes=instance.takes_new_attributes,
-            taken=_OF_CVAT,
-            takes_score=True,
+            by_datumaro=True,
         )
         self._labels: dict[str, int] = {}
 
@@ -212,8 +209,8 @@ class _Converter:
         What is too thin for a polygon, or would be hundreds, stays a mask.
         """
         attributes: dict[str, Any] = dict(shape.attributes)
-        if _SCORE in attributes:
-            attributes[_SCORE] = float(attributes[_SCORE])
+        if SCORE in attributes:
+            attributes[SCORE] = float(attributes[SCORE])
         attributes["occluded"] = shape.occluded
         fields = {
             "label": self._label(shape.label),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfod.check.references.cvat_task import Frame, Task, shown
 from tfod.cvat.records import AttributeSpec, Labels
@@ -89,11 +89,8 @@ def _other_frames(job_data: Any) -> dict[int, Any]:
     return {number: info for number, info in task_data.frame_info.items() if number not in own}
 
 
-@dataclass(frozen=True)
-class _Held:
-    """What the tables have of a task or a job: shapes by kind that no shard can hold, and frames
-    with annotations.
-    """
+class _Held(NamedTuple):
+    """What the tables have: shapes by kind that no shard can hold, and frames with annotations."""
 
     not_carried: Counter[str]
     frames: frozenset[int]

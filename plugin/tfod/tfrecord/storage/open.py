@@ -31,15 +31,15 @@ def zip_entry(path: str) -> ZipEntry | None:
     return find_entry(path)
 
 
-def open_stream(path: str, *, hashed: bool = False, read_ahead: bool = True) -> ShardStream:
-    """Open a file or a URL, unbuffered; ``hashed`` and ``read_ahead`` are of a ``RemoteStream``.
+def open_stream(path: str, *, read_ahead: bool = True) -> ShardStream:
+    """Open a file or a URL, unbuffered; ``read_ahead`` is of a ``RemoteStream``.
 
     Raises OSError where it cannot.
     """
     if is_url(path):
         from tfod.tfrecord.storage.remote import RemoteStream  # needed for URLs alone
 
-        return RemoteStream(path, hashed=hashed, read_ahead=read_ahead)
+        return RemoteStream(path, read_ahead=read_ahead)
     return open(path, "rb", buffering=0)
 
 

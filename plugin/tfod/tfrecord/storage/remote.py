@@ -208,7 +208,6 @@ class RemoteStream(io.RawIOBase):
 
     Args:
         url: any that fsspec knows.
-        hashed: whether the SHA-256 is to be computed, for :meth:`digest`.
         read_ahead: whether it will be read to its end.
 
     Raises:
@@ -216,13 +215,8 @@ class RemoteStream(io.RawIOBase):
             of URL, or its package is missing.
     """
 
-    def __init__(self, url: str, *, hashed: bool = False, read_ahead: bool = True) -> None:
+    def __init__(self, url: str, *, read_ahead: bool = True) -> None:
         self._url = url
-        self._checksum = None
-        if hashed:
-            from hashlib import sha256  # with OpenSSL, 3.5 MiB that no local shard needs
-
-            self._checksum = sha256()
         with _one_line(url):
             self._file, self.size = _Store(url).open(read_ahead)
 
@@ -234,8 +228,6 @@ class RemoteStream(io.RawIOBase):
         with _one_line(self._url):
             data = self._file.read(len(target))
         target[: len(data)] = data
-        if self._checksum is not None:
-            self._checksum.update(data)
         return len(data)
 
     def seekable(self) -> bool:
@@ -243,18 +235,10 @@ class RemoteStream(io.RawIOBase):
         return not self._url.startswith(WEB)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._checksum = None
         return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
         return int(self._file.tell())
-
-    def digest(self) -> str:
-        """Read on to the end; the SHA-256 of the whole as hexadecimal digits."""
-        assert self._checksum is not None
-        while self.read(_PIECE):
-            pass
-        return self._checksum.hexdigest()
 
     def close(self) -> None:
         if not self.closed and "_file" in vars(self):

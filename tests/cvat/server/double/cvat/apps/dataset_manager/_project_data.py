@@ -1,17 +1,15 @@
 """``ProjectData``: a project as a format sees it.
 
-Facts: ``frame_info`` goes by task and relative frame; tasks come in the order of their subsets;
-names that a subset has twice are numbered (``a_1.jpg``), the frames of a subset's tasks are counted
-on; a task without a subset is of ``default``, or of ``default_1`` where another has that name.
-After ``init()`` the tasks that an import made are there, and ``split_dataset`` deals them theirs.
+Facts: ``frame_info`` goes by task and relative frame; tasks come in the order of their subsets; a
+task without a subset is of ``default``, or of ``default_1`` where another has that name. After
+``init()`` the tasks that an import made are there, and ``split_dataset`` deals them theirs. (Left
+out: names that a subset has twice are numbered, and the frames of its tasks counted on.)
 """
 
 from __future__ import annotations
 
-import os.path as osp
 from collections import namedtuple
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import cvat
@@ -46,7 +44,6 @@ class ProjectData(LabelData):
         self.deleted_frames = {
             (task.id, frame): True for task in tasks for frame in task.deleted_frames
         }
-        self._count_frames()
         self._name_frames()
         self.meta = {self.META_FIELD: self._meta()}
 
@@ -67,27 +64,12 @@ class ProjectData(LabelData):
     def __len__(self) -> int:
         return sum(len(task.frames) for task in self.tasks)
 
-    def _count_frames(self) -> None:
-        self._offsets: dict[int, int] = {}
-        offset, subset = 0, None
-        for task in self.tasks:
-            if task.subset != subset:
-                offset, subset = 0, task.subset
-            self._offsets[task.id] = offset
-            offset += task.start_frame + task.step * len(task.frames)
-
     def _name_frames(self) -> None:
         self.frame_info: dict[tuple[int, int], dict[str, Any]] = {}
-        seen: dict[tuple[str, str], int] = {}
         for task in self.tasks:
             subset = defaulted_subset(task.subset, self.subsets)
-            for idx in range(len(task.frames)):
-                info = dict(self._task_data(task.id).frame_info[idx], subset=subset)
-                if task.is_video:
-                    info["path"] = f"frame_{self.abs_frame_id(task.id, idx):06d}"
-                else:
-                    info["path"] = _mangled(info["path"], subset, seen)
-                self.frame_info[task.id, idx] = info
+            for idx, info in self._task_data(task.id).frame_info.items():
+                self.frame_info[task.id, idx] = dict(info, subset=subset)
 
     def _meta(self) -> dict[str, Any]:
         return {
@@ -102,7 +84,7 @@ class ProjectData(LabelData):
         if task_id not in self._tasks_data:
             task = self._db_tasks[task_id]
             stored = Annotations() if self._is_import else task.annotations
-            data = TaskData(stored, task, task.annotations.add if self._is_import else None)
+            data = TaskData(stored, task)
             data.soft_attribute_import = self.soft_attribute_import
             self._tasks_data[task_id] = data
         return self._tasks_data[task_id]
@@ -112,7 +94,7 @@ class ProjectData(LabelData):
         return self._task_data(task_id).data
 
     def abs_frame_id(self, task_id: int, relative_id: int) -> int:
-        return self._task_data(task_id).abs_frame_id(relative_id) + self._offsets[task_id]
+        return self._task_data(task_id).abs_frame_id(relative_id)
 
     def rel_frame_id(self, task_id: int, absolute_id: int) -> int:
         return self._task_data(task_id).rel_frame_id(absolute_id)
@@ -125,20 +107,11 @@ class ProjectData(LabelData):
         for task_id in self._db_tasks if cvat.IS_NEW else sorted(self._db_tasks):
             for frame in self._task_data(task_id).group_by_frame(include_empty):
                 info = self.frame_info[task_id, frame.idx]
-                offset = self._offsets[task_id]
-                name, subset = info["path"], info["subset"]
                 if cvat.IS_NEW:
-                    yield frame.moved(offset, name, subset)
+                    frame.subset = info["subset"]
+                    yield frame
                     continue
-                values = frame._replace(frame=frame.frame + offset, name=name)[:8]
-                yield _OldProjectFrame(*values, task_id, subset)
-
-    def match_frame_fuzzy(self, path: str, *, path_has_ext: bool = True) -> int | None:
-        parts = Path(osp.splitext(path)[0] if path_has_ext else path).parts
-        for (_, idx), info in self.frame_info.items():
-            if Path(osp.splitext(info["path"])[0]).parts[-len(parts) :] == parts:
-                return idx
-        return None
+                yield _OldProjectFrame(*frame[:8], task_id, info["subset"])
 
     def split_dataset(self, dataset: Any) -> Iterator[tuple[Any, TaskData]]:
         """The parts of an imported dataset, each with the new task that was made of it."""
@@ -151,10 +124,3 @@ def defaulted_subset(subset: str, subsets: list[str]) -> str:
     """Name a subset that has none, without taking another's name."""
     names = [DEFAULT_SUBSET, *(f"{DEFAULT_SUBSET}_{number}" for number in range(1, 99))]
     return subset or next(name for name in names if name not in subsets)
-
-
-def _mangled(path: str, subset: str, seen: dict[tuple[str, str], int]) -> str:
-    name, dot, extension = path.rpartition(".")
-    count = seen.get((subset, name), 0)
-    seen[subset, name] = count + 1
-    return f"{name}_{count}{dot}{extension}" if count else path

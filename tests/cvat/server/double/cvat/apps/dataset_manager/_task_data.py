@@ -8,9 +8,8 @@ and ``get_included_frames``). Frames are matched by name without extension; wher
 matches, 0 is taken for no match when there is a root hint. Old servers group all frames at
 once into namedtuples, new ones stream objects whose shapes are read when they are looked at, in the
 order of the frames only.
-An importer is relieved of what it added once that is more than 30,000 annotations. What a shape
-is exported with has all attributes of its label, those that nobody set with their defaults
-(``_extend_attributes`` in ``dataset_manager/task.py``).
+What a shape is exported with has all attributes of its label, those that nobody set with their
+defaults (``_extend_attributes`` in ``dataset_manager/task.py``).
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from cvat.apps.engine.models import (
 
 DEFAULT_SUBSET = "default"
 INTERNAL_ATTRIBUTES = frozenset(("occluded", "outside", "keyframe", "track_id", "rotation"))
-CreateCallback = Callable[[Annotations], None]
 
 
 class LabelData:
@@ -121,17 +119,11 @@ class CommonData(LabelData):
         "idx, id, frame, name, width, height, labeled_shapes, tags, shapes, labels",
         defaults=((), {}),
     )
-    MAX_HELD = 30_000
-    """Of so many annotations the importer is relieved, while it is still at work."""
 
-    def __init__(
-        self, annotations: Annotations, task: Task, create_callback: CreateCallback | None = None
-    ) -> None:
+    def __init__(self, annotations: Annotations, task: Task) -> None:
         super().__init__(task.labels)
         self._db_task = task
         self._annotations = annotations
-        self._create_callback = create_callback
-        self._max_held = self.MAX_HELD
         self.deleted_frames = dict.fromkeys(task.deleted_frames, True)
         self.frame_step = task.step
         self.db_data = task.data
@@ -263,11 +255,9 @@ class CommonData(LabelData):
 
     def add_shape(self, shape: Any) -> None:
         self._annotations.shapes.append(self._imported(shape))
-        self._relieve()
 
     def add_tag(self, tag: Any) -> None:
         self._annotations.tags.append(self._imported(tag))
-        self._relieve()
 
     def _imported(self, one: Any) -> dict[str, Any]:
         values = one._asdict()
@@ -278,17 +268,12 @@ class CommonData(LabelData):
             values["points"] = [float(value) for value in values["points"]]
         return values
 
-    def _relieve(self) -> None:
-        if len(self._annotations) > self._max_held and self._create_callback:
-            self._create_callback(self._annotations)
-            self._annotations = Annotations()
-
 
 class TaskData(CommonData):
     """A task; of a job, placeholders are frames like others."""
 
-    def __init__(self, annotations: Annotations, task: Task, *others: Any) -> None:
-        super().__init__(annotations, task, *others)
+    def __init__(self, annotations: Annotations, task: Task) -> None:
+        super().__init__(annotations, task)
         for idx in self.rel_range:  # over the placeholders' entries of the same name
             if idx not in task.placeholders:
                 self._frame_mapping[osp.splitext(self.frame_info[idx]["path"])[0]] = idx
@@ -302,11 +287,9 @@ class JobData(CommonData):
 
     META_FIELD = "job"
 
-    def __init__(
-        self, annotations: Annotations, job: Job, create_callback: CreateCallback | None = None
-    ) -> None:
+    def __init__(self, annotations: Annotations, job: Job) -> None:
         self._db_job = job
-        super().__init__(annotations, job.task, create_callback)
+        super().__init__(annotations, job.task)
 
     @property
     def rel_range(self) -> range:
@@ -345,15 +328,6 @@ class StreamedFrame:
     @property
     def tags(self) -> list[Any]:
         return list(self._tags())
-
-    def moved(self, offset: int, name: str, subset: str) -> StreamedFrame:
-        """The frame as it is in a project."""
-        reads = (
-            lambda: [one._replace(frame=one.frame + offset) for one in self.labeled_shapes],
-            lambda: [one._replace(frame=one.frame + offset) for one in self.tags],
-        )
-        others = (self.width, self.height, subset, self.task_id, *reads)
-        return StreamedFrame(self.idx, self.id, self.frame + offset, name, *others)
 
 
 def meta_of_task(task: Task) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def import_task_annotations(
     with transaction(task), _replacing(task, 1, task.annotations, import_mode):
         if import_mode == REPLACE:
             task.annotations = Annotations()
-        data = TaskData(Annotations(), task, lambda part: task.annotations.add(part))
+        data = TaskData(Annotations(), task)
         _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)
         task.annotations.add(data.data)
 
@@ -97,7 +97,7 @@ def import_job_annotations(
     own = task.annotations.within(job.start, job.stop)
     with transaction(task), _replacing(task, job.id, own, REPLACE):
         task.annotations = task.annotations.within(job.start, job.stop, inside=False)
-        data = JobData(Annotations(), job, lambda part: task.annotations.add(part))
+        data = JobData(Annotations(), job)
         _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)
         task.annotations.add(data.data.within(job.start, job.stop))
 
