@@ -230,12 +230,7 @@ class TestWriting:
         with pytest.raises(TfodError, match="give it another name"):
             file_names("file", [1])
 
-    def test_labelled_images(self) -> None:
-        made = encode_labelled_image(
-            LabelProfile.IMAGE_CLASSIFICATION, saved("L", "PNG"), "a.png", (HEIGHT, WIDTH), 2
-        )
-        wanted = {"height": HEIGHT, "width": WIDTH, "depth": 1, "label": 2}
-        assert made == encode({**wanted, "image_raw": saved("L", "PNG"), "filename": "a.png"})
+    def test_an_image_that_is_none_has_three_channels(self) -> None:
         made = encode_labelled_image(LabelProfile.IMAGE_LABEL, b"?", "a", (1, 2), -1)
         wanted = {"width": 2, "height": 1, "channels": 3, "label": -1}
         assert made == encode({**wanted, "image": b"?", "filename": "a"})

@@ -8,6 +8,7 @@ google/automl is not on PyPI; by hand (6a54c87) it agreed on 278 records.
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,15 +20,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tfod
+from PIL import Image
 from pycocotools.coco import COCO
 from tfod.cli.main import main
 from tfod.shards.reshard import reshard
 
 from tests.receivers.decoders import Decoded, od_api, tf_vision
-from tests.receivers.test_keypoints import write_coco
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
+CATEGORIES = [
+    {"id": 1, "name": "person", "keypoints": ["nose", "eye", "ear"]},
+    {"id": 3, "name": "hand", "keypoints": ["thumb", "palm"]},
+    {"id": 7, "name": "dog"},
+]
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,26 @@ def coco(folder: Path) -> Source:
     command = ["convert", data, output, "--set", "train", "--masks"]
     assert main([str(one) for one in command]) == 0
     return Source(output, of_coco(annotations, masks=True))
+
+
+def write_coco(folder: Path) -> Path:
+    """An image with objects of three classes, two of them with points."""
+    Image.new("RGB", (80, 40)).save(folder / "a.png")
+    points = {
+        1: [8, 4, 2, 16, 20, 1, 0, 0, 0],
+        3: [40, 10, 1, 79, 39, 2],
+        7: None,
+        0: None,  # a person without any
+    }
+    annotations: list[dict[str, Any]] = []
+    for category, values in points.items():
+        one = {"id": len(annotations), "image_id": 5, "category_id": category or 1}
+        one |= {"bbox": [2, 3, 30, 20], "area": 600, "iscrowd": 0}
+        annotations.append(one | ({"keypoints": values} if values else {}))
+    image = {"id": 5, "file_name": "a.png", "height": 40, "width": 80}
+    found = {"images": [image], "annotations": annotations, "categories": CATEGORIES}
+    (folder / "a.json").write_text(json.dumps(found))
+    return folder / "a.json"
 
 
 def keypoints(folder: Path) -> Source:

@@ -234,7 +234,7 @@ class _ShardsWriter(Writer):
         self._name = name
         self._writers: dict[str, ShardSetWriter] = {}
         ids, self._largest = dataset.source_ids, options.largest_source_id
-        self._numbers = itertools.count(last_before_free(ids, self._largest, len(ids)))
+        self._numbers = itertools.count(last_before_free(ids, self._largest))
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,7 @@ from tfod.detection.encoder import (
     encode_keras_annotations,
     encode_labelled_image,
 )
-from tfod.detection.features.field_mapping import classification_field_mapping
-from tfod.detection.stream import read_examples
 from tfod.tensorflow import feature_description
-from tfod.tfrecord.shard_sets.names import file_names
-from tfod.tfrecord.writer import write_records
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
 
@@ -52,24 +47,9 @@ def test_a_record_of_the_keras_recipe_is_what_tensorflow_writes() -> None:
         id=[1768],
         image_id=[289343],
     )
-
-
-@pytest.mark.parametrize("image", [JPEG, PNG])
-def test_the_recipe_parses_our_files(tmp_path: Path, image: bytes) -> None:
-    """Also with a PNG inside: TensorFlow's JPEG decoder reads it."""
-    boxes = [KerasAnnotation(n, n + 1, (1.5, 2.5, 3.5, float(n)), 7.25) for n in (1, 2, 3)]
-    payloads = encode_keras_annotations(image, "a.jpg", 9, boxes)
-    names = file_names("default", [3])
-    write_records(tmp_path, "", payloads, name_files=lambda _: names)
-    parsed = [
-        tf.io.parse_single_example(payload, feature_description("keras_coco"))
-        for payload in tf.data.TFRecordDataset(str(tmp_path / "file_00-3.tfrec"))
-    ]
-    for one, features in zip(boxes, parsed, strict=True):
-        assert tf.sparse.to_dense(features["bbox"]).numpy().tolist() == list(one.box)
-        assert int(features["category_id"]) == one.category_id and int(features["id"]) == one.id
-        assert int(features["image_id"]) == 9 and float(features["area"]) == 7.25
-        assert tf.io.decode_jpeg(features["image"], channels=3).shape == (HEIGHT, WIDTH, 3)
+    parsed = tf.io.parse_single_example(payload, feature_description("keras_coco"))
+    assert tf.sparse.to_dense(parsed["bbox"]).numpy().tolist() == pytest.approx(list(one.box))
+    assert int(parsed["image_id"]) == 289343
 
 
 @pytest.mark.parametrize("profile", list(LabelProfile))
@@ -84,16 +64,3 @@ def test_labelled_images(profile: LabelProfile, image: bytes) -> None:
     )
     features = tf.io.parse_single_example(payload, feature_description(profile.value))
     assert features.keys() == {*wanted, key}
-
-
-def test_what_tensorflow_writes_is_recognised(tmp_path: Path) -> None:
-    """As the tutorial writes it; protobuf orders the keys as it likes."""
-    written = example(height=[21], width=[34], depth=[3], label=[0], image_raw=[JPEG])
-    with tf.io.TFRecordWriter(str(tmp_path / "images.tfrecords")) as writer:
-        writer.write(written.SerializeToString())
-    (found,) = read_examples(tmp_path)
-    field_mapping = classification_field_mapping(found)
-    assert field_mapping is not None and (
-        field_mapping.encoded,
-        field_mapping.image_class_label,
-    ) == ("image_raw", "label")

@@ -77,10 +77,10 @@ class TestElements:
         assert target["iscrowd"].tolist() == [0]
         assert (target["source_id"], target["filename"]) == ("", "")
 
-    def test_a_image_without_objects(self, tmp_path: Path) -> None:
+    def test_an_image_without_objects(self, tmp_path: Path) -> None:
         _, target = one(write_shards(tmp_path, record()))
-        shapes = {key: tuple(value.shape) for key, value in target.items() if key in SHAPES}
-        assert shapes == SHAPES
+        shapes = [tuple(target[key].shape) for key in ("boxes", "labels", "area", "iscrowd")]
+        assert shapes == [(0, 4), (0,), (0,), (0,)]
 
     @pytest.mark.parametrize(
         ("text", "label", "labels"),
@@ -126,23 +126,10 @@ class TestElements:
         expected = [[0, 0, 1, 18], [128, 203, 255, 255]]
         assert image.tolist() == [expected] * 3 and image.dtype == torch.uint8
 
-    def test_a_image_of_one_pixel_can_be_written_to(self, tmp_path: Path) -> None:
-        image, _ = one(
-            write_shards(tmp_path, record(image__encoded=image_of_pixels([[[9, 8, 7]]])))
-        )
-        image += 1
-        assert image.flatten().tolist() == [10, 9, 8]
-
     def test_transform(self, tmp_path: Path) -> None:
         folder = write_shards(tmp_path, record(3))
-        source_id = lambda image, target: target["source_id"]  # noqa: E731
-        assert Detections(folder, transform=source_id)[0] == "3"
-
-    def test_collate(self) -> None:
-        assert collate([(1, "a"), (2, "b")]) == ((1, 2), ("a", "b"))
-
-
-SHAPES = {"boxes": (0, 4), "labels": (0,), "area": (0,), "iscrowd": (0,)}
+        found = Detections(folder, transform=lambda _, target: target["source_id"])
+        assert found[0] == "3"
 
 
 class TestErrors:
@@ -162,7 +149,7 @@ class TestErrors:
         assert (caught.value.record, caught.value.offset) == (1, 16 + len(record()))
         assert caught.value.shard == str(tmp_path / "train.tfrecord")
 
-    def test_cross_from_a_worker(self, tmp_path: Path) -> None:
+    def test_come_from_a_worker(self, tmp_path: Path) -> None:
         folder = write_shards(tmp_path, record(image__encoded=b"no image"))
         loader = DataLoader(Detections(folder), batch_size=None, num_workers=1)
         with pytest.raises(Exception, match=r"train\.tfrecord, record 0, byte 0: image/encoded"):

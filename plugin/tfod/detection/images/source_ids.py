@@ -34,8 +34,7 @@ FORMER: Final = "former_source_id"
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]{1,19})[ \t\n\v\f\r]*")
 _FAR = 1 << 53  # what images are never numbered up to
-_NUMBERS = re.compile(r"(?:[ \t\n\v\f\r]*[+-]?[0-9]{1,18}[ \t\n\v\f\r]*(?:\0|$))*")
-_MAY_BE_LARGE = re.compile(r"[0-9]{8}[ \t\n\v\f\r]*(?:\0|$)")
+_LARGE = re.compile(r"[0-9]{8}")
 _SMALL_DIGITS = len(str(LARGEST_FLOAT32)) - 1
 _INT64_DIGITS = len(str(LARGEST_INT64)) - 1
 
@@ -60,14 +59,11 @@ def odd_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]
             longest <= _INT64_DIGITS and max(map(int, known)) <= LARGEST_FLOAT32
         ):
             return None, None
-    # One look at all of them, before each is looked at.
-    joined = "\0".join(known)
-    is_apart = joined.count("\0") == len(known) - 1  # else a text has zero bytes of its own
-    are_numbers = is_apart and _NUMBERS.fullmatch(joined)
-    may_be_large = _MAY_BE_LARGE.search(joined)
+    # Most have no number that is large, which one look at all of them shows.
+    may_be_large = _LARGE.search(joined)
     text = (i for i, x in enumerate(texts) if x and number_of(x) is None)
     large = (i for i, x in enumerate(texts) if x and abs(number_of(x) or 0) > LARGEST_FLOAT32)
-    return None if are_numbers else next(text, None), next(large, None) if may_be_large else None
+    return next(text, None), next(large, None) if may_be_large else None
 
 
 class SourceIdNumbers:
@@ -128,31 +124,11 @@ def _stays(source_id: str | None, largest: int | None) -> bool:
     return largest is None or (number is not None and abs(number) <= largest)
 
 
-def last_before_free(
-    source_ids: Iterable[str | None], largest: int | None, count: int | None = None
-) -> int:
-    """The number behind which as many are free as are needed; 0 where all are.
+def last_before_free(source_ids: Iterable[str | None], largest: int | None) -> int:
+    """The largest number of a dataset, behind which all are free; 0 where none is a number.
 
-    That is the largest of the dataset's own, or the end of a gap where too few are left above it.
-
-    Args:
-        source_ids: of all images, None for one that has none.
-        largest: as of :class:`SourceIdNumbers`.
-        count: how many numbers are needed; None for as many as there are images whose source id
-            does not stay.
+    Numbers beyond ``largest`` (as of :class:`SourceIdNumbers`) are replaced, and do not count.
     """
+    numbers = (number_of(one) or 0 for one in source_ids if one)
     most = min(largest or _FAR, _FAR)
-    taken = bytearray(most + 1 if most <= LARGEST_FLOAT32 else 0)
-    last = needed = 0
-    for one in source_ids:
-        number = number_of(one) if one else None
-        if number is not None and 0 < number <= most:
-            last = max(last, number)
-            if taken:
-                taken[number] = True
-        needed += not _stays(one, largest)
-    needed = needed if count is None else count
-    if last + needed <= most:
-        return last
-    start = taken.find(bytes(needed), 1)
-    return start - 1 if start > 0 else last
+    return max((one for one in numbers if 0 < one <= most), default=0)
