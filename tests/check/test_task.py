@@ -144,13 +144,6 @@ class TestLoading:
         assert not task.video
         assert pickle.loads(pickle.dumps(task)) == task
 
-    def test_zip(self, tmp_path: Path) -> None:
-        path = tmp_path / "export.zip"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("images/a.jpg", b"")
-            archive.writestr("annotations.xml", IMAGES_XML)
-        assert len(load_task(cvat_xml=str(path)).frames or ()) == 3
-
     def test_video(self, write: Write) -> None:
         task = load_task(cvat_xml=write("a.xml", video(start=10, stop=30, filter="step=10")))
         assert task.video
