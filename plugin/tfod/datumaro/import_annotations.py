@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.findings.finding import first_of, plural
+from tfod.check.finding import first_of, plural
 from tfod.datumaro.compat import annotation, rotated_box
 from tfod.datumaro.construct import make_boxes, round_points
 from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask

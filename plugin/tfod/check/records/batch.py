@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
+from tfod.check.finding import Finding, JsonValue, Place, Severity
 from tfod.check.profiles.profile import BOX_KEY, Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn

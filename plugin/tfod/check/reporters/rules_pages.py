@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tfod.check.findings.finding import FAMILIES, Rule
+from tfod.check.finding import FAMILIES, Rule
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
