@@ -16,7 +16,8 @@ import pytest
 from tfod.check.dataset import Dataset
 from tfod.check.finding import Findings, Place
 from tfod.check.profiles.profile import READY
-from tfod.check.records.result import DatasetResult, ImageRow, ShardResult
+from tfod.check.records.batch import ImageRow
+from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.references.cvat_task import Frame, Task, load_task
 from tfod.check.rules.registry import all_rules, run_rules
 from tfod.detection.labels.near_names import names_near_labels

@@ -340,3 +340,22 @@ class Batch:
         if found.annotation_id_column is not None:
             lists.append(found.annotation_id_column)
         return lists
+
+
+class ImageRow(NamedTuple):
+    """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes."""
+
+    place: Place
+    filename: str
+    height: int | None
+    width: int | None
+    boxes: int
+
+
+def rows_of(batch: Batch) -> Iterator[ImageRow]:
+    """The records of a batch as the CVAT task sees them."""
+    names, sizes = batch.detections.filenames, batch.detections.sizes
+    for row in np.flatnonzero(batch.live).tolist():
+        height, width = (one if 0 < one < 1 << 31 else None for one in sizes[row].tolist())
+        boxes = int(batch.box_counts[row])
+        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)

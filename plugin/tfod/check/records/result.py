@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from tfod.check.finding import Finding, Findings, Place, Severity
+from tfod.check.finding import Finding, Findings, Severity
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Batch, Use
+from tfod.check.records.batch import Batch, ImageRow, Use
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
 from tfod.detection import keys
@@ -35,25 +35,6 @@ def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
     for kind, count in more.items():
         if kind in counts or len(counts) < MOST_KINDS:
             counts[kind] += count
-
-
-class ImageRow(NamedTuple):
-    """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes."""
-
-    place: Place
-    filename: str
-    height: int | None
-    width: int | None
-    boxes: int
-
-
-def rows_of(batch: Batch) -> Iterator[ImageRow]:
-    """The records of a batch as the CVAT task sees them."""
-    names, sizes = batch.detections.filenames, batch.detections.sizes
-    for row in np.flatnonzero(batch.live).tolist():
-        height, width = (one if 0 < one < 1 << 31 else None for one in sizes[row].tolist())
-        boxes = int(batch.box_counts[row])
-        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tfod.check.finding import Place
-from tfod.check.records.result import ImageRow
+from tfod.check.records.batch import ImageRow
 from tfod.check.references.cvat_task import Frame, Task
 from tfod.detection.labels.near_names import NearNames, plain_letters
 from tfod.errors import TfodError
