@@ -280,7 +280,7 @@ class Output(contextlib.ExitStack):
         self._asides[path] = aside
 
     def publish(self) -> None:
-        """Complete all files and give them their names, label maps last, or none where one fails."""
+        """Complete all files and give them their names, label maps last; all of them, or none."""
         for file in self._begun:
             file.complete()
         pending = dict(pair for pairs in self._asides.items() for pair in _files(*pairs))
