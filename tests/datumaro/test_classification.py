@@ -93,9 +93,8 @@ class TestReading:
     def test_pixels_of_no_size_are_told(self, make_shard, tmp_path, warnings) -> None:
         make_shard("train", {"img_raw": b"x" * 784, "label": 1})
         load(tmp_path)
-        assert [output[:50] for output in warnings()] == [
-            "1 record whose encoded image is neither a JPEG, PN"
-        ]
+        (output,) = warnings()
+        assert output.startswith("records whose encoded image is neither a JPEG, PNG")
 
     def test_fiftyone_and_the_codelabs(self, make_shard, tmp_path) -> None:
         fiftyone = {"image_bytes": JPEG, "label": "кот", "filename": "a/b.jpg", "format": "jpg"}

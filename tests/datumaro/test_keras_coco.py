@@ -127,7 +127,7 @@ class TestReading:
         )
         assert len(load(tmp_path)) == 1
         (output,) = warnings()
-        assert output.startswith("1 record with another image than an earlier")
+        assert output.startswith("records with another image than an earlier")
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
         write_recipe(tmp_path, "file_00-1.tfrec", recipe_record(1, bbox=[1.0, 1.0, -5.0, 2.0]))

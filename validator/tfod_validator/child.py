@@ -1,4 +1,4 @@
-"""A check in a process of its own, under limits: what begins it, and what it does.
+"""What a process does for one check, under limits: the check, or before it a repair.
 
 What it finds is in the folder of its attempt when it ends: the report in every format, and then
 how it has ended. It calls the library and not the command, which catches MemoryError itself.
@@ -12,7 +12,6 @@ import mmap
 import multiprocessing
 import os
 import resource
-import shutil
 import signal
 import sys
 import tempfile
@@ -20,26 +19,23 @@ import threading
 import time
 import traceback
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-from tfod.check.check import check
+from tfod.check.check import Options, check
 from tfod.check.configuration import Configuration, options_of
-from tfod.check.dataset import File, LabelMapFile
+from tfod.check.dataset import File, Found, LabelMapFile
 from tfod.check.find import find_uploads
 from tfod.check.finding import Severity
 from tfod.check.profiles import file as file  # before the fork
 from tfod.check.receivers import RECEIVERS
+from tfod.check.records.examine import Progress
 from tfod.check.references import frames as frames  # before the fork
 from tfod.check.references.cvat_task import load_task
 from tfod.check.report import Report
-from tfod.check.reporters.html import load_template, render_html
+from tfod.check.reporters.html import render_html
 from tfod.check.reporters.json import render_json
 from tfod.check.reporters.junit import render_junit
 from tfod.check.reporters.samples import choose_samples
@@ -59,11 +55,9 @@ from tfod_validator.folder import (
     DataFolder,
     Request,
     Result,
-    Validation,
 )
-from tfod_validator.settings import Settings
+from tfod_validator.settings import EXAMPLES, Settings
 
-_LOOK_EVERY = 0.5
 _LEAST_ROOM = 64 << 20
 """Bytes below the limit of memory with which a check may begin."""
 _TELL_EVERY = 0.5
@@ -71,90 +65,6 @@ _UNREADABLE = "TFR013"
 _IDS = ("NAM010", "NAM011")
 _NUMBERED = "The source id becomes a new number; the text is kept in tfod/attributes."
 """What is done about these rules for receivers that they stop, and for no others."""
-
-# Once in the process that checks are forked from, not in each of them: it is most of a small check.
-load_template()
-Image.init()
-
-
-def forkserver() -> ForkServerContext:
-    """Begins children in milliseconds: from a process that has imported what they need."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "numpy.ma", "lxml.etree"])
-    context.Process(target=int).start()  # it has imported it when this returns
-    return context
-
-
-def check_in_child(
-    waiting: Validation, settings: Settings, context: Any, given_up: threading.Event
-) -> Result | None:
-    """Check what waits, and publish the report; None if somebody else has, or it was not wanted.
-
-    A check whose process is killed is begun again, which may happen ``max_attempts`` times.
-
-    Args:
-        waiting: an upload that waits.
-        settings: of the service.
-        context: of multiprocessing, begins the child.
-        given_up: is looked at twice a second, and ends the check; the attempt does not count.
-
-    Raises:
-        FileNotFoundError: it was deleted meanwhile.
-    """
-    folder = DataFolder(settings)
-    while True:
-        attempt, number = folder.begin_attempt(waiting.id)
-        began, problem = time.time(), None
-        if number > settings.max_attempts:
-            times = f"was begun {settings.max_attempts} times and never ended"
-            detail = (
-                f"The check {times}, most likely for want of memory; check the upload in parts."
-            )
-            problem = ProblemError(500, detail)
-        else:
-            arguments = (replace(settings, token="", queue=""), attempt, waiting.request)
-            child = context.Process(target=run, args=arguments, daemon=True)
-            is_late = _wait_for(child, attempt, settings, given_up)
-            if child.exitcode == 0:
-                return folder.publish(attempt)
-            if given_up.is_set():
-                shutil.rmtree(attempt, ignore_errors=True)
-                return None
-            problem = _problem_of_end(child.exitcode, is_late, settings)
-        if problem is not None:
-            last, _ = folder.begin_attempt(waiting.id)  # has nothing that the child has left
-            ended = Result(None, began, time.time(), failure=problem.document)
-            folder.write_result(last, ended)
-            return folder.publish(last)
-
-
-def _wait_for(child: Any, attempt: Path, settings: Settings, given_up: threading.Event) -> bool:
-    """Begin a child and wait until it has ended, which it is made to; whether it was too late."""
-    child.start()
-    end = time.monotonic() + settings.max_check_seconds
-    try:
-        while child.is_alive() and attempt.exists() and not given_up.is_set():
-            if time.monotonic() > end:
-                return True
-            child.join(_LOOK_EVERY)
-        return False
-    finally:
-        child.kill()
-        child.join()
-
-
-def _problem_of_end(status: int, is_late: bool, settings: Settings) -> ProblemError | None:
-    """Why a child has not done a check; None if it was killed, which need not happen again."""
-    if is_late:
-        limit = f"{settings.max_check_seconds:,} seconds allowed"
-        detail = f"The check took longer than the {limit}; check it in parts."
-        return ProblemError(422, detail, limit="max_check_seconds")
-    if status in (-signal.SIGKILL, 255):  # 255: how it ended is not known
-        return None
-    how = f"ended with exit status {status}"
-    if status < 0:
-        how = f"was ended by {signal.Signals(-status).name}"
-    return ProblemError(500, f"The check's process {how}; upload again to try again.")
 
 
 def run(settings: Settings, attempt: Path, request: Request) -> None:
@@ -271,22 +181,29 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
     found = find_uploads(files, options.archive_limits)
     if path := paths.get("label_map"):
         found = found.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
-    report = check(found, options, _telling(attempt, settings))
+    report, texts = _reports_on(found, options, settings, _telling(attempt, settings))
     if _UNREADABLE in report.counts.by_code:
         raise ProblemError(500, "The service cannot read the upload on its disk; upload again.")
-    samples = choose_samples(report, found.shards, options.profile, settings.max_images)
-    texts = {
-        "html": render_html(report, samples, on_page=True),
-        "junit": render_junit(report),
-        "text": render_text(report, color=False),
-        "json": render_json(report),
-    }
     for name, text in texts.items():
         (attempt / REPORTS[name]).write_bytes(text.encode("utf-8", "replace"))
     return report
 
 
-def _telling(attempt: Path, settings: Settings) -> Callable[[int, int], None]:
+def _reports_on(
+    found: Found, options: Options, settings: Settings, progress: Progress = lambda *_: None
+) -> tuple[Report, dict[str, str]]:
+    """Check what was found; the report, and its text in each format."""
+    report = check(found, options, progress)
+    samples = choose_samples(report, found.shards, options.profile, settings.max_images)
+    return report, {
+        "html": render_html(report, samples, on_page=True),
+        "junit": render_junit(report),
+        "text": render_text(report, color=False),
+        "json": render_json(report),
+    }
+
+
+def _telling(attempt: Path, settings: Settings) -> Progress:
     """Says in the attempt's folder what is read, and ends a check that reads too much."""
     done, records, told = 0, 0, time.monotonic()
 
@@ -362,3 +279,9 @@ def _require_disk(files: list[str], zips: list[str], settings: Settings) -> None
     if DataFolder(settings).free_bytes() < 2 * total + settings.min_free_bytes:
         detail = "The service's disk has no room for a repaired copy; try again later."
         raise ProblemError(507, detail, limit="min_free_bytes")
+
+
+# Once in the process that checks are forked from: what only a first check imports, compiles and
+# keeps is three quarters of a small one.
+for _example in EXAMPLES.values():
+    _reports_on(find_uploads([File.at(str(_example), _example.name)]), Options(), Settings())

@@ -20,6 +20,13 @@ from tfod.errors import TfodError
 PREFIX = "TFOD"
 LEAST_CHECK_BYTES = 400 << 20
 """With less memory a check cannot import what it needs."""
+_HERE = Path(__file__).parent
+_FOLDERS = (_HERE / "examples", _HERE.parents[1] / "examples")  # in the wheel, and in a clone
+EXAMPLES = {
+    name: next(one for one in _FOLDERS if one.is_dir()) / f"shapes_{name}.zip"
+    for name in ("good", "broken")
+}
+"""Zips that the page offers to try."""
 _LOOPBACK = ("localhost", "127.0.0.1")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 

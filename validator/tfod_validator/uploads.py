@@ -33,12 +33,9 @@ from tfod_validator.folder import (
     Validation,
     shown_name,
 )
-from tfod_validator.settings import Settings
+from tfod_validator.settings import EXAMPLES, Settings
 from tfod_validator.workers import Queue
 
-# In the wheel, and in a clone.
-_EXAMPLE_FOLDERS = (Path(__file__).parent / "examples", Path(__file__).parents[2] / "examples")
-_EXAMPLES = ("good", "broken")
 _ROLES = ("file", "label_map", "profile", "cvat_labels")
 """Fields of the form that are files; of all but the first there is one."""
 _TEXTS: dict[str, Collection[str]] = {
@@ -179,7 +176,10 @@ def accept(asked: dict[str, str]) -> tuple[Validation, str]:
         (folder / "labels").write_text(labels)
         arrived.append(("cvat_labels", "labels.json", folder / "labels"))
     if example := texts.pop("example", ""):
-        arrived.append(("file", *_example(example, folder)))
+        if example not in EXAMPLES:
+            raise ProblemError(400, f"example is one of {', '.join(EXAMPLES)}.")
+        copy = shutil.copy(EXAMPLES[example], folder)
+        arrived.append(("file", EXAMPLES[example].name, Path(copy)))
     _require_known(texts)
     return _queue(folder, _put_away(folder, arrived), texts, client=client)
 
@@ -239,14 +239,6 @@ def _no_field(name: str, what: str, fields: Iterable[str]) -> ProblemError:
     name = str(name)[:80]
     detail = f"{name} is not {what}; these are: {', '.join(fields)}."
     return ProblemError(400, detail, parameter=name)
-
-
-def _example(name: str, folder: Path) -> tuple[str, Path]:
-    if name not in _EXAMPLES:
-        raise ProblemError(400, f"example is one of {', '.join(_EXAMPLES)}.")
-    zip_name = f"shapes_{name}.zip"
-    found = next(one / zip_name for one in _EXAMPLE_FOLDERS if (one / zip_name).is_file())
-    return zip_name, Path(shutil.copy(found, folder))
 
 
 def _put_away(folder: Path, arrived: list[tuple[str, str, Path]]) -> list[UploadedFile]:

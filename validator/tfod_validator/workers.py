@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import shutil
+import signal
 import sys
 import threading
 import time
 from collections import Counter, deque
 from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import Any
 
 import prometheus_client as prometheus
 from tfod.errors import TfodError
 
-from tfod_validator.child import check_in_child, forkserver
-from tfod_validator.folder import DataFolder
+from tfod_validator.errors import ProblemError
+from tfod_validator.folder import DataFolder, Result, Validation
 from tfod_validator.settings import Settings
 
 _QUEUE = "tfod"
-_CLEAN_EVERY = 60.0
+_CLEAN_EVERY, _LOOK_EVERY = 60.0, 0.5
 _DRAIN_SECONDS = 10.0
 _MAINTENANCE_SECONDS = 60
 _log = logging.getLogger("tfod.worker")
@@ -107,7 +112,7 @@ class Workers(Queue):
         return all(one.is_alive() for one in self._threads)
 
     def start(self) -> None:
-        context = forkserver()
+        context = _forkserver()
         for _ in range(self.settings.checks):
             self._threads.append(threading.Thread(target=self._work, args=[context], daemon=True))
             self._threads[-1].start()
@@ -167,7 +172,7 @@ def _check(key: str, settings: Settings, context: Any, given_up: threading.Event
     if found is None or found.result is not None:
         return
     with suppress(FileNotFoundError):  # it was deleted meanwhile
-        result = check_in_child(found, settings, context, given_up)
+        result = _check_in_child(found, settings, context, given_up)
     if result is not None:
         outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
         seconds = result.ended - result.started
@@ -175,6 +180,92 @@ def _check(key: str, settings: Settings, context: Any, given_up: threading.Event
         _seconds.observe(seconds)
         _records.inc(result.records)
         _log.info("checked: %s, %d records, %.3f s", outcome, result.records, seconds)
+
+
+def _forkserver() -> ForkServerContext:
+    """Begins children in milliseconds: from a process that has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tfod_validator.child", __name__])
+    context.Process(target=int).start()  # it has imported it when this returns
+    return context
+
+
+def _check_in_child(
+    waiting: Validation, settings: Settings, context: Any, given_up: threading.Event
+) -> Result | None:
+    """Check what waits, and publish the report; None if somebody else has, or it was not wanted.
+
+    A check whose process is killed is begun again, which may happen ``max_attempts`` times.
+
+    Args:
+        waiting: an upload that waits.
+        settings: of the service.
+        context: of multiprocessing, begins the child.
+        given_up: is looked at twice a second, and ends the check; the attempt does not count.
+
+    Raises:
+        FileNotFoundError: it was deleted meanwhile.
+    """
+    folder = DataFolder(settings)
+    while True:
+        attempt, number = folder.begin_attempt(waiting.id)
+        began, problem = time.time(), None
+        if number > settings.max_attempts:
+            times = f"was begun {settings.max_attempts} times and never ended"
+            detail = (
+                f"The check {times}, most likely for want of memory; check the upload in parts."
+            )
+            problem = ProblemError(500, detail)
+        else:
+            arguments = (replace(settings, token="", queue=""), attempt, waiting.request)
+            child = context.Process(target=_run, args=arguments, daemon=True)
+            is_late = _wait_for(child, attempt, settings, given_up)
+            if child.exitcode == 0:
+                return folder.publish(attempt)
+            if given_up.is_set():
+                shutil.rmtree(attempt, ignore_errors=True)
+                return None
+            problem = _problem_of_end(child.exitcode, is_late, settings)
+        if problem is not None:
+            last, _ = folder.begin_attempt(waiting.id)  # has nothing that the child has left
+            ended = Result(None, began, time.time(), failure=problem.document)
+            folder.write_result(last, ended)
+            return folder.publish(last)
+
+
+def _wait_for(child: Any, attempt: Path, settings: Settings, given_up: threading.Event) -> bool:
+    """Begin a child and wait until it has ended, which it is made to; whether it was too late."""
+    child.start()
+    end = time.monotonic() + settings.max_check_seconds
+    try:
+        while child.is_alive() and attempt.exists() and not given_up.is_set():
+            if time.monotonic() > end:
+                return True
+            child.join(_LOOK_EVERY)
+        return False
+    finally:
+        child.kill()
+        child.join()
+
+
+def _problem_of_end(status: int, is_late: bool, settings: Settings) -> ProblemError | None:
+    """Why a child has not done a check; None if it was killed, which need not happen again."""
+    if is_late:
+        limit = f"{settings.max_check_seconds:,} seconds allowed"
+        detail = f"The check took longer than the {limit}; check it in parts."
+        return ProblemError(422, detail, limit="max_check_seconds")
+    if status in (-signal.SIGKILL, 255):  # 255: how it ended is not known
+        return None
+    how = f"ended with exit status {status}"
+    if status < 0:
+        how = f"was ended by {signal.Signals(-status).name}"
+    return ProblemError(500, f"The check's process {how}; upload again to try again.")
+
+
+def _run(*arguments: Any) -> None:
+    from tfod_validator.child import run  # which the process that begins this need not import
+
+    run(*arguments)
 
 
 class RedisQueue(Queue):
@@ -234,6 +325,8 @@ def work(settings: Settings) -> None:
     """
     from redis import RedisError
     from rq import Worker
+
+    import tfod_validator.child  # noqa: F401 - before the fork that each check is
 
     queue = _queue_of(settings)
     try:

@@ -92,7 +92,7 @@ def _export(arguments: argparse.Namespace) -> int:
             server.export(target, FORMAT, source, options.with_images)
         exported = convert_export(source, out, options, tracks)
     print_line(f"{out}: {exported.summary()}")
-    for sentence in exported.notes():
+    for sentence in exported.notes:
         print_note(sentence)
     return 0
 

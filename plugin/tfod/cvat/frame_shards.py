@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,8 +44,8 @@ class Exported:
         dropped: frames without an annotation that were left out.
         images: image files that were written.
         without_image: frames whose image file is not there.
-        left_out, changed: what did not come along, and what came in another form, as sentences.
         subsets: their names.
+        notes: what a user has to know, as sentences: what is not there, or in another form.
     """
 
     frames: int = 0
@@ -53,9 +53,8 @@ class Exported:
     dropped: int = 0
     images: int = 0
     without_image: int = 0
-    left_out: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
     subsets: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
         """What is in the shards, in a few words."""
@@ -63,13 +62,6 @@ class Exported:
         if len(self.subsets) > 1:
             text += f", subsets {', '.join(self.subsets)}"
         return text + (f"; {plural(self.dropped, 'empty frame')} left out" if self.dropped else "")
-
-    def notes(self) -> Iterator[str]:
-        """What a user has to know, as sentences."""
-        if self.without_image:
-            yield f"{plural(self.without_image, 'frame')} without an image file from the server"
-        yield from self.left_out
-        yield from self.changed
 
 
 class FrameShards(contextlib.ExitStack):
@@ -139,11 +131,14 @@ class FrameShards(contextlib.ExitStack):
         for subset in empty:
             self._writer(subset)
         exported.subsets = list(self._writers)
-        exported.left_out = builder.left_out.sentences()
-        exported.changed = builder.changed.sentences()
+        left_out, changed = builder.left_out.sentences(), builder.changed.sentences()
+        if exported.without_image:
+            count = plural(exported.without_image, "frame")
+            exported.notes.append(f"{count} without an image file from the server")
+        exported.notes += [*left_out, *changed]
         self._write(LABEL_MAP, self._label_map.to_text(comment_on_empty(empty)))
-        if exported.left_out or exported.changed:
-            self._write(NOTES, _notes(exported))
+        if left_out or changed:
+            self._write(NOTES, _notes(exported.summary(), left_out, changed))
         return exported
 
     def _write(self, name: str, text: str) -> None:
@@ -157,16 +152,16 @@ def _order(shape: CvatShape) -> tuple[Any, ...]:
     return shape.z_order, shape.extent, shape.label, *own, shape.occluded, shape.group
 
 
-def _notes(exported: Exported) -> str:
-    lines = [f"Exported from CVAT by tfod: {exported.summary()}."]
-    if exported.left_out:
+def _notes(summary: str, left_out: Sequence[str], changed: Sequence[str]) -> str:
+    lines = [f"Exported from CVAT by tfod: {summary}."]
+    if left_out:
         lines += ["", "In CVAT, but not in these shards:"]
-        lines += [f"- {one}" for one in exported.left_out]
+        lines += [f"- {one}" for one in left_out]
         lines += [
             "An import that replaces the annotations of the task deletes them there.",
             'Keep a copy as "CVAT for images 1.1".',
         ]
-    if exported.changed:
+    if changed:
         lines += ["", "In these shards in another form:"]
-        lines += [f"- {one}" for one in exported.changed]
+        lines += [f"- {one}" for one in changed]
     return "\n".join(lines) + "\n"

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
+from tests.cvat.images_xml import add, add_shape
+
 FRAME_EXT = ".PNG"
 
 
@@ -139,13 +141,15 @@ class StubTask:
                 named |= {"subset": folder, "task_id": str(self.number)}
             named |= {"width": str(width), "height": str(height)}
             image = ElementTree.SubElement(root, "image", named)
-            for shape in self.shown(number):
-                self._write_shape(image, shape)
-            for tag in self.tags:
-                if tag["frame"] == number:
-                    named = {"label": self.label_name(tag["label_id"])}
-                    element = ElementTree.SubElement(image, "tag", named)
-                    _write_attributes(element, tag)
+            for one in self.shown(number):
+                label, attributes = self.label_name(one["label_id"]), one.get("attributes", ())
+                names = ("occluded", "rotation", "z_order", "group")
+                marks = {name: one[name] for name in names if name in one}
+                add_shape(image, one["type"], one["points"], label, attributes, **marks)
+            for one in self.tags:
+                if one["frame"] == number:
+                    named = {"label": self.label_name(one["label_id"])}
+                    add(image, "tag", named, one.get("attributes", ()))
             if archive is not None and name in self.images:
                 extension = FRAME_EXT if self.mode == "interpolation" else ""
                 path = "/".join(part for part in ("images", folder, name + extension) if part)
@@ -159,36 +163,6 @@ class StubTask:
                 if shape["frame"] == number and not shape["outside"]:
                     found.append({**shape, "label_id": track["label_id"], "group": 0})
         return found
-
-    def _write_shape(self, image: Any, shape: dict[str, Any]) -> None:
-        tag = "box" if shape["type"] == "rectangle" else shape["type"]
-        named = {
-            "label": self.label_name(shape["label_id"]),
-            "source": "manual",
-            "occluded": str(int(shape.get("occluded", False))),
-        }
-        points = shape["points"]
-        if tag == "box":
-            sides = zip(("xtl", "ytl", "xbr", "ybr"), points, strict=True)
-            named |= {side: f"{value:.2f}" for side, value in sides}
-        elif tag == "ellipse":
-            cx, cy, right, top = points
-            values = {"cx": cx, "cy": cy, "rx": right - cx, "ry": cy - top}
-            named |= {name: f"{value:.2f}" for name, value in values.items()}
-        elif tag == "mask":
-            left, top, right, bottom = (int(value) for value in points[-4:])
-            named["rle"] = ", ".join(str(int(value)) for value in points[:-4])
-            named |= {"left": str(left), "top": str(top)}
-            named |= {"width": str(right - left + 1), "height": str(bottom - top + 1)}
-        elif tag != "skeleton":
-            pairs = zip(points[::2], points[1::2], strict=True)
-            named["points"] = ";".join(f"{x:.2f},{y:.2f}" for x, y in pairs)
-        if shape.get("rotation"):
-            named["rotation"] = f"{shape['rotation']:.2f}"
-        named["z_order"] = str(shape.get("z_order", 0))
-        if shape.get("group"):
-            named["group_id"] = str(shape["group"])
-        _write_attributes(ElementTree.SubElement(image, tag, named), shape)
 
     def import_xml(self, first: int, last: int, data: bytes, append: bool) -> None:
         """Replace or append, or raise and change nothing, as in a transaction.
@@ -274,11 +248,6 @@ def _read_shape(element: Any, frame: int, label: int) -> dict[str, Any]:
         "group": int(named.get("group_id", 0)),
         "attributes": _read_attributes(element),
     }
-
-
-def _write_attributes(element: Any, one: dict[str, Any]) -> None:
-    for name, value in one.get("attributes", ()):
-        ElementTree.SubElement(element, "attribute", {"name": name}).text = value
 
 
 def _read_attributes(element: Any) -> list[tuple[str, str]]:

@@ -1,8 +1,7 @@
 """What the server sends for "CVAT for images 1.1", which the bridge asks for.
 
-Facts: ``dump_as_cvat_annotation`` and ``dump_media_files`` in ``dataset_manager/formats/cvat.py``
-of 2.15 and 2.73. Coordinates have two digits, an ellipse its centre and half axes, a mask integers;
-a video frame's image is ``images/frame_000000.PNG``.
+Fact: ``dump_media_files`` in ``dataset_manager/formats/cvat.py`` of 2.15 and 2.73: a video frame's
+image is ``images/frame_000000.PNG``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cvat.apps.dataset_manager.bindings import TaskData
 from cvat.apps.engine.models import Task
 from PIL import Image
 
-_TAGS = {"rectangle": "box"}
+from tests.cvat.images_xml import add, add_shape
 
 
 def cvat_for_images(task: Task, path: Path, save_images: bool = False) -> None:
@@ -65,38 +64,9 @@ def _add_meta(meta: ElementTree.Element, about: dict[str, Any]) -> None:
 def _add_image(root: ElementTree.Element, frame: Any) -> None:
     named = {"id": frame.frame, "name": frame.name, "width": frame.width, "height": frame.height}
     image = ElementTree.SubElement(root, "image", {key: str(one) for key, one in named.items()})
-    for shape in frame.labeled_shapes:
-        kind = str(shape.type)
-        named = {"label": shape.label, "source": shape.source, "occluded": int(shape.occluded)}
-        named |= _coordinates(kind, shape) | {"z_order": shape.z_order}
-        if shape.group:
-            named["group_id"] = shape.group
-        _add(image, _TAGS.get(kind, kind), named, shape.attributes)
+    for one in frame.labeled_shapes:
+        marks = {"occluded": one.occluded, "rotation": one.rotation, "z_order": one.z_order}
+        kind, points = str(one.type), list(one.points)
+        add_shape(image, kind, points, one.label, one.attributes, group=one.group, **marks)
     for tag in frame.tags:
-        _add(image, "tag", {"label": tag.label, "source": tag.source}, tag.attributes)
-
-
-def _add(image: ElementTree.Element, name: str, named: dict[str, Any], attributes: Any) -> None:
-    element = ElementTree.SubElement(image, name, {key: str(one) for key, one in named.items()})
-    for one in attributes:
-        ElementTree.SubElement(element, "attribute", {"name": one.name}).text = one.value
-
-
-def _coordinates(kind: str, shape: Any) -> dict[str, str]:
-    points = list(shape.points)
-    if kind == "mask":
-        left, top, right, bottom = (int(value) for value in points[-4:])
-        runs = ", ".join(str(int(value)) for value in points[:-4])
-        size = {"width": str(right - left + 1), "height": str(bottom - top + 1)}
-        return {"rle": runs, "left": str(left), "top": str(top), **size}
-    if kind == "rectangle":
-        named = dict(zip(("xtl", "ytl", "xbr", "ybr"), points, strict=True))
-    elif kind == "ellipse":
-        x, y, right, top = points
-        named = {"cx": x, "cy": y, "rx": right - x, "ry": y - top}
-    else:
-        pairs = zip(points[::2], points[1::2], strict=True)
-        return {"points": ";".join(f"{x:.2f},{y:.2f}" for x, y in pairs)}
-    if shape.rotation:
-        named["rotation"] = shape.rotation
-    return {key: f"{value:.2f}" for key, value in named.items()}
+        add(image, "tag", {"label": tag.label, "source": tag.source}, tag.attributes)

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cvat
-import numpy as np
 import pytest
-import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.dataset_manager.project import import_dataset_as_project
 from cvat.apps.engine.models import Annotations, Project
@@ -256,24 +254,10 @@ def test_attributes_are_made_in_a_project(tmp_path: Path) -> None:
 
 def test_attributes_that_are_cvat_s_own_turn_and_hide_nothing(tmp_path: Path) -> None:
     """A project takes any attribute; these would be taken for the fields of a shape."""
-    one = tfod.Detection(
-        filename="a.jpg",
-        height=HEIGHT,
-        width=WIDTH,
-        encoded=image_bytes("a.jpg"),
-        format="jpeg",
-        boxes=np.array([FULL], np.float32),
-        class_text=["cat"],
-        attributes={
-            "rotation": [30],
-            "outside": [1],
-            "track_id": [5],
-            "keyframe": [1],
-            "source": ["auto"],
-            "mood": ["fine"],
-        },
-    )
-    project = load(tmp_path, {"train.tfrecord": shard(tfod.encode_detection(one))})
+    own = {"rotation": [30], "outside": [1], "track_id": [5], "keyframe": [1], "source": ["auto"]}
+    values = {f"image/object/attribute/{name}": one for name, one in own.items()}
+    payload = with_image("a.jpg", "cat", **values, **{"image/object/attribute/mood": ["fine"]})
+    project = load(tmp_path, {"train.tfrecord": shard(payload)})
     (task,) = project.tasks
     (found,) = task.annotations.shapes
     assert (found["rotation"], found["outside"], found["source"]) == (
@@ -283,7 +267,7 @@ def test_attributes_that_are_cvat_s_own_turn_and_hide_nothing(tmp_path: Path) ->
     )
     assert found["attributes"]["mood"] == "fine"
     names = {spec.name for label in project.labels for spec in label.attributes}
-    assert not names & {"rotation", "outside", "track_id", "keyframe", "source"}
+    assert not names & own.keys()
 
 
 @pytest.mark.parametrize(("as_polygons", "kind"), [(True, "polygon"), (False, "mask")])

@@ -56,9 +56,8 @@ def export_zip(
     except (TfodError, errors.DatumaroError, OSError) as error:
         raise readable(_message(error, temp_dir)) from error
     _log.info("TFRecord: %s", exported.summary())
-    losses = [*exported.left_out, *exported.changed]
-    if losses:
-        _log.warning("TFRecord: %s", "; ".join(losses))
+    if exported.notes:
+        _log.warning("TFRecord: %s", "; ".join(exported.notes))
 
 
 def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptions) -> Exported:
