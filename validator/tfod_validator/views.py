@@ -18,7 +18,7 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.html import AFTER_HEAD, body_of, report_css
-from tfod.check.reporters.rules_pages import by_family, changes
+from tfod.check.reporters.wording import by_family, changes
 from tfod.check.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
