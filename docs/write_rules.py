@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tfod.check.findings.finding import FAMILIES, Rule
-from tfod.check.reporters.rules_pages import by_family, parts
+from tfod.check.finding import FAMILIES, Rule
+from tfod.check.reporters.wording import by_family, parts
 from tfod.check.rules.registry import all_rules
 
 FOLDER = Path(__file__).parent / "rules"

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tfod.check.findings.finding import Finding, Rule, Severity
-from tfod.check.findings.findings import Findings
-from tfod.check.findings.report import (
+from tfod.check.finding import Finding, Findings, Rule, Severity
+from tfod.check.records.result import ShardResult
+from tfod.check.report import (
     ChosenProfile,
     DatasetReport,
     Report,
     SourceFile,
 )
-from tfod.check.records.result import ShardResult
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -82,7 +81,7 @@ def make_report(
         read = {"records": 1204, "images": 1200, "decoded": 1000, "boxes": 1}
         shards[0] = replace(shards[0], **read)
     chosen = ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile})
-    files = [SourceFile(name, 1_234_567, "ab" * 32) for name in names]
+    files = [SourceFile(name, 1_234_567) for name in names]
     dataset = DatasetReport(
         name="data",
         profile=chosen,

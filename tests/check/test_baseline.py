@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.check.baseline import Baseline, read_baseline
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.baseline import Baseline, read_baseline
-from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
+from tfod.check.report import Report
 from tfod.check.reporters.json import render_json
 
 from tests.commands import Run

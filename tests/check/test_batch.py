@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import check
 from tfod.check.profiles.profile import READY
-from tfod.check.records import compared, examine
-from tfod.check.records.batch import Batch
+from tfod.check.records import examine
+from tfod.check.records.batch import Batch, rows_of
 from tfod.check.records.images import Decoder, EncodedImages
 from tfod.check.rules.registry import all_rules
 from tfod.detection.detections import Detections
@@ -77,7 +77,7 @@ def test_odd_sizes_are_unknown_ones() -> None:
     buffer = bytearray(b"".join(payloads))
     records = RecordBatch("s", 0, (1 << 60) + 12, buffer, starts, lengths)
     batch = of(records)
-    rows = list(compared.rows_of(batch))
+    rows = list(rows_of(batch))
     assert [one.height for one in rows] == [None, None, None]
     assert [one.width for one in rows] == [None, (1 << 31) - 1, None]
     assert [one.place.offset for one in rows] == (starts + (1 << 60)).tolist()

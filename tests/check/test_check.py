@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.finding import Severity
+from tfod.check.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.configuration import LEVELS, load_configuration
-from tfod.check.findings.finding import Severity
+from tfod.check.finding import Severity
 from tfod.check.profiles.policy import severities_of
 from tfod.check.profiles.profile import OFF, READY, Severities
 from tfod.check.receivers import RECEIVERS

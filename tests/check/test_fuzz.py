@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
+from tfod.check.report import Report
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.junit import render_junit
 from tfod.check.reporters.text import render_text

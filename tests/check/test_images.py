@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 from tfod.check.check import check_sources
-from tfod.check.findings.finding import Severity
-from tfod.check.records.image_bytes import looks_like, strict_pillow, why_not_decoded
-from tfod.check.records.images import ImageFacts
+from tfod.check.finding import Severity
+from tfod.check.records.images import ImageFacts, looks_like, strict_pillow, why_not_decoded
 from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.errors import TfodError
 

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from tfod.check.findings.finding import FAMILIES, Severity
+from tfod.check.finding import FAMILIES, Severity
 from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import all_rules

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.findings.finding import Rule, Severity
+from tfod.check.finding import Rule, Severity
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, READY, profile_of_features
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of

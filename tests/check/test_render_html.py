@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from tfod.check.findings.report import Report
+from tfod.check.report import Report
 from tfod.check.reporters.html import ON_THE_PAGE, render_html
 from tfod.check.reporters.samples import Sample
 from tfod.check.rules.registry import all_rules
@@ -98,7 +98,7 @@ def test_verdict_counts_fixes_and_sources() -> None:
         "and 50 more findings, not shown here",
         "автомобиль",
         "1920 × 1080",
-        "a.record 1.2 MB " + "ab" * 32,
+        "a.record 1.2 MB",
     ):
         assert words in text, words
 

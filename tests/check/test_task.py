@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 from tfod.check.dataset import Dataset
-from tfod.check.findings.finding import Place
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Findings, Place
 from tfod.check.profiles.profile import READY
-from tfod.check.records.compared import ImageRow
+from tfod.check.records.batch import ImageRow
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.references.cvat_task import Frame, Task, load_task
 from tfod.check.rules.registry import all_rules, run_rules

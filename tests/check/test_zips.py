@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from tfod.check.check import check_sources
 from tfod.check.dataset import Dataset, File
 from tfod.check.find import zip_dataset
-from tfod.check.findings.finding import Finding
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Finding, Findings
 from tfod.check.profiles.profile import READY
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import all_rules, run_rules

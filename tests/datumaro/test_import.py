@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from datumaro.components.errors import DatasetImportError
 from tfod.datumaro import compat
-from tfod.datumaro.images import file_size
 from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.reader import RecordBatch
@@ -60,8 +59,8 @@ class TestClasses:
              {"кошка": 1, "cat": 2}, ""),
             # The text is followed where the id contradicts it, and added where the map lacks it.
             ([(["car"], [2])], {1: "car", 2: "bus"}, ["car"], {"car": 1, "bus": 2},
-             "'car' with id 2 (1)"),
-            ([(["dog"], [9])], {1: "car"}, ["dog"], {"car": 1, "dog": 9}, "'dog' (1)"),
+             "1 'car' with id 2"),
+            ([(["dog"], [9])], {1: "car"}, ["dog"], {"car": 1, "dog": 9}, "1 'dog'"),
             *(([([name], [4])], {}, [name], {name: 4}, "")
               for name in ("it's", 'a "b"', "日本語", "é \\ n", "two words")),
             # In the order of the map's ids, then of ids, then of appearance.
@@ -187,16 +186,6 @@ class TestKeys:
         )
         assert [item.attributes["source_id"] for item in load()] == [None, "", "7"]
 
-    def test_wrong_format_name_and_none(self, make_shard, load) -> None:
-        make_shard(
-            "s",
-            image("a.jpg") | {"image/encoded": jpeg(), "image/format": "peg"},
-            image("b") | {"image/encoded": jpeg(colour=1)},
-        )
-        first, second = load()
-        assert first.media.ext == ".jpg" and second.media.ext == ".jpg"
-        assert compat.image_bytes(first.media) == jpeg()
-
     def test_subsets_of_numbered_files(self, tmp_path, load) -> None:
         names = ("train_000.tfrec", "train_001.tfrec", "val0.record", "val1.record")
         for number, name in enumerate((*names, "test_2017.record")):
@@ -275,7 +264,7 @@ class TestKeys:
     def test_features_that_mean_nothing_are_told(self, make_shard, load, warnings) -> None:
         make_shard("s", image() | {"image/mood": "a cat", "weather": [1, 2]})
         load()
-        assert any("image/mood (1), weather (1)" in output for output in warnings())
+        assert any("1 image/mood, 1 weather" in output for output in warnings())
 
 
 class TestObjects:
@@ -326,17 +315,12 @@ class TestObjects:
         assert item.annotations[0].wrap(label=0).get_bbox() == [50, 10, 50, 30]
         assert copy.deepcopy(item).annotations[0].get_bbox() == [50, 10, 50, 30]
 
-    def test_a_mask_of_nothing_is_a_mask_with_a_box(self, make_shard, load) -> None:
+    def test_a_mask_of_nothing_is_a_mask_with_a_box(self, make_shard, load, warnings) -> None:
         record = image() | objects([BOX], ["a"], [1])
-        make_shard("s", record | {"image/object/mask": [image_of_pixels(np.zeros((100, 200)))]})
+        make_shard("s", record | {"image/object/mask": [image_of_pixels([[0, 0]])]})
         (item,) = load()
         assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
-
-    def test_masks_of_another_size_are_told(self, make_shard, load, warnings) -> None:
-        record = image() | objects([BOX], ["a"], [1])
-        make_shard("s", record | {"image/object/mask": [image_of_pixels([[0, 1]])]})
-        load()
-        assert "1 mask of another size than the image" in warnings()
+        assert warnings() == ["masks of another size than the image: 1"]
 
     def test_opacity_is_no_mask(self, make_shard, load) -> None:
         pixels = np.zeros((100, 200, 4))
@@ -428,23 +412,7 @@ class TestDefects:
     def test_boxes_outside_are_clamped_and_counted_once(self, make_shard, load, warnings) -> None:
         make_shard("s", image() | objects([[-0.1, 0.5, 1.2, 0.6], [10.0, 20.0, 30.0, 40.0], BOX]))
         assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (200, 100, 200, 100)]
-        (output,) = [output for output in warnings() if "clamped" in output]
-        assert output == (
-            "2 boxes outside the image clamped to its edge; "
-            "1 of them look like pixels, not normalized"
-        )
-
-    @pytest.mark.parametrize(("others", "in_pixels"), [(1, False), (0, True)])
-    def test_a_box_that_hangs_over_the_edge_is_not_in_pixels(
-        self, make_shard, load, warnings, others: int, in_pixels: bool
-    ) -> None:
-        """The other boxes of its shard tell; those of another shard do not."""
-        hanging = [-0.5, 0.25, 1.5, 2.25]
-        make_shard("s", image() | objects([hanging] + [BOX] * others))
-        make_shard("t", image() | objects([BOX] * 3))
-        assert len(boxes(load())) == 4 + others
-        (output,) = [output for output in warnings() if "clamped" in output]
-        assert ("look like pixels" in output) is in_pixels
+        assert warnings() == ["boxes outside the image, clamped to its edge: 2"]
 
     @pytest.mark.parametrize(
         ("box", "what"),
@@ -466,10 +434,6 @@ class TestDefects:
         dataset = load(error_policy=policy)
         assert len(dataset) == 2 and len(boxes(dataset)) == 1
         assert [item_id for item_id, _ in policy.errors] == [("b", "s")]
-
-    def test_degenerate_boxes_are_boxes(self, make_shard, load) -> None:
-        make_shard("s", image() | objects([[0.5, 0.5, 0.5, 0.5]]))
-        assert boxes(load())[0][1:] == (100, 50, 100, 50)
 
     @pytest.mark.parametrize(
         ("bad", "what"),
@@ -557,10 +521,10 @@ class TestImages:
         make_shard("train", sound, broken)
         assert boxes(load(), "b") == [("cat", 50, 10, 100, 40)]
         assert warnings() == [
-            "1 record whose encoded image is neither a JPEG, PNG, GIF, BMP, TIFF or "
-            "WebP image nor pixels of the record's size; the annotations were imported, but "
-            "exports and transforms that use the image will fail (first: record 1 of "
-            "train.tfrecord); look at the shards with: tfod check"
+            "records whose encoded image is neither a JPEG, PNG, GIF, BMP, TIFF or WebP image nor "
+            "pixels of the record's size; the annotations were imported, but exports and "
+            "transforms that use the image will fail; look at the shards with tfod check: 1 (the "
+            "first: record 1 of train.tfrecord)"
         ]
 
     @pytest.mark.parametrize("kind", ["jpeg", "long profile", "png", "pixels"])
@@ -624,11 +588,3 @@ def test_progress_is_reported(make_shard, load) -> None:
     shard = Path(make_shard("s", image()))
     load(progress_reporter=Reporter())
     assert Reporter.reported == [(shard.stat().st_size, "Reading TFRecords"), shard.stat().st_size]
-
-
-def test_a_image_file_whose_header_is_long(tmp_path) -> None:
-    """An editor's notes come first, and are longer than what is read at first."""
-    image = jpeg(20, 30)
-    note = b"\xff\xe2" + (65_000).to_bytes(2, "big") + bytes(64_998)
-    (tmp_path / "a.jpg").write_bytes(image[:2] + note + image[2:])
-    assert file_size(str(tmp_path / "a.jpg")) == (20, 30)

@@ -42,31 +42,23 @@ def example_of(key: str, feature: bytes) -> Example:
     return Example.from_bytes(field(1, field(1, entry)), "x.record")
 
 
-@given(st.dictionaries(keys, int64s, max_size=6))
-def test_ints_come_back(values: dict[str, list[int]]) -> None:
-    example = Example.from_bytes(
-        encode_example({key: int64_feature(one) for key, one in values.items()})
-    )
-    assert {key: example.ints(key) for key in example} == values
-
-
-@given(st.dictionaries(keys, floats, max_size=6))
-def test_floats_come_back_to_the_bit(values: dict[str, list[float]]) -> None:
-    example = Example.from_bytes(
-        encode_example({key: float_feature(one) for key, one in values.items()})
-    )
-    for key, one in values.items():
-        assert example.floats(key).tobytes() == np.array(one, "<f4").tobytes()
-
-
-@given(st.dictionaries(keys, byte_lists, max_size=6))
-def test_bytes_come_back(values: dict[str, list[bytes]]) -> None:
-    example = Example.from_bytes(
-        encode_example({key: bytes_feature(one) for key, one in values.items()})
-    )
-    assert {key: example.byte_strings(key) for key in example} == values
-    assert list(example) == list(values)
-    assert all(key in example for key in values)
+@given(
+    st.dictionaries(keys, int64s, max_size=6),
+    st.dictionaries(keys, floats, max_size=6),
+    st.dictionaries(keys, byte_lists, max_size=6),
+)
+def test_values_come_back_in_their_order(
+    ints: dict[str, list[int]], numbers: dict[str, list[float]], texts: dict[str, list[bytes]]
+) -> None:
+    features = {f"i{key}": int64_feature(one) for key, one in ints.items()}
+    features |= {f"f{key}": float_feature(one) for key, one in numbers.items()}
+    features |= {f"b{key}": bytes_feature(one) for key, one in texts.items()}
+    example = Example.from_bytes(encode_example(features))
+    assert list(example) == list(features) and all(key in example for key in features)
+    assert {key: example.ints(f"i{key}") for key in ints} == ints
+    assert {key: example.byte_strings(f"b{key}") for key in texts} == texts
+    for key, one in numbers.items():
+        assert example.floats(f"f{key}").tobytes() == np.array(one, "<f4").tobytes()
 
 
 def test_unpacked_numbers_are_read() -> None:
@@ -109,13 +101,13 @@ def test_long_keys_empty_entries_and_features_without_a_list() -> None:
     assert list(Example.from_bytes(field(1, field(1, b"")))) == [""]
     assert example_of("k", b"").kind("k") is None
     assert example_of("k", b"").ints("k") == []
-    assert len(Example.from_bytes(b"")) == 0
-
-
-def test_absent_keys_are_empty_lists() -> None:
-    example = Example.from_bytes(b"")
-    assert (example.ints("k"), example.byte_strings("k"), len(example.floats("k"))) == ([], [], 0)
-    assert example.kind("k") is None
+    empty = Example.from_bytes(b"")
+    assert (len(empty), empty.ints("k"), empty.byte_strings("k"), empty.kind("k")) == (
+        0,
+        [],
+        [],
+        None,
+    )
 
 
 def test_wrong_kind_names_key_and_both_kinds() -> None:
@@ -127,11 +119,6 @@ def test_wrong_kind_names_key_and_both_kinds() -> None:
         "x.record, record 0, byte 0: image/height is float_list, expected int64_list; "
         "write the shard again with the right type"
     )
-
-
-def test_value_counts() -> None:
-    example = Example.from_bytes(encode({"a": [1, 2], "b": [0.5], "c": ["x", "y", "z"]}))
-    assert [example.value_count(key) for key in ("a", "b", "c", "d")] == [2, 1, 3, 0]
 
 
 @examples(500)

@@ -258,10 +258,6 @@ class TestNames:
                 (one,) = by_filename(tmp_path / f"out{number}").values()
                 assert one.encoded == (tmp_path / place / "1.jpg").read_bytes()
 
-    def test_one_that_is_nowhere(self, convert: Run, tmp_path: Path) -> None:
-        says = convert(small(tmp_path, name="images/2.jpg"), tmp_path / "out").refused()
-        assert "images that are missing: 1 (" in says and "2.jpg" in says
-
 
 @pytest.mark.parametrize(
     ("flag", "expected"),

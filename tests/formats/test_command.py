@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -293,19 +292,6 @@ def test_subsets_of_voc_that_are_called_as_lists_of_a_class(
     assert done.code == 0 and sorted(done.out.splitlines()) == [
         f"{tmp_path}/back: {names[1]}: 2 images, 0 objects",
         f"{tmp_path}/back: {names[0]}: 1 image, 0 objects",
-    ]
-
-
-def test_lists_of_one_class_are_no_subsets(run: Run, tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLES / "shapes_voc", tmp_path / "voc")
-    lists = tmp_path / "voc" / "ImageSets" / "Main"
-    (lists / "circle_train.txt").write_text("shapes_01  1\nshapes_02 -1\nshapes_03  0\n")
-    (lists / "square_train.txt").write_text("")
-    (lists / "._circle_train.txt").write_bytes(b"\0\5\x16\7\xff")  # what macOS puts into zips
-    done = run("convert", tmp_path / "voc", tmp_path / "out")
-    assert done.code == 0 and done.out.splitlines() == [
-        f"{tmp_path}/out: train: 8 images, 20 objects",
-        f"{tmp_path}/out: val: 4 images, 14 objects",
     ]
 
 

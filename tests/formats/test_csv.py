@@ -235,12 +235,6 @@ class TestRecords:
         (one,) = read(tmp_path / "train.csv")[0].values()
         assert one.encoded == kinds[found]
 
-    def test_which_one_of_several_is_not_known(self, refuse: Refuse, csv: Path) -> None:
-        (csv.parent / "images" / "shapes_01.png").write_bytes(IMAGE)
-        csv.write_text(ROWS.replace("shapes_01.jpg", "shapes_01"))
-        what = f"names that several images have: 1 ({csv}, shapes_01: shapes_01.jpg, shapes_01.png)"
-        assert f"{what}; write the whole name" in refuse(csv)
-
     def test_a_folder_of_csvs(self, convert: Run, csv: Path, tmp_path: Path) -> None:
         """Each is a subset, the classes are of all; a CSV of another kind is none."""
         (tmp_path / "test_labels.csv").write_text(ROWS.replace("circle", "arch"))

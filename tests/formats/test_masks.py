@@ -13,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from pycocotools import mask as coco_mask
-from tfod.detection.images.coco_masks import decode_counts, draw_segmentation
-from tfod.detection.images.masks import decode_mask_png, encode_mask_png, fill_box, is_box_png
+from tfod.detection.images.masks import (
+    decode_counts,
+    decode_mask_png,
+    draw_segmentation,
+    encode_mask_png,
+    fill_box,
+    is_box_png,
+)
 from tfod.formats.cvat_shapes import decode_runs
 
 from tests.commands import Run

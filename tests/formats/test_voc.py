@@ -85,13 +85,6 @@ class TestRecords:
             "view": ["Unspecified", "Unspecified"],
         }
 
-    def test_a_size_that_is_wrong_is_told(self, read: Read, voc: Path, first: Path) -> None:
-        edit(first, "<width>320<", "<width>640<")
-        found, said = read(voc)
-        assert "640x240, the image 320x240" in said
-        assert (found[FIRST].height, found[FIRST].width) == (240, 320)
-        assert found[FIRST].boxes[0, 0] == FIRST_BOXES[0][0] / 2
-
     @pytest.mark.parametrize(
         ("added", "says"),
         [  # CVAT's own attributes, VOC's parts, a score; a box that was copied without its object

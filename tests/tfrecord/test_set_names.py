@@ -22,6 +22,7 @@ from tfod.tfrecord.shard_sets.names import (
 from tfod.tfrecord.shard_sets.search import find_all_shards, find_shards, group_shards
 
 from tests.commands import Run
+from tests.files import write_files
 from tests.records import encode, frame, image, objects
 
 RECORD = encode({**image("a.jpg", 10, 20), **objects([(0.1, 0.1, 0.9, 0.9)], ["cat"], [1])})
@@ -78,10 +79,8 @@ SETS: dict[str, dict[str, list[str]]] = {
 
 
 def fill(folder: Path, sets: dict[str, list[str]]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (name for names in sets.values() for name in names):
-        (folder / name).write_bytes(frame(RECORD))
-    return folder
+    names = [name for own in sets.values() for name in own]
+    return write_files(folder, dict.fromkeys(names, frame(RECORD)))
 
 
 def found(source: object) -> dict[str, list[str]]:

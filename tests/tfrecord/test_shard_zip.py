@@ -192,8 +192,6 @@ def test_entries_that_are_refused(tmp_path: Path, item: Item, cause: str) -> Non
     [
         (BOMB, "200 times are allowed"),
         (Item("a.tfrecord", frame(*TRAIN), own_name=b"b.tfrecord"), "calls it b.tfrecord"),
-        (Item("a.tfrecord", frame(*TRAIN), size=20, own_size=20), "CRC-32"),
-        (Item("a.tfrecord", frame(*TRAIN), size=9999, own_size=9999), "of the 9999 bytes"),
         (Item("a.tfrecord", frame(*TRAIN), packed=b"\xff" * 50), "data are damaged"),
         (Item("a.tfrecord", frame(*TRAIN), crc=1), "CRC-32"),
     ],
@@ -223,13 +221,6 @@ def test_overlapping_entries_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     path.write_bytes(forge(Item("a.tfrecord", data, 0), Item("b.tfrecord", data, 0, start=0)))
     with pytest.raises(ShardError, match="zip bomb"):
-        find_shards(path)
-
-
-def test_a_cut_zip(tmp_path: Path) -> None:
-    path = Path(make_zip(tmp_path / "a.zip", ROBOFLOW))
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(ShardError, match="begins as a zip and was cut off"):
         find_shards(path)
 
 

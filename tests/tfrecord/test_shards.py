@@ -20,20 +20,13 @@ from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.shard_sets.search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
-from tests.records import encode
-
-SHARD = encode({"image/height": 1})
+from tests.files import write_files
+from tests.records import encode, frame
 
 
 def fill(folder: Path, *names: str) -> None:
     """Put shards of one record under these names."""
-    (made,) = write_records(folder, "made", [SHARD])
-    data = Path(made).read_bytes()
-    Path(made).unlink()
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+    write_files(folder, dict.fromkeys(names, frame(encode({"image/height": 1}))))
 
 
 def subsets(source: object) -> dict[str, list[str]]:
@@ -83,15 +76,6 @@ def test_search_goes_three_levels_deep(tmp_path: Path) -> None:
         find_shards(tmp_path / "x")
 
 
-def test_one_file_of_any_name_and_globs(tmp_path: Path) -> None:
-    fill(tmp_path, "no extension at all", "s-00000-of-00002", "s-00001-of-00002", "t.record")
-    assert subsets(tmp_path / "no extension at all") == {
-        "no extension at all": ["no extension at all"]
-    }
-    assert subsets(str(tmp_path / "s-*")) == {"s": ["s-00000-of-00002", "s-00001-of-00002"]}
-    assert subsets(str(tmp_path / "*.record")) == {"t": ["t.record"]}
-
-
 def test_files_of_unknown_names_are_checked_by_content(tmp_path: Path) -> None:
     fill(tmp_path, "data", "images.jpg", ".hidden", "events.out.tfevents.1.host.record")
     (tmp_path / "notes").write_text("these are not the records you are looking for")
@@ -115,9 +99,6 @@ def test_best_label_map_wins_and_a_tie_is_none(tmp_path: Path) -> None:
     fill(tmp_path, "data/train/Objects.tfrecord")
     shard = str(tmp_path / "data/train/Objects.tfrecord")
 
-    def place(name: str) -> None:
-        (tmp_path / "data" / name).write_text("")
-
     assert find_label_map(shard) == (None, [])
     for name in (
         "any.pbtxt",
@@ -128,12 +109,12 @@ def test_best_label_map_wins_and_a_tie_is_none(tmp_path: Path) -> None:
         "train/labelmap.pbtxt",
         "train/Objects_label_map.pbtxt",
     ):
-        place(name)
+        write_files(tmp_path / "data", {name: ""})
         found, candidates = find_label_map(shard)
         assert (found, candidates) == (str(tmp_path / "data" / name), [])
     (tmp_path / "data/train/Objects_label_map.pbtxt").unlink()
     (tmp_path / "data/train/labelmap.pbtxt").unlink()
-    place("train/another.pbtxt")
+    write_files(tmp_path / "data", {"train/another.pbtxt": ""})
     found, candidates = find_label_map(shard)
     assert found is None and len(candidates) == 2
     Path(candidates[1]).write_text("item { id: 1 name: 'cat' }")
@@ -186,13 +167,15 @@ def test_every_image_has_its_own_id() -> None:
 
 
 def test_images_beside_annotations(tmp_path: Path) -> None:
-    for name in ("images/a.jpg", "images/train/b.jpg", "annotations/c.jpg"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    names = ("images/a.jpg", "images/train/b.jpg", "annotations/c.jpg")
+    write_files(tmp_path, dict.fromkeys(names, ""))
     folders = ImageFolders(str(tmp_path / "annotations" / "x.record"), "train", names_in_folder)
-    assert folders.find("a.jpg") == str(tmp_path / "images/a.jpg")
-    assert folders.find("train/b.jpg") == str(tmp_path / "images/train/b.jpg")
-    assert folders.find("b.jpg") == str(tmp_path / "images/train/b.jpg")
-    assert folders.find("c.jpg") == str(tmp_path / "annotations/c.jpg")
-    assert folders.find("somewhere/a.jpg") == str(tmp_path / "images/a.jpg")
+    for path, found in (
+        ("a.jpg", "images/a.jpg"),
+        ("train/b.jpg", "images/train/b.jpg"),
+        ("b.jpg", "images/train/b.jpg"),
+        ("c.jpg", "annotations/c.jpg"),
+        ("somewhere/a.jpg", "images/a.jpg"),
+    ):
+        assert folders.find(path) == str(tmp_path / found)
     assert folders.find("d.jpg") is None

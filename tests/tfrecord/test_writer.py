@@ -10,7 +10,7 @@ import pytest
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import OutputExistsError, WriteError
-from tfod.tfrecord.writer import ShardSetWriter, write_records
+from tfod.tfrecord.writer import OptionError, ShardSetWriter, write_records
 
 from tests.files import payloads
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "s.tfrecord").mkdir()
     with pytest.raises(OutputExistsError, match=r"is a folder, where a file is to go"):
         write_records(tmp_path, "s", [b"x"])
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(OptionError, match="exclude each other"):
         ShardSetWriter(tmp_path, "s", num_shards=2, shard_size=5)
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(OptionError, match="at least 1"):
         ShardSetWriter(tmp_path, "s", num_shards=0)

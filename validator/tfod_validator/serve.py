@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import logging
 import os
@@ -86,7 +87,7 @@ def _serve(settings: Settings) -> None:
     from waitress.server import create_server
 
     from tfod_validator.app import create_app
-    from tfod_validator.guard import Guard
+    from tfod_validator.guard import Channel, Guard
     from tfod_validator.workers import RedisQueue, Workers
 
     listener = _listen(settings)
@@ -119,7 +120,7 @@ def _serve(settings: Settings) -> None:
         max_request_body_size=1 << 62,  # the guard says it, with an answer
         **proxy,
     )
-    server.channel_class = Guard(settings).channel_class
+    server.channel_class = functools.partial(Channel, Guard(settings))
 
     def end(*_: object) -> None:
         app.extensions["tfod"].is_stopping.set()

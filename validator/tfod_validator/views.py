@@ -13,12 +13,12 @@ from datetime import datetime, timezone
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from tfod.check.findings.finding import FAMILIES, plural, size
+from tfod.check.finding import FAMILIES, plural, size
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.html import AFTER_HEAD, body_of, report_css
-from tfod.check.reporters.rules_pages import by_family, changes
+from tfod.check.reporters.wording import by_family, changes
 from tfod.check.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse

@@ -24,10 +24,10 @@ PLUGINS = {
     "RoboflowTfrecordBase": "reader",
     "RoboflowTfrecordImporter": "importer",
     "KerasCocoBase": "formats.recipes",
-    "KerasCocoImporter": "formats.recipes",
+    "KerasCocoImporter": "importer",
     "KerasCocoExporter": "formats.recipes",
     "ImageClassificationBase": "formats.recipes",
-    "ImageClassificationImporter": "formats.recipes",
+    "ImageClassificationImporter": "importer",
     "ImageClassificationExporter": "formats.recipes",
 }
 """The classes that Datumaro registers, and the modules that they are in."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,40 +12,27 @@ import attr
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.detection.labels.classes import free_ids
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, shipped_label_map
-from tfod.errors import TfodError
+from tfod.detection.labels.labels_file import load_classes, read_classes
+from tfod.detection.labels.search import is_named_label_map
+from tfod.errors import LabelMapError, TfodError
 
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a dataset was read from.
-
-    Attributes:
-        source: absolute path of the folder or file that was asked for.
-        shards: absolute path and subset of each shard.
-    """
-
-    source: str
-    shards: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, source: str, files: Iterable[tuple[str, str]]) -> Origin:
-        """From the subset and path of each file."""
-        shards = tuple((os.path.abspath(path), subset) for subset, path in files)
-        return cls(os.path.abspath(source), shards)
+_log = logging.getLogger("tfod.datumaro")
 
 
 @attr.s(slots=True, order=False, eq=False)
 class LabelMapCategories(annotation.LabelCategories):
     """Label categories that remember the label map they were read from.
 
-    That is how class ids with gaps, display names and keypoint ids survive to the next export;
-    the origin is how saving in place knows what it replaces. ``first_id`` is the id that its
-    format counts classes from; ids do not survive to a format that counts from another.
+    That is how class ids with gaps, display names and keypoint ids survive to the next export.
+    ``first_id`` is the id that its format counts classes from; ids do not survive to a format that
+    counts from another. ``source``, the absolute path of the folder or file that was asked for, and
+    those of its ``shards`` are how saving in place knows what it replaces.
     Equal to plain ``LabelCategories`` of the same labels.
     """
 
     label_map: LabelMap | None = attr.ib(default=None, kw_only=True)
-    origin: Origin | None = attr.ib(default=None, kw_only=True)
+    source: str = attr.ib(default="", kw_only=True)
+    shards: tuple[str, ...] = attr.ib(default=(), kw_only=True)
     first_id: int = attr.ib(default=1, kw_only=True)
 
     def __eq__(self, other: object) -> bool:
@@ -55,21 +42,42 @@ class LabelMapCategories(annotation.LabelCategories):
         return all(getattr(self, name) == getattr(other, name) for name in fields)
 
 
+def load_classes_of(source: str | None, *, is_wanted: bool) -> LabelMap | None:
+    """The classes of a file beside shards, or of the file or name that is wanted.
+
+    None for a file that turns out to be some other protobuf text, as OpenCV's graphs.
+
+    Raises:
+        LabelMapError: a file that is wanted, or is named as a label map, is none.
+    """
+    if source is None:
+        return None
+    try:
+        label_map, liberties = load_classes(source) if is_wanted else read_classes(source)
+    except LabelMapError as error:
+        if is_wanted or is_named_label_map(source):
+            raise
+        _log.warning("not used: %s", error)
+        return None
+    for liberty in liberties:
+        _log.warning(liberty)
+    return label_map
+
+
 def make_categories(
     label_map: LabelMap,
     names: Sequence[str],
     keypoint_names: Mapping[int, Sequence[str]],
-    origin: Origin,
-    first_id: int = 1,
+    **fields: Any,
 ) -> dict[Any, Any]:
     """Build the categories of a dataset.
 
-    ``label_map`` and ``names`` have one item a class, ``keypoint_names`` is by a class's place.
+    ``label_map`` and ``names`` have one item a class, ``keypoint_names`` is by a class's place;
+    ``fields`` are the others of :class:`LabelMapCategories`.
     """
     labels = LabelMapCategories.from_iterable(names)
-    labels.label_map = label_map
-    labels.origin = origin
-    labels.first_id = first_id
+    for name, value in {"label_map": label_map, **fields}.items():
+        setattr(labels, name, value)
     categories: dict[Any, Any] = {AnnotationType.label: labels}
     if keypoint_names:
         points = annotation.PointsCategories()

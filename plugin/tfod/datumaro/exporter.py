@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from abc import abstractmethod
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -14,31 +13,24 @@ from typing import Any, ClassVar
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, UNLABELLED, ObjectBuilder
+from tfod.datumaro.formats.layouts import Layout
+from tfod.datumaro.formats.options import ExportOptions, add_arguments
 from tfod.datumaro.images import ImageEncoder, UprightImage
-from tfod.datumaro.options import LAYOUT_OPTIONS, ExportOptions, add_arguments
 from tfod.detection import keys
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.detection.losses import Losses
-from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
-from tfod.formats.files import TAKEN_UPRIGHT, TURNED
-from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.reader import read_record_batches, shard_compression
-from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stated_name, subset_of_stem
-from tfod.tfrecord.shard_sets.search import find_shards
+from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import OptionError, ShardSetWriter
 
 _log = logging.getLogger("tfod.datumaro")
 NO_CLASS = -1
 """What is written for no class, where there is no text to say so: 0 may be a class."""
-OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
-"""Annotations that are of no place in their image."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that are not reported where a format has no attributes."""
 
@@ -51,7 +43,7 @@ class ShardExporter(compat.Exporter):
         save_dir: the folder to write to.
         save_media: put the images into the shards (``save_images`` is its old name).
         image_ext: re-encode images to this extension.
-        options: those of :class:`tfod.datumaro.options.ExportOptions` that the format has.
+        options: those of :class:`tfod.datumaro.formats.options.ExportOptions` that the format has.
 
     Raises:
         DatasetExportError: something cannot be written; what was there before is unchanged.
@@ -71,8 +63,7 @@ class ShardExporter(compat.Exporter):
     """One of these: objects without a class."""
     HAS_TEXTS: ClassVar[bool] = True
     """Whether records have the texts of classes, so that an id of 0 can be none."""
-    IN_PARTS: ClassVar[bool] = True
-    """Whether a subset can be written again without the others."""
+    LAYOUT: ClassVar[type[Layout]] = Layout
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
@@ -97,17 +88,20 @@ class ShardExporter(compat.Exporter):
         try:
             self._options = ExportOptions.take({"label_map", *self.OPTIONS}, options)
             super().__init__(extractor, save_dir, save_media=with_images, **options)
-            self._images = ImageEncoder(with_images, self._image_ext, self._default_image_ext)
+            self._losses = Losses(*self.LOSSES)
+            self._images = ImageEncoder(
+                save_media=with_images,
+                image_ext=self._image_ext,
+                default_ext=self._default_image_ext,
+                is_needed=self.ALWAYS_IMAGES,
+                losses=self._losses,
+            )
         except OptionError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
-        self._losses = Losses(*self.LOSSES)
-        self._turned: defaultdict[str, list[str]] = defaultdict(list)
+        self._layout = self.LAYOUT(save_dir, self._options)
         self._writers: dict[str, ShardSetWriter] = {}
-        # Of an export over what is there: the subsets that are written, None for all; how many
-        # shards they had, and how compressed; and what goes.
-        self._changed: Collection[str] | None = None
-        self._layouts: dict[str, tuple[int, Compression]] = {}
         self._stale: set[str] = set()
+        """Shards that go, of an export over what the dataset came from."""
 
     @abstractmethod
     def _payloads(self, item: Any) -> Iterable[bytes]:
@@ -117,7 +111,7 @@ class ShardExporter(compat.Exporter):
         """Get ready to write items whose classes are these."""
         self._classes = classes
         labels = self._extractor.categories().get(compat.AnnotationType.label)
-        self._is_of_shards = getattr(labels, "origin", None) is not None
+        self._is_of_shards = bool(getattr(labels, "source", ""))
         self._is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
         self._objects = ObjectBuilder(
             classes,
@@ -125,36 +119,6 @@ class ShardExporter(compat.Exporter):
             self._report_annotation,
             self._losses,
             self.UNLABELLED,
-        )
-
-    def _names_of(self, label_map: LabelMap) -> tuple[str, str]:
-        """The file beside the shards that names the classes, and its text."""
-        return LABEL_MAP_FILE, label_map.to_text()
-
-    def _texts(self) -> dict[str, str]:
-        """Called when all items are written: texts by path in the folder, the classes' first."""
-        return dict([self._names_of(self._classes.label_map)])
-
-    def _place(self, subset: str) -> tuple[str, str]:
-        """The folder of a subset's shards, and what their names begin with."""
-        return self._save_dir, subset
-
-    def _own_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        """Absolute paths, by subset, of the shards that lie as this exporter lays them.
-
-        Those of other subsets are there, too, where they lie in the same folder.
-        """
-        return shards_directly_in(self._save_dir)
-
-    def _make_writer(self, subset: str) -> ShardSetWriter:
-        options = self._options
-        count, compression = self._layouts.get(subset, (options.num_shards, options.compression))
-        return ShardSetWriter(
-            *self._place(subset),
-            num_shards=count,
-            shard_size=options.shard_size,
-            compression=compression,
-            output=self._output,
         )
 
     def apply(self) -> None:
@@ -175,11 +139,7 @@ class ShardExporter(compat.Exporter):
 
     def _loss_sentences(self) -> list[str]:
         """What the format could not take, counted; and which images were turned."""
-        turned = self._turned.items()
-        return [
-            *self._losses.sentences(),
-            *(f"{what}: {len(names)} (the first: {names[0]})" for what, names in turned),
-        ]
+        return self._losses.sentences()
 
     def _image(self, item: Any) -> UprightImage:
         """An item's image with its pixels as EXIF shows them, and what its annotations are of.
@@ -187,44 +147,25 @@ class ShardExporter(compat.Exporter):
         In shards they are of the stored pixels. YOLO's boxes are of the upright ones, whatever
         size its importer has scaled them by.
         """
-        tells, is_of_shards = not self._is_normalized, self._is_of_shards
-        image = self._images.image(item, self.ALWAYS_IMAGES, tells, is_of_shards)
-        if image.is_turned:
-            self._turned[TURNED].append(image.filename)
-            has_places = any(one.type not in OF_IMAGE for one in item.annotations)
-            if has_places and not (image.is_told or is_of_shards):
-                self._turned[TAKEN_UPRIGHT].append(image.filename)
-        return image
+        return self._images.image(item, not self._is_normalized, self._is_of_shards)
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
-        """Write the subsets that changed over the shards that the dataset came from.
+        """Write a dataset over the shards that it came from.
 
         Shards of subsets that are gone go too; those of subsets that the dataset never had stay.
-        Everything is written anew, in our own layout, where the folder has another one, the
-        classes changed, or other options are given. Where the shards that are replaced hold
-        images, the new ones do, asked for or not: they may be the only place that has them.
+        Where the shards that are replaced hold images, the new ones do, asked for or not: they may
+        be the only place that has them.
         """
         exporter = cls(dataset, save_dir, **options)
-        present = list(dataset.subsets())
-        updated = list(patch.updated_subsets)
-        sources = _came_from(dataset, save_dir)
-        ours = exporter._own_shards({*present, *updated})
-        there = {*sources, *(path for paths in ours.values() for path in paths)}
-        if not exporter._images.save_media and _hold_images(there):
+        subsets = {*dataset.subsets(), *patch.updated_subsets}
+        ours = exporter._layout.shards(subsets)
+        exporter._stale = {
+            *_came_from(dataset, save_dir),
+            *(path for name in subsets for path in ours.get(name, ())),
+        }
+        if not exporter._images.save_media and _hold_images(exporter._stale):
             exporter._images = replace(exporter._images, save_media=True)
-        is_as_asked = LAYOUT_OPTIONS.isdisjoint(options)
-        is_ours = all(path in ours.get(subset, ()) for path, subset in sources.items())
-        changed = present
-        if cls.IN_PARTS and is_as_asked and is_ours and not exporter._names_would_change():
-            changed = [name for name in updated if name in present]
-        if is_as_asked:
-            exporter._layouts = {name: _layout_of(ours[name]) for name in changed if ours.get(name)}
-        exporter._changed = changed
-        # What became empty leaves no files, either.
-        goes = {*changed, *(name for name in updated if name not in present)}
-        exporter._stale = {path for path, subset in sources.items() if subset in goes}
-        exporter._stale.update(path for name in goes for path in ours.get(name, ()))
         exporter.apply()
 
     def _export_classes(self) -> ExportClasses:
@@ -237,21 +178,14 @@ class ShardExporter(compat.Exporter):
         has_texts = self.HAS_TEXTS and self._options.label_key != "id"
         return classes if has_texts else replace(classes, unlabelled_id=NO_CLASS)
 
-    def _names_would_change(self) -> bool:
-        name, text = self._names_of(self._export_classes().label_map)
-        path = os.path.join(self._save_dir, name)
-        return not os.path.exists(path) or _names_others(path, text)
-
     def _writer(self, subset: str) -> ShardSetWriter:
         """The writer of a subset, made when it is first asked for."""
         if subset not in self._writers:
-            self._writers[subset] = self._make_writer(subset)
+            self._writers[subset] = self._layout.writer(subset, self._writers, self._output)
         return self._writers[subset]
 
     def _write_items(self) -> None:
         for item in self._ctx.progress_reporter.iter(self._extractor, desc="Writing TFRecords"):
-            if self._changed is not None and item.subset not in self._changed:
-                continue
             self._current = item
             try:
                 payloads = self._payloads(item)
@@ -266,23 +200,21 @@ class ShardExporter(compat.Exporter):
 
     def _complete(self) -> None:
         """Complete all files, and say which shards go."""
-        texts = {os.path.join(self._save_dir, name): one for name, one in self._texts().items()}
-        written: set[str] = set()
-        for writer in self._writers.values():
-            written |= set(map(os.path.abspath, writer.complete()))
-        before = self._own_shards(self._writers)
-        others = sorted(set(before) - set(self._writers))
-        names, text = next(iter(texts.items()))
-        if others and os.path.exists(names) and _names_others(names, text):
-            _log.warning(
-                "%s: the label map changes, but these subsets in the folder were written with "
-                "the old one: %s",
-                names,
-                ", ".join(others),
-            )
-        goes = {*self._stale, *(path for one in self._writers for path in before.get(one, ()))}
-        self._output.stale = goes - written
-        for path, text in texts.items():
+        written = {path for one in self._writers.values() for path in one.complete()}
+        there = self._layout.shards(self._writers)
+        goes = self._stale | {path for one in self._writers for path in there.get(one, ())}
+        self._output.stale = goes - set(map(os.path.abspath, written))
+        stays = [subset for subset, paths in there.items() if not goes.issuperset(paths)]
+        texts = self._layout.texts(self._classes.label_map, self._writers)
+        for name, text in texts.items():
+            path = os.path.join(self._save_dir, name)
+            if stays and os.path.exists(path) and _names_others(path, text):
+                _log.warning(
+                    "%s: the label map changes, but these subsets in the folder were written with "
+                    "the old one: %s",
+                    path,
+                    ", ".join(sorted(stays)),
+                )
             file = self._output.file(path)
             file.write(text.encode())
             file.complete()
@@ -291,21 +223,6 @@ class ShardExporter(compat.Exporter):
         error = TfodError(f"item {self._current.id!r}: {reason}")
         item_id = (self._current.id, self._current.subset)
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
-
-
-def shards_directly_in(folder: str, extension: str = SHARD_EXTENSIONS[0]) -> dict[str, list[str]]:
-    """Absolute paths of the shards in a folder and not below it, by the subset that each name says.
-
-    What only the names of several say together is left out: nobody's files go by a guess.
-    """
-    root = os.path.abspath(folder)
-    found: dict[str, list[str]] = {}
-    with contextlib.suppress(ShardsNotFoundError):
-        for one in find_shards(root) if os.path.isdir(root) else ():
-            for path in map(os.path.abspath, one.paths):
-                if os.path.dirname(path) == root and path.endswith(extension):
-                    found.setdefault(subset_of_stem(stated_name(path).stem), []).append(path)
-    return found
 
 
 def count_image_attributes(
@@ -319,13 +236,12 @@ def count_image_attributes(
     )
 
 
-def _came_from(dataset: Any, folder: str) -> dict[str, str]:
-    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
+def _came_from(dataset: Any, folder: str) -> list[str]:
+    """The shards that a dataset was read from, if it was from this folder."""
     labels = dataset.categories().get(compat.AnnotationType.label)
-    origin = getattr(labels, "origin", None)
-    if origin is None or origin.source != os.path.abspath(folder):
-        return {}
-    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
+    if getattr(labels, "source", None) != os.path.abspath(folder):
+        return []
+    return [path for path in labels.shards if os.path.exists(path)]
 
 
 def _hold_images(paths: Iterable[str]) -> bool:
@@ -336,12 +252,6 @@ def _hold_images(paths: Iterable[str]) -> bool:
         if os.path.getsize(path)
         for records in read_record_batches(path)
     )
-
-
-def _layout_of(paths: list[str]) -> tuple[int, Compression]:
-    """Number of shards and compression of a subset that is to be written again."""
-    with open(paths[0], "rb") as file:
-        return len(paths), shard_compression(file.read(HEADER_BYTES))
 
 
 def _names_others(path: str, text: str) -> bool:

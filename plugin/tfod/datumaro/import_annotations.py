@@ -1,136 +1,58 @@
-"""From detections to Datumaro's annotations, and a report of what was odd on the way."""
+"""From detections to Datumaro's annotations.
+
+| of a Detection | Datumaro's annotation |
+|---|---|
+| ``boxes``, ``class_text``, ``class_label``, ``attributes``, ``drawn`` | Bbox, RotatedBbox |
+| the same with ``masks`` or ``numerical_masks`` | Mask, which keeps its box |
+| ``keypoints`` of a box | Points in the group of the box |
+| ``image_labels`` | Label |
+| ``captions`` | Caption |
+
+:meth:`AnnotationBuilder.build` goes through this table, and
+:meth:`tfod.datumaro.export_annotations.ObjectBuilder.build` through it the other way.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
-import os
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfod.check.findings.finding import first_of, plural
 from tfod.datumaro.compat import annotation, rotated_box
 from tfod.datumaro.construct import make_boxes, round_points
 from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask
 from tfod.detection import keys
 from tfod.detection.attributes import box_as_drawn
-from tfod.detection.boxes import BoxCounts, corners_in_pixels
+from tfod.detection.boxes import corners_in_pixels
 from tfod.detection.detection import Detection, Drawn, ImageLabel
 from tfod.detection.detections import Detections
 from tfod.detection.images.masks import is_box_png, png_size
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.labels.label_map import EMPTY_SUBSETS
-from tfod.errors import ShardError
+from tfod.detection.losses import Losses
 from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
-from tfod.tfrecord.storage.open import open_shard
 
 _FIELDS = ("id", "label", "attributes", "group", "z_order")
 _INTEGER_TRUTH = {0: False, 1: True}
-_SHOWN = 8
-_LONGEST_COMMENT = 1 << 16
+_CLAMPED = "boxes outside the image, clamped to its edge"
+_OTHER_SIZE = "masks of another size than the image"
 
 ReportBox = Callable[[str], None]
 """Called with what is wrong with a box that cannot become an annotation."""
 
 
-class ImportReport:
-    """What an import noticed and a user should know: sentences, and counts that become some."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.missing_shards: list[str] = []
-        self.empty_subsets: dict[str, list[str]] = {}
-        self.clamped_boxes = self.boxes_in_pixels = self.odd_masks = self.other_images = 0
-        self.no_images, self.first_no_image = 0, ""
-        self.oddities: Counter[str] = Counter()
-        self.unread: Counter[str] = Counter()
-
-    def note_empty_subsets(self, label_map: str) -> None:
-        """Remember which subsets the exporter of this label map left empty on purpose."""
-        if os.path.exists(label_map) and not os.path.isfile(label_map):
-            return
-        try:
-            with open_shard(label_map) as (file, _):
-                first = file.readline(_LONGEST_COMMENT).decode("utf-8", "replace")
-        except (OSError, ShardError):  # a name of one that tfod ships
-            return
-        match = re.match(rf"#\s*{EMPTY_SUBSETS}\s*(.*)", first)
-        if match:
-            with contextlib.suppress(ValueError):
-                folder = os.path.dirname(os.path.abspath(label_map))
-                self.empty_subsets[folder] = json.loads(match[1])
-
-    def sentences(self, classes: ClassTable) -> Iterator[str]:
-        """Everything noticed, one sentence a matter."""
-        if self.missing_shards:
-            yield (
-                f"{plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
-                f"reading without: {first_of(self.missing_shards, _SHOWN)}"
-            )
-        yield from self.lines
-        if self.clamped_boxes:
-            text = f"{plural(self.clamped_boxes, 'box')} outside the image clamped to its edge"
-            in_pixels = self.boxes_in_pixels
-            if in_pixels:
-                text += f"; {in_pixels} of them look like pixels, not normalized"
-            yield text
-        if self.odd_masks:
-            yield f"{plural(self.odd_masks, 'mask')} of another size than the image"
-        if found := classes.contradictions:
-            pairs = Counter({f"'{x.text}' with id {x.label}": n for x, n in found.most_common(5)})
-            yield (
-                f"{plural(found.total(), 'object')} whose class text and id name different "
-                f"classes of the label map; the text was followed: {_counted(pairs)}"
-            )
-        if classes.unknown_texts:
-            texts = Counter({repr(text): count for text, count in classes.unknown_texts.items()})
-            yield f"classes that the label map lacks, added: {_counted(texts)}"
-        if classes.unknown_ids:
-            ids = _counted(classes.unknown_ids)
-            yield f"class ids that the label map lacks, named by their number: {ids}"
-        if self.no_images:
-            yield (
-                f"{plural(self.no_images, 'record')} whose encoded image is neither a "
-                "JPEG, PNG, GIF, BMP, TIFF or WebP image nor pixels of the record's size; the "
-                "annotations were imported, but exports and transforms that use the image will "
-                f"fail (first: {self.first_no_image}); look at the shards with: tfod check"
-            )
-        if self.other_images:
-            yield (
-                f"{plural(self.other_images, 'record')} with another image than an earlier "
-                "record of the same image number; the first was taken"
-            )
-        for oddity, count in self.oddities.items():
-            yield f"{oddity} ({plural(count, 'record')})"
-        if self.unread:
-            unread = _counted(self.unread)
-            yield f"features that have no meaning to Datumaro, not imported: {unread}"
-
-
-def _counted(counts: Counter[Any]) -> str:
-    """``pose (3), view (1)``, the most frequent first."""
-    return first_of([f"{name} ({count})" for name, count in counts.most_common()], _SHOWN)
-
-
 class AnnotationBuilder:
     """Makes the annotations of one batch of records after the other.
 
-    Labels are the class table's provisional numbers; the report and :attr:`keypoint_names` tell
-    afterwards what was met.
+    Labels are the class table's provisional numbers; :attr:`keypoint_names` tells afterwards which
+    were met. What is taken with a liberty is counted in ``losses``.
     """
 
-    def __init__(self, classes: ClassTable, report: ImportReport) -> None:
+    def __init__(self, classes: ClassTable, losses: Losses) -> None:
         self._classes = classes
-        self._report = report
-        self._boxes = 0
-        self._far_boxes = BoxCounts()
+        self._losses = losses
         self.keypoint_names: dict[int, Sequence[str]] = {}
 
     def open(self, found: Detections, scope: LabelScope, shard: ShardIdentity) -> None:
@@ -172,7 +94,6 @@ class AnnotationBuilder:
         if not count:
             return annotations
         assert size is not None
-        self._boxes += count
         nothing = (None,) * count
         labels = self._classes.resolve_all(
             self._scope, self._texts[row] or nothing, self._ids[row] or nothing
@@ -213,11 +134,6 @@ class AnnotationBuilder:
             return box
         return BoxedMask.make(mask, tuple(corners), **fields)
 
-    def finish_shard(self) -> None:
-        """Decide whether the boxes since the last shard's end are in pixels."""
-        self._report.boxes_in_pixels += (self._far_boxes + BoxCounts(self._boxes)).in_pixels
-        self._boxes, self._far_boxes = 0, BoxCounts()
-
     def _odd_corners(
         self, row: int, size: tuple[int, int]
     ) -> tuple[list[list[float]], dict[int, str]]:
@@ -228,8 +144,8 @@ class AnnotationBuilder:
         rounded: list[list[float]] = round_points(clamped)
         # What rounding takes away is outside by no more than float32 is inexact.
         outside = (np.array(round_points(corners)) != rounded).any(axis=1)
-        self._report.clamped_boxes += int((outside & np.isfinite(boxes).all(axis=1)).sum())
-        self._far_boxes += replace(BoxCounts.of(boxes), boxes=0)  # they are counted
+        outside &= np.isfinite(boxes).all(axis=1)
+        self._losses[_CLAMPED][""] += int(outside.sum())
         return rounded, _bad_boxes(boxes)
 
     def _masks(
@@ -237,7 +153,7 @@ class AnnotationBuilder:
     ) -> list[Callable[[], np.ndarray] | None] | None:
         if detection.masks is not None:
             sizes = (png_size(mask.data) for mask in detection.masks if mask)
-            self._report.odd_masks += sum(one not in (None, size) for one in sizes)
+            self._losses[_OTHER_SIZE][""] += sum(one not in (None, size) for one in sizes)
             return [
                 None
                 if mask is None or is_box_png(mask.data)

@@ -1,19 +1,17 @@
-"""Finding shards for Datumaro: detection of the format, and the two importers."""
+"""Finding shards for Datumaro: which format they are of, and an importer for each."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from tfod.datumaro import compat
 from tfod.detection import keys
-from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.labels.labels_file import load_classes, read_classes
-from tfod.detection.labels.search import is_named_label_map
-from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
+from tfod.detection.features.field_mapping import classification_field_mapping, is_keras_coco
+from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
@@ -25,6 +23,10 @@ from tfod.tfrecord.storage.urls import is_url, is_zip
 class ShardImporter(compat.Importer):
     """What our importers share: sources are a file, a folder, a glob."""
 
+    WHICH: ClassVar[str]
+    """What is said to be missing where shards are not of the format."""
+    TAKES_DAMAGED: ClassVar[bool] = False
+    """Whether it takes what has no record with features, since its import says what is wrong."""
     OPTIONS: ClassVar[dict[str, str]] = {
         "--label-map": "label map file, or the name of one that tfod ships "
         "(default: the one beside the shards)"
@@ -37,6 +39,22 @@ class ShardImporter(compat.Importer):
         for flag, text in cls.OPTIONS.items():
             parser.add_argument(flag, help=text)
         return parser
+
+    @staticmethod
+    @abstractmethod
+    def is_ours(example: Example, is_roboflow: bool) -> bool:
+        """Whether shards are of this format, by a record and whether they lie as Roboflow's."""
+
+    @classmethod
+    def detect(cls, context: Any) -> Any:
+        """Say how sure it is, by the first records."""
+        is_ours = False
+        with contextlib.suppress(ShardsNotFoundError):
+            example, is_roboflow = _look_at(context.root_path)
+            is_ours = cls.TAKES_DAMAGED if example is None else cls.is_ours(example, is_roboflow)
+        if not is_ours:
+            context.fail(f"there must be TFRecord shards {cls.WHICH}")
+        return compat.FormatDetectionConfidence.MEDIUM
 
     @classmethod
     def find_sources(cls, path: str) -> list[dict[str, Any]]:
@@ -84,121 +102,83 @@ class TfDetectionApiImporter(ShardImporter):
     """TF Object Detection API shards: a file, a folder, a glob, or Roboflow's folders."""
 
     NAME = "tf_detection_api"
-
+    WHICH = "with the features of the TF OD API"
+    TAKES_DAMAGED = True
     OPTIONS: ClassVar[dict[str, str]] = {
         **ShardImporter.OPTIONS,
         "--profile": "profile of shards with other keys: a YAML, JSON or Python file, or a name; "
         "its field_mapping says which key holds what (tfod describe --as-profile writes one)",
     }
 
-    @classmethod
-    def detect(cls, context: Any) -> Any:
-        """Say how sure we are; Roboflow's exports are left to the importer of that name."""
-        kind = _detect(context.root_path)
-        if kind is None:
-            context.fail("there must be TFRecord shards with the features of the TF OD API")
-        confidence = compat.FormatDetectionConfidence
-        return confidence.MEDIUM if kind == cls.NAME else confidence.LOW
+    @staticmethod
+    def is_ours(example: Example, is_roboflow: bool) -> bool:
+        """What lies as Roboflow's is left to the importer of that name."""
+        return not is_roboflow and not keys.KNOWN_KEYS.isdisjoint(example)
 
 
 class RoboflowTfrecordImporter(TfDetectionApiImporter):
     """Roboflow's TFRecord exports: ``train/ valid/ test/``, each with its own label map."""
 
     NAME = "roboflow_tfrecord"
+    WHICH = "as Roboflow exports them"
+    TAKES_DAMAGED = False
 
-    @classmethod
-    def detect(cls, context: Any) -> Any:
-        """Take only what looks like Roboflow's."""
-        if _detect(context.root_path) != cls.NAME:
-            context.fail("there must be TFRecord shards as Roboflow exports them")
-        return compat.FormatDetectionConfidence.MEDIUM
-
-
-def _detect(path: str) -> str | None:
-    """Name of the format that a path holds, by its first records; None when it is neither."""
-    try:
-        sets = find_shards(path)
-        example = _first_example(sets)
-    except ShardsNotFoundError:
-        return None
-    except (ShardError, OSError):
-        return TfDetectionApiImporter.NAME  # damaged: the import says what is wrong
-    if example is None:
-        return TfDetectionApiImporter.NAME  # nothing in them: likewise
-    if keys.KNOWN_KEYS.isdisjoint(example):
-        return None
-    if keys.SOURCE_ID not in example and _has_layout_of_roboflow(path, sets):
-        return RoboflowTfrecordImporter.NAME
-    return TfDetectionApiImporter.NAME
+    @staticmethod
+    def is_ours(example: Example, is_roboflow: bool) -> bool:
+        return is_roboflow and not keys.KNOWN_KEYS.isdisjoint(example)
 
 
-def first_example(path: str) -> Example | None:
-    """The first record with features of the shards that a path means; None where there is none."""
-    try:
-        return _first_example(find_shards(path))
-    except (ShardsNotFoundError, ShardError, OSError):
-        return None
+class KerasCocoImporter(ShardImporter):
+    """Shards of the Keras recipe: a file, a folder, a glob."""
+
+    NAME = "tf_keras_coco"
+    WHICH = "with the features of the Keras recipe"
+
+    @staticmethod
+    def is_ours(example: Example, is_roboflow: bool) -> bool:
+        return is_keras_coco(example)
+
+
+class ImageClassificationImporter(ShardImporter):
+    """Shards of images with a label under the usual keys, and none of the OD API's."""
+
+    NAME = "tf_image_classification"
+    WHICH = "with an image and its label"
+
+    @staticmethod
+    def is_ours(example: Example, is_roboflow: bool) -> bool:
+        is_other = not keys.KNOWN_KEYS.isdisjoint(example)
+        return not is_other and classification_field_mapping(example) is not None
 
 
 _RECORDS_TO_LOOK_AT = 10
 
 
-def _first_example(sets: list[ShardSet]) -> Example | None:
-    first = itertools.islice(_records(sets), _RECORDS_TO_LOOK_AT)
-    return next((one for one in first if len(one)), None)
+def _look_at(path: str) -> tuple[Example | None, bool]:
+    """The first record with features, and whether the shards lie as in Roboflow's exports.
+
+    Raises:
+        ShardsNotFoundError: there are no shards.
+    """
+    sets: list[ShardSet] = []
+    try:
+        sets = find_shards(path)
+        shards = [shard for one in sets for shard in one.paths if shard_size(shard)]
+        records = (Example.of(one, shard) for shard in shards for one in read_records(shard))
+        first = itertools.islice(records, _RECORDS_TO_LOOK_AT)
+        example = next((one for one in first if len(one)), None)
+    except ShardsNotFoundError:
+        raise
+    except (ShardError, OSError):
+        example = None
+    has_ids = example is None or keys.SOURCE_ID in example  # which Roboflow's have not
+    return example, not has_ids and _lie_as_roboflows(path, sets)
 
 
-def _records(sets: list[ShardSet]) -> Iterator[Example]:
-    for one in sets:
-        for shard in one.paths:
-            if shard_size(shard):
-                for record in read_records(shard):
-                    yield Example.of(record, shard)
-
-
-def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:
+def _lie_as_roboflows(path: str, sets: list[ShardSet]) -> bool:
     if is_roboflow_export(path):
         return True
     root = os.path.abspath(path)
     return (os.path.isdir(root) or is_zip(root)) and all(
         os.path.dirname(os.path.abspath(shard)) != root for one in sets for shard in one.paths
     )
-
-
-def load_classes_of(
-    source: str | None, wanted: str | None, warn: Callable[[str], object]
-) -> LabelMap | None:
-    """The classes of a file beside shards, or of the file or name that is wanted.
-
-    None for a file that turns out to be some other protobuf text, as OpenCV's graphs.
-
-    Raises:
-        LabelMapError: a file that is wanted, or is named as a label map, is none.
-    """
-    if source is None:
-        return None
-    try:
-        label_map, liberties = load_classes(source) if wanted else read_classes(source)
-    except LabelMapError as error:
-        if wanted or is_named_label_map(source):
-            raise
-        warn(f"not used: {error}")
-        return None
-    for liberty in liberties:
-        warn(liberty)
-    return label_map
-
-
-@contextlib.contextmanager
-def import_errors(path: str) -> Iterator[None]:
-    """Turn errors of ours and of the file system into Datumaro's.
-
-    Raises:
-        DatasetImportError: with one line that says what, where and what to do.
-    """
-    try:
-        yield
-    except TfodError as error:
-        raise compat.errors.DatasetImportError(str(error)) from error
-    except OSError as error:
-        raise compat.errors.DatasetImportError(f"{path}: {error.strerror}") from error

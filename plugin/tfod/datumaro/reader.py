@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import logging
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tfod.check.findings.finding import first_of
+from tfod.check.finding import first_of
 from tfod.datumaro import compat
-from tfod.datumaro.categories import Origin, make_categories
-from tfod.datumaro.construct import make_item
+from tfod.datumaro.categories import load_classes_of, make_categories
+from tfod.datumaro.construct import make_item, paused_garbage_collection
 from tfod.datumaro.images import raw_channels, record_media, record_size
-from tfod.datumaro.import_annotations import AnnotationBuilder, ImportReport
-from tfod.datumaro.importer import import_errors, load_classes_of
+from tfod.datumaro.import_annotations import AnnotationBuilder
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.label_map import subsets_left_empty
 from tfod.detection.labels.search import LabelMapFinder
+from tfod.detection.losses import Losses
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
@@ -44,6 +44,22 @@ from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, require_conte
 from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")
+_SHOWN = 8
+_CONTRADICTIONS = (
+    "objects whose class text and id name different classes of the label map; the text was followed"
+)
+_UNKNOWN_TEXTS = "classes that the label map lacks, added"
+_UNKNOWN_IDS = "class ids that the label map lacks, named by their number"
+_OTHER_IMAGES = (
+    "records with another image than an earlier record of the same image number, whose image was "
+    "taken"
+)
+_NO_IMAGES = (
+    "records whose encoded image is neither a JPEG, PNG, GIF, BMP, TIFF or WebP image nor pixels "
+    "of the record's size; the annotations were imported, but exports and transforms that use the "
+    "image will fail; look at the shards with tfod check"
+)
+_UNREAD = "features that have no meaning to Datumaro, not imported"
 
 
 class TfDetectionApiBase(compat.DatasetBase):
@@ -78,12 +94,13 @@ class TfDetectionApiBase(compat.DatasetBase):
         profile: str | None = None,
         ctx: Any = None,
     ) -> None:
-        self._subset_name = subset
-        with import_errors(path):
+        with _import_errors(path):
             self._field_mapping = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
-            sets = self._find_sets(path)
+            sets = find_shards(path)
+            if subset:
+                sets = [ShardSet(subset, one.paths, one.missing) for one in sets]
             super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
-            with _paused_garbage_collection():
+            with paused_garbage_collection():
                 self._read(path, sets, label_map)
 
     def __iter__(self) -> Iterator[Any]:
@@ -95,75 +112,62 @@ class TfDetectionApiBase(compat.DatasetBase):
     def categories(self) -> Any:
         return self._categories
 
-    def _find_sets(self, path: str) -> list[ShardSet]:
-        sets = find_shards(path)
-        if self._subset_name:
-            return [ShardSet(self._subset_name, one.paths, one.missing) for one in sets]
-        return sets
-
     def _read(self, path: str, sets: list[ShardSet], label_map: str | None) -> None:
-        self._report = ImportReport()
+        self._losses = Losses(_CONTRADICTIONS, _UNKNOWN_TEXTS, _UNKNOWN_IDS)
         self._classes = ClassTable()
-        self._builder = AnnotationBuilder(self._classes, self._report)
+        self._builder = AnnotationBuilder(self._classes, self._losses)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
         self._names_in = functools.cache(names_in_folder)
-        shards = [(one.subset, path) for one in sets for path in one.paths]
-        self._origin = Origin.of(path, shards)
-        scopes = self._scopes([one for _, one in shards], label_map)
+        self._source = os.path.abspath(path)
+        self._shards = [(one.subset, path) for one in sets for path in one.paths]
+        scopes, empty = self._scopes([one for _, one in self._shards], label_map)
         for one in sets:
-            self._report.missing_shards.extend(one.missing)
+            if one.missing:
+                missing = first_of(one.missing, _SHOWN)
+                _log.warning("shards of a numbered set not there, reading without: %s", missing)
             require_content(one.paths)
-        total = sum(shard_size(path) for _, path in shards)
         progress = self._ctx.progress_reporter
-        progress.start(total, desc="Reading TFRecords")
+        progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
         done = 0
-        for subset, path in shards:
-            if not self._is_meant_to_be_empty(subset, path):
+        for subset, path in self._shards:
+            if shard_size(path) or (os.path.dirname(os.path.abspath(path)), subset) not in empty:
                 self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
         progress.finish()
         self._finish()
 
-    def _is_meant_to_be_empty(self, subset: str, path: str) -> bool:
-        """Our exporter notes in the label map which subsets have no images at all."""
-        return shard_size(path) == 0 and subset in self._report.empty_subsets.get(
-            os.path.dirname(os.path.abspath(path)), ()
-        )
-
-    def _scopes(self, paths: list[str], wanted: str | None) -> dict[str, LabelScope]:
+    def _scopes(
+        self, paths: list[str], wanted: str | None
+    ) -> tuple[dict[str, LabelScope], set[tuple[str, str]]]:
+        """The classes of each shard; and the folder and name of subsets left empty on purpose."""
         maps: dict[str | None, LabelScope] = {}
         found: dict[str, LabelScope] = {}
-        finder = LabelMapFinder()
-        ambiguous: dict[int, Sequence[str]] = {}  # the shards of a folder have the same object
+        empty: set[tuple[str, str]] = set()
+        finder, told = LabelMapFinder(), set[int]()
         for path in paths:
-            source: str | None = wanted
-            if wanted is None:
-                source, candidates = self._find_label_map(path, finder)
-                if candidates:
-                    ambiguous[id(candidates)] = candidates
+            source, several = (wanted, ()) if wanted else self._find_classes(path, finder)
+            if several and id(several) not in told:  # the shards of a folder have the same object
+                told.add(id(several))
+                _log.warning(
+                    "several label maps, none is used: %s; classes come from the records; choose "
+                    "one with the option label_map",
+                    first_of(several, _SHOWN),
+                )
             if source not in maps:
-                maps[source] = self._classes.add_label_map(self._load(source, wanted))
+                label_map = load_classes_of(source, is_wanted=wanted is not None)
+                maps[source] = self._classes.add_label_map(label_map)
+                if source is not None and label_map is not None:
+                    folder = os.path.dirname(os.path.abspath(source))
+                    empty |= {(folder, subset) for subset in subsets_left_empty(source)}
             found[path] = maps[source]
-        for candidates in sorted(set(map(tuple, ambiguous.values()))):
-            self._report.lines.append(
-                f"several label maps, none is used: {first_of(candidates, 8)}; classes come from "
-                "the records; choose one with the option label_map"
-            )
-        return found
+        return found, empty
 
-    def _find_label_map(
-        self, shard: str, finder: LabelMapFinder
-    ) -> tuple[str | None, Sequence[str]]:
+    def _find_classes(self, shard: str, finder: LabelMapFinder) -> tuple[str | None, Sequence[str]]:
+        """The file that names a shard's classes; or None, and which may be meant."""
         return finder.find(shard)
-
-    def _load(self, source: str | None, wanted: str | None) -> LabelMap | None:
-        label_map = load_classes_of(source, wanted, self._report.lines.append)
-        if source is not None and label_map is not None:
-            self._report.note_empty_subsets(source)
-        return label_map
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
         identity = identify(path)
@@ -175,10 +179,9 @@ class TfDetectionApiBase(compat.DatasetBase):
             found = self._detections(ExampleBatch.of(records))
             self._builder.open(found, scope, identity)
             self._read_batch(found, shard, done)
-        self._builder.finish_shard()
         stated = stated_name(path).records
         if stated not in (None, count):
-            self._report.lines.append(f"{path} has {count} records where its name says {stated}")
+            _log.warning("%s has %d records where its name says %d", path, count, stated)
 
     def _read_batch(self, found: Detections, shard: _Shard, done: int) -> None:
         examples = found.examples
@@ -240,7 +243,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         size = record_size(found, row, on_disk)
         of_image = shard.subset, image_id
         item, first_length = self._images.get(of_image, (None, length))
-        self._report.other_images += first_length != length
+        self._losses[_OTHER_IMAGES][""] += first_length != length
         if item is None:
             item_id, _ = shard.ids.make(path, "" if path else _name_without_a_name(found, row))
             records = found.examples.records
@@ -254,16 +257,15 @@ class TfDetectionApiBase(compat.DatasetBase):
                 self._images[of_image] = item, length
             if length and found.headers[row] is None and not raw_channels(length, size):
                 place = f"record {records.first + row} of {os.path.basename(records.shard)}"
-                self._report.no_images += 1
-                self._report.first_no_image = self._report.first_no_image or place
+                self._losses.note(_NO_IMAGES, place)
         where = item.id, shard.subset
         report = functools.partial(self._report_box, found.examples, row, where)
         item.annotations += self._builder.build(row, more, size, report)
         masks = [keys.IMAGE_MASKS[name] for name in more.image_masks]
-        oddities, unread = found.oddities(row), [*more.unread_keys, *masks]
-        if oddities or unread:  # which most have not
-            self._report.oddities.update(oddities)
-            self._report.unread.update(unread)
+        for oddity in found.oddities(row):
+            self._losses[oddity][""] += 1
+        for key in (*more.unread_keys, *masks):
+            self._losses[_UNREAD][key] += 1
 
     def _attributes(
         self, found: Detections, row: int, more: Detection, item_id: str, media: Any
@@ -293,7 +295,12 @@ class TfDetectionApiBase(compat.DatasetBase):
     def _finish(self) -> None:
         """Put the classes in order, now that all are known, and say what was noticed."""
         self._set_categories()
-        for sentence in self._report.sentences(self._classes):
+        classes, losses = self._classes, self._losses
+        for pair, count in classes.contradictions.items():
+            losses[_CONTRADICTIONS][f"'{pair.text}' with id {pair.label}"] += count
+        losses[_UNKNOWN_TEXTS] += Counter({repr(x): n for x, n in classes.unknown_texts.items()})
+        losses[_UNKNOWN_IDS] += Counter({str(x): n for x, n in classes.unknown_ids.items()})
+        for sentence in losses.sentences():
             _log.warning(sentence)
         del self._builder, self._images  # the last batch, and what is looked up while reading
 
@@ -313,8 +320,14 @@ class TfDetectionApiBase(compat.DatasetBase):
             if item.keypoints
         }
         points |= {place[label]: own for label, own in self._builder.keypoint_names.items()}
-        origin = self._origin
-        self._categories = make_categories(label_map, names, points, origin, self.FIRST_ID)
+        self._categories = make_categories(
+            label_map,
+            names,
+            points,
+            source=self._source,
+            shards=tuple(os.path.abspath(path) for _, path in self._shards),
+            first_id=self.FIRST_ID,
+        )
 
 
 class _Shard(NamedTuple):
@@ -366,20 +379,14 @@ def _name_without_a_name(found: Detections, row: int) -> str:
 
 
 @contextlib.contextmanager
-def _paused_garbage_collection() -> Iterator[None]:
-    """Building millions of objects that all stay makes every cyclic collection futile."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+def _import_errors(path: str) -> Iterator[None]:
+    """Turn errors of ours and of the file system into Datumaro's."""
     try:
         yield
-    finally:
-        if was_enabled:
-            # Everything that was made would count as young, and be looked at several times at
-            # once. This makes it old unseen; a server's own frozen objects stay frozen.
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
+    except TfodError as error:
+        raise compat.errors.DatasetImportError(str(error)) from error
+    except OSError as error:
+        raise compat.errors.DatasetImportError(f"{path}: {error.strerror}") from error
 
 
 class RoboflowTfrecordBase(TfDetectionApiBase):

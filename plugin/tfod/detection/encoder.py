@@ -17,6 +17,7 @@ import numpy as np
 from tfod.detection import keys
 from tfod.detection.attributes import Corrections, encode_attribute
 from tfod.detection.detection import Detection, Keypoints
+from tfod.detection.features.schema import PROFILES
 from tfod.detection.images.image import read_image_header
 from tfod.example.example import (
     bytes_feature,
@@ -129,17 +130,6 @@ class LabelProfile(str, enum.Enum):
     IMAGE_LABEL = "image_label"
 
 
-_KEYS_OF_LABELLED = {
-    LabelProfile.IMAGE_CLASSIFICATION: (
-        *(("height", "height"), ("width", "width"), ("depth", "channels")),
-        *(("label", "label"), ("image_raw", "image"), ("filename", "filename")),
-    ),
-    LabelProfile.IMAGE_LABEL: tuple(
-        (key, key) for key in ("width", "height", "channels", "label", "image", "filename")
-    ),
-}
-
-
 def encode_labelled_image(
     profile: LabelProfile, encoded: bytes, filename: str, size: tuple[int, int], label: int
 ) -> bytes:
@@ -151,16 +141,19 @@ def encode_labelled_image(
     ``size`` is height and width in pixels; the label counts from 0, and is -1 for none.
     """
     header = read_image_header(encoded, 0, len(encoded))
+    # What TensorFlow decodes an image to of which the header says nothing is colour.
+    channels = int64_feature([header.channels if header else 3])
+    image = bytes_feature([encoded])
     features = {
         "height": int64_feature([size[0]]),
         "width": int64_feature([size[1]]),
-        # What TensorFlow decodes an image to of which the header says nothing is colour.
-        "channels": int64_feature([header.channels if header else 3]),
+        **dict.fromkeys(("channels", "depth"), channels),
         "label": int64_feature([label]),
-        "image": bytes_feature([encoded]),
+        **dict.fromkeys(("image", "image_raw"), image),
         "filename": bytes_feature([filename.encode()]),
     }
-    return encode_example({key: features[what] for key, what in _KEYS_OF_LABELLED[profile]})
+    order = (*PROFILES[profile.value], "filename")
+    return encode_example({key: features[key] for key in order})
 
 
 @dataclass(frozen=True)

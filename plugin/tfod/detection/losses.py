@@ -1,13 +1,17 @@
-"""What a format cannot carry, counted: nothing is lost without a sentence."""
+"""What a format cannot carry, and what else was noticed, counted: nothing is lost silently."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+_MOST = 20  # names in a sentence
+
 
 def listed(counter: Counter[str]) -> str:
     """``3 polyline, 1 cuboid``: the counts, the largest first."""
-    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
+    named = [f"{count} {name}" for name, count in counter.most_common(_MOST)]
+    more = len(counter) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 class Losses(dict[str, Counter[str]]):
@@ -19,15 +23,21 @@ class Losses(dict[str, Counter[str]]):
 
     def __init__(self, *sentences: str) -> None:
         super().__init__({sentence: Counter() for sentence in sentences})
+        self._first: dict[str, str] = {}
 
     def __missing__(self, sentence: str) -> Counter[str]:
         return self.setdefault(sentence, Counter())
 
+    def note(self, sentence: str, where: str) -> None:
+        """Count what a sentence alone says, and remember where it was first."""
+        self[sentence][""] += 1
+        self._first.setdefault(sentence, where)
+
     def sentences(self) -> list[str]:
         """Each with its counts: ``attributes not written: 3 pose, 1 weight``."""
-        found = ((sentence, +counts) for sentence, counts in self.items())
         return [
             f"{sentence}: {counts[''] if '' in counts else listed(counts)}"
-            for sentence, counts in found
-            if counts
+            + (f" (the first: {self._first[sentence]})" if sentence in self._first else "")
+            for sentence, kept in self.items()
+            if (counts := +kept)
         ]

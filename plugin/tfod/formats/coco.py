@@ -18,8 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from tfod.detection.detection import Detection, Keypoints, PngMask
-from tfod.detection.images.coco_masks import draw_segmentation
-from tfod.detection.images.masks import encode_mask_png, fill_box, run_lengths
+from tfod.detection.images.masks import draw_segmentation, encode_mask_png, fill_box, run_lengths
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (

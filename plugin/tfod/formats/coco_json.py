@@ -266,6 +266,8 @@ def scalar(entry: Mapping[str, Any], key: str) -> Any:
 def whole_number(entry: Mapping[str, Any], key: str) -> int:
     """A number without a fraction, which may be written as a text."""
     value = scalar(entry, key)
+    if type(value) is int:
+        return value
     with contextlib.suppress(ValueError, OverflowError):
         number = int(value)
         if isinstance(value, str) or number == value:

@@ -298,5 +298,7 @@ def xml_plain(text: str) -> str:
 
 def quoted(value: Any) -> str:
     """A value as JSON has it, cut short."""
+    if type(value) is int:  # an id, which every annotation has
+        return str(value)
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

@@ -130,7 +130,7 @@ def reshard(
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
-        work = out.enter_context(work_folder(folder)) if is_unpacked else ""
+        work = out.enter_context(work_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
         if largest is not None:
             numbers = numbers_for(paths, largest)

@@ -162,13 +162,11 @@ def read_record_stream(
         yield from sound(batch).records()
 
 
-def read_record_batches(
-    path: str | os.PathLike[str], *, max_record_bytes: int | None = None
-) -> Iterator[RecordBatch]:
-    """As :func:`read_records`, a buffer of records at a time; larger records are defects, too."""
+def read_record_batches(path: str | os.PathLike[str]) -> Iterator[RecordBatch]:
+    """As :func:`read_records`, a buffer of records at a time."""
     name = os.fspath(path)
     with open_shard(name) as (stream, size):
-        yield from map(sound, walk(stream, name, size, max_record_bytes, goes_on=False))
+        yield from map(sound, walk(stream, name, size, goes_on=False))
 
 
 def sound(found: RecordBatch | Damage) -> RecordBatch:

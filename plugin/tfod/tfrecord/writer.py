@@ -122,6 +122,7 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
             context manager.
 
     Raises:
+        OptionError: both a number and a size are asked for, or one is below 1.
         WriteError: a file cannot be written.
     """
 
@@ -137,10 +138,7 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         name_files: Callable[[int], Sequence[str]] | None = None,
         output: Output | None = None,
     ) -> None:
-        if num_shards < 1 or (shard_size is not None and shard_size < 1):
-            raise ValueError("num_shards and shard_size must be at least 1")
-        if num_shards > 1 and shard_size is not None:
-            raise ValueError("num_shards and shard_size exclude each other")
+        ShardLayout(None if num_shards == 1 else num_shards, shard_size)  # sees that they fit
         self._name_files = name_files or functools.partial(shard_file_names, subset)
         self._hint = os.path.join(folder, self._name_files(1)[0])
         self._folder = os.path.dirname(self._hint)

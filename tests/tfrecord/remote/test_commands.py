@@ -148,16 +148,6 @@ def test_images_are_fetched_from_their_places(bucket: Bucket, run: Run) -> None:
     assert bucket.line.sent < 1.3 * 100 * 200_000
 
 
-def test_images_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Run) -> None:
-    server, url = web
-    filler = encode(image("big.jpg") | {"image/encoded": bytes(1 << 20)})
-    shard = frame(*[one for bad in records(60)[::5] for one in (bad, filler, filler)])
-    server.files["/a.tfrecord"] = shard
-    options = ("--profile", "cvat", "--label-map", "coco")
-    assert run("check", f"{url}/a.tfrecord", *options, "--format", "html").code < 2
-    assert server.sent < 2.5 * len(shard)
-
-
 def test_numbered_shards_that_are_named_one_by_one_are_a_set(
     web: tuple[Web, str], run: Run
 ) -> None:
@@ -181,14 +171,6 @@ def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, s
         profile = profile_of(None, found.shards, 1 << 20)[1]
         assert profile.reason == "no record could be read"
     assert len(server.requests) == 4  # two for each
-
-
-def test_labels_of_classes_are_copied_along(bucket: Bucket, tmp_path: Path, run: Run) -> None:
-    shard = bucket.put("d/a.tfrecord", frame(*records(2)))
-    bucket.put("d/labels.txt", b"0:cat\n")
-    done = run("reshard", shard, tmp_path / "out")
-    assert done.code == 0 and "label map copied: labels.txt" in done.out
-    assert (tmp_path / "out" / "labels.txt").read_bytes() == b"0:cat\n"
 
 
 def test_a_zip_is_copied_and_checked(bucket: Bucket, run: Run) -> None:

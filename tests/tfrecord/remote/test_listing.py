@@ -11,7 +11,7 @@ from tfod.detection.labels.search import find_label_map, find_labels
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
-from tfod.tfrecord.storage.remote import RemoteFile, files_in_folder, list_remote
+from tfod.tfrecord.storage.remote import files_in_folder, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 from tests.commands import require, run_python
@@ -197,15 +197,6 @@ def test_a_glob_of_the_web_that_cannot_match_says_why(web: tuple[Web, str]) -> N
     assert find_shards(f"{url}/d/i[[]1].record")[0].paths == (f"{url}/d/i[1].record",)
     with pytest.raises(ShardsNotFoundError, match="a listing takes no query"):
         find_shards(f"{url}/d/*.record?signature=1")
-
-
-def test_one_look_tells_the_size_of_a_file_on_the_web(web: tuple[Web, str]) -> None:
-    server, url = web
-    server.files["/a.record"] = bytes(1000)
-    assert list_remote(f"{url}/a.record") == [RemoteFile(f"{url}/a.record", 1000)]
-    assert (server.requests, server.sent) == ([("HEAD", "/a.record", "")], 0)
-    server.says_length = False
-    assert list_remote(f"{url}/a.record") == [RemoteFile(f"{url}/a.record", None)]
 
 
 def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -> None:

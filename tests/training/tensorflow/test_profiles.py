@@ -117,15 +117,12 @@ def test_what_we_refuse_tensorflow_does_too(tmp_path: Path, feature: str) -> Non
         "tf.io.RaggedFeature(tf.int64)",
     ],
 )
-@pytest.mark.parametrize("values", [[], [1], [1, 2, 3]])
-def test_any_number_of_values(tmp_path: Path, feature: str, values: list[int]) -> None:
+def test_any_number_of_values(tmp_path: Path, feature: str) -> None:
     source = f"feature_description = {{'k': {feature}}}"
-    path = tmp_path / "p.py"
-    path.write_text(source)
-    record = encode({"k": values})
-    ours = tf.io.parse_single_example(
-        record, feature_description(load_profile(str(path)).features)
-    )["k"]
-    theirs = tf.io.parse_single_example(record, description_of(source))["k"]
-    found = theirs.values if isinstance(theirs, tf.SparseTensor) else theirs
-    assert ours.values.numpy().tolist() == found.numpy().tolist() == values
+    (tmp_path / "p.py").write_text(source)
+    ours = feature_description(load_profile(str(tmp_path / "p.py")).features)
+    for values in ([], [1], [1, 2, 3]):
+        for description in (ours, description_of(source)):
+            parsed = tf.io.parse_single_example(encode({"k": values}), description)["k"]
+            found = parsed.values if isinstance(parsed, tf.SparseTensor) else parsed
+            assert found.numpy().tolist() == values

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
-from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
-from tfod.check.findings.report import Counts, DatasetReport, Report
+from tfod.check.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
+from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS
+from tfod.check.report import Counts, DatasetReport, Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
 
@@ -243,3 +244,42 @@ def _repairable(report: Report, codes: Set[str]) -> str:
         if here:
             return dataset.name if is_folder else here[0]
     return ""
+
+
+# What is said of the rules: by `tfod rules`, in docs/rules and on the page of the service
+
+
+def by_family(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
+    """The rules of each family that has any, in the order of the families."""
+    families: dict[str, list[Rule]] = {family: [] for family in FAMILIES}
+    for rule in rules:
+        families[rule.family].append(rule)
+    return {family: members for family, members in families.items() if members}
+
+
+def parts(rule: Rule) -> Iterator[tuple[str, str]]:
+    """All that is said about a rule below its title: a heading, and the text."""
+    yield "Why", rule.why
+    yield "Fix", rule.fix
+    if rule.repair:
+        yield "Repair", f"tfod repair: {rule.repair}"
+    yield "Source", rule.source
+    yield from changes(rule)
+
+
+def changes(rule: Rule) -> Iterator[tuple[str, str]]:
+    """Who gives a rule another severity, or turns it off: ``Profiles``, ``off in cvat``.
+
+    CVAT is the one of which no task is known.
+    """
+    ready = {one.name: Policy(one.severities) for one in READY.values()}
+    receivers = {one.name: Policy(receiver=one.severities(None)) for one in RECEIVERS.values()}
+    for heading, word, policies in (("Profiles", "in", ready), ("Receivers", "for", receivers)):
+        found = {name: policy.severity(rule.code) for name, policy in policies.items()}
+        said = [
+            f"{one.value if one else 'off'} {word} {name}"
+            for name, one in found.items()
+            if one is not rule.severity
+        ]
+        if said:
+            yield heading, ", ".join(said)

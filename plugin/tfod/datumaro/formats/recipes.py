@@ -7,13 +7,11 @@ tensorflow.org/tutorials/load_data/tfrecord, which has an image with one label.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.export_annotations import (
     ATTRIBUTES,
@@ -29,11 +27,9 @@ from tfod.datumaro.exporter import (
     NO_CLASS,
     ShardExporter,
     count_image_attributes,
-    shards_directly_in,
 )
-from tfod.datumaro.importer import ShardImporter, first_example
+from tfod.datumaro.formats.layouts import LabelsLayout, RecipeLayout
 from tfod.datumaro.reader import TfDetectionApiBase
-from tfod.detection import keys
 from tfod.detection.boxes import corners_in_pixels
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import (
@@ -45,25 +41,18 @@ from tfod.detection.features.field_mapping import (
     KERAS_COCO,
     FieldMapping,
     classification_field_mapping,
-    is_keras_coco,
 )
-from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.labels.labels_file import labels_text
-from tfod.detection.labels.search import LABELS_FILE, LabelMapFinder, find_labels
+from tfod.detection.labels.search import LabelMapFinder, find_labels
 from tfod.detection.losses import Losses
 from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.shard_sets.names import EXTENSION, file_names
 from tfod.tfrecord.storage.urls import folder_of
-from tfod.tfrecord.writer import ShardSetWriter
 
 # What follows from the image, or from the label: channels, size, a vector of zeros and a one.
 _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
 # Of images: carried by the record, or made anew.
 _KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
-_MOST = 4096  # records a file: n_samples of the recipe
-_OWN = re.compile(r".+_\d\d+-\d+\.tfrec", re.DOTALL)  # others name the files of a subset otherwise
 _WITHOUT_OBJECTS = "images without an object, for which there is no record"
 _NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
 _WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
@@ -76,27 +65,13 @@ class KerasCocoBase(TfDetectionApiBase):
     FIELD_MAPPING: ClassVar[FieldMapping | None] = KERAS_COCO
 
 
-class KerasCocoImporter(ShardImporter):
-    """Shards of the Keras recipe: a file, a folder, a glob."""
-
-    NAME = "tf_keras_coco"
-
-    @classmethod
-    def detect(cls, context: Any) -> Any:
-        """Take what has the recipe's features with their dtypes."""
-        example = first_example(context.root_path)
-        if example is None or not is_keras_coco(example):
-            context.fail("there must be TFRecord shards with the features of the Keras recipe")
-        return compat.FormatDetectionConfidence.MEDIUM
-
-
 class KerasCocoExporter(ShardExporter):
     """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map."""
 
     NAME = "tf_keras_coco"
     DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
     ALWAYS_IMAGES = True
-    IN_PARTS = False  # numbers of images and objects are the dataset's
+    LAYOUT = RecipeLayout
     UNLABELLED = f"without a class, written as category {NO_CLASS}"
     HAS_TEXTS = False
     LOSSES = (NOT_CARRIED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
@@ -116,27 +91,6 @@ class KerasCocoExporter(ShardExporter):
         # Datumaro has 0 for an object without an id, so one 0 is an id where others have some.
         self._keeps_objects = _are_ids(objects) and any(number for _, number in objects)
         self._images_done = self._objects_done = 0
-
-    def _make_writer(self, subset: str) -> ShardSetWriter:
-        def name_files(count: int) -> list[str]:
-            full = [_MOST] * (count - 1)
-            done = self._writers[subset].count if subset in self._writers else 0
-            return file_names(subset, [*full, done - sum(full)])
-
-        return ShardSetWriter(
-            self._save_dir,
-            subset,
-            shard_records=_MOST,
-            name_files=name_files,
-            output=self._output,
-        )
-
-    def _own_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        found = shards_directly_in(self._save_dir, EXTENSION)
-        return {
-            subset: [path for path in paths if _OWN.fullmatch(path)]
-            for subset, paths in found.items()
-        }
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         found, image_labels = self._objects.objects(item.annotations)
@@ -201,11 +155,9 @@ class ImageClassificationBase(TfDetectionApiBase):
     NAME = "tf_image_classification"
     FIRST_ID = 0
 
-    def _find_label_map(
-        self, shard: str, finder: LabelMapFinder
-    ) -> tuple[str | None, Sequence[str]]:
+    def _find_classes(self, shard: str, finder: LabelMapFinder) -> tuple[str | None, Sequence[str]]:
         labels = find_labels(folder_of(shard))
-        return (labels, ()) if labels else super()._find_label_map(shard, finder)
+        return (labels, ()) if labels else super()._find_classes(shard, finder)
 
     def _detections(self, examples: ExampleBatch) -> Detections:
         first = next((row for row in range(len(examples)) if row not in examples.refused), None)
@@ -227,21 +179,6 @@ class ImageClassificationBase(TfDetectionApiBase):
         )
 
 
-class ImageClassificationImporter(ShardImporter):
-    """Shards of images with a label: a file, a folder, a glob."""
-
-    NAME = "tf_image_classification"
-
-    @classmethod
-    def detect(cls, context: Any) -> Any:
-        """Take what has an image and a label under the usual keys, and none of the OD API's."""
-        example = first_example(context.root_path)
-        is_other = example is None or not keys.KNOWN_KEYS.isdisjoint(example)
-        if example is None or is_other or classification_field_mapping(example) is None:
-            context.fail("there must be TFRecord shards with an image and its label")
-        return compat.FormatDetectionConfidence.MEDIUM
-
-
 class ImageClassificationExporter(ShardExporter):
     """Writes ``<subset>.tfrecord`` files and ``labels.txt``; ``profile`` says with which keys."""
 
@@ -252,10 +189,7 @@ class ImageClassificationExporter(ShardExporter):
     ALWAYS_IMAGES = True
     LOSSES = (_ONE_LABEL, ATTRIBUTES, _WITHOUT_LABEL)
 
-    can_stream = True  # the dataset is walked through once, one image at a time
-
-    def _names_of(self, label_map: LabelMap) -> tuple[str, str]:
-        return LABELS_FILE, labels_text(label_map.items)
+    LAYOUT = LabelsLayout
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         image = self._image(item)

@@ -1,8 +1,9 @@
-"""The exporter: a Datumaro dataset to shards and their label map."""
+"""The exporter: a Datumaro dataset to shards and their label map, or to Roboflow's folders."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,14 @@ from typing import Any
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, OUTLINES
-from tfod.datumaro.exporter import OF_IMAGE, ShardExporter
-from tfod.datumaro.formats.roboflow import LOST, RoboflowLayout
-from tfod.datumaro.options import DEFAULT_NAME, ROBOFLOW
+from tfod.datumaro.exporter import (
+    EMPTY_VALUES,
+    ShardExporter,
+    count_image_attributes,
+)
+from tfod.datumaro.formats.layouts import RoboflowLayout
+from tfod.datumaro.formats.options import ROBOFLOW
+from tfod.datumaro.images import OF_IMAGE
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
@@ -24,9 +30,17 @@ from tfod.detection.images.source_ids import (
     former_source_id,
     last_before_free,
 )
-from tfod.detection.labels.label_map import LabelMap, comment_on_empty
-from tfod.detection.labels.search import LABEL_MAP_FILE
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
+from tfod.example.example import (
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+    text_feature,
+)
+
+_NO_PLACE = "not written, Roboflow's records have no place for them"
 
 
 class TfDetectionApiExporter(ShardExporter):
@@ -45,62 +59,25 @@ class TfDetectionApiExporter(ShardExporter):
         *("save_masks", "num_shards", "shard_size", "compression", "label_map", "label_key"),
         *("layout", "name", "receiver"),
     )
-    LOSSES = (*OBJECT_LOSSES, LOST)
+    LOSSES = (*OBJECT_LOSSES, _NO_PLACE)
 
     def __init__(self, extractor: Any, save_dir: str, **options: Any) -> None:
         super().__init__(extractor, save_dir, **options)
-        self._roboflow: RoboflowLayout | None = None
-        if self._options.layout == ROBOFLOW:
-            name = self._options.name or DEFAULT_NAME
-            self._roboflow = RoboflowLayout(save_dir, name, self._losses[LOST])
-
-    @property
-    def can_stream(self) -> bool:
-        """The dataset is walked through once, one image at a time."""
-        return True
+        self._is_roboflow = self._options.layout == ROBOFLOW
+        if self._is_roboflow:
+            self._layout = RoboflowLayout(save_dir, self._options)
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
-        largest, last = LARGEST_FOR.get(self._options.receiver), 0
-        if not self._is_stream:  # which is walked through only once
-            # Of all items, also those that are not written.
-            own = (str(_own_id(item.attributes)) for item in self._extractor)
-            last = last_before_free(own, largest)
+        largest = LARGEST_FOR.get(self._options.receiver)
+        # Of all items, also those that are not written.
+        own = (str(_own_id(item.attributes)) for item in self._extractor)
+        last = last_before_free(own, largest)
         self._numbers = SourceIdNumbers(largest, lambda: last)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
 
-    @property
-    def _is_stream(self) -> bool:
-        return bool(getattr(self._extractor, "is_stream", False))
-
-    def _texts(self) -> dict[str, str]:
-        label_map = self._classes.label_map
-        if self._roboflow:  # has no folder for a subset without images
-            return self._roboflow.texts(label_map, self._writers)
-        return {LABEL_MAP_FILE: label_map.to_text(comment_on_empty(self._add_empty_subsets()))}
-
-    def _add_empty_subsets(self) -> list[str]:
-        """Subsets without an image get a shard too, and are remembered as empty on purpose."""
-        if self._is_stream:
-            return []
-        names = self._extractor.subsets() if self._changed is None else self._changed
-        empty = [name for name in names if name not in self._writers]
-        for name in empty:
-            self._writer(name)
-        return empty
-
-    def _place(self, subset: str) -> tuple[str, str]:
-        if self._roboflow:
-            return self._roboflow.place(subset, self._writers)
-        return super()._place(subset)
-
-    def _own_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        if self._roboflow:
-            return self._roboflow.shards(subsets)
-        return super()._own_shards(subsets)
-
     def _export_classes(self) -> ExportClasses:
-        if self._roboflow and not self._options.label_map:
+        if self._is_roboflow and not self._options.label_map:
             labels = self._extractor.categories().get(compat.AnnotationType.label) or ()
             names = LabelMap.from_names(sorted(label.name for label in labels))
             return export_classes(self._extractor.categories(), names)
@@ -108,8 +85,9 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         detection = self._detection(item)
-        if self._roboflow:
-            return (self._roboflow.encode(detection, item.subset),)
+        if self._is_roboflow:
+            _count_lost(detection, self._losses[_NO_PLACE])
+            return (_encode_as_roboflow(detection),)
         return (encode_detection(detection),)
 
     def _detection(self, item: Any) -> Detection:
@@ -151,7 +129,7 @@ class TfDetectionApiExporter(ShardExporter):
         own = None if found in (None, _NO_ID) else str(found)
         numbers = self._numbers
         stays = numbers.largest is None or (own is not None and numbers.stays(own))
-        if self._roboflow or (found is not _NO_ID and stays):  # whose records have none
+        if self._is_roboflow or (found is not _NO_ID and stays):  # whose records have none
             return own
         attributes |= former_source_id(own, filename)
         return numbers.next()
@@ -175,11 +153,39 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _loss_sentences(self) -> list[str]:
         losses = super()._loss_sentences()
-        if not (self._options.save_masks or self._roboflow):
+        if not (self._options.save_masks or self._is_roboflow):
             hint = " (--save-masks writes their masks too)"
             areas = ENCLOSED, OUTLINES
             losses = [one + hint if one.startswith(areas) else one for one in losses]
         return losses
+
+
+def _encode_as_roboflow(detection: Detection) -> bytes:
+    """An image with the eleven keys of Roboflow's records, in alphabetical order."""
+    features = {
+        keys.ENCODED: bytes_feature([bytes(detection.encoded or b"")]),
+        keys.FILENAME: bytes_feature([(detection.filename or "").encode()]),
+        keys.FORMAT: bytes_feature([(detection.format or "").encode()]),
+        keys.HEIGHT: int64_feature([detection.height or 0]),
+        keys.WIDTH: int64_feature([detection.width or 0]),
+        keys.CLASS_TEXT: text_feature(detection.class_text or ()),
+        keys.CLASS_LABEL: int64_feature(detection.class_label or ()),
+    }
+    for side, key in enumerate(keys.BOX):
+        features[key] = float_feature(detection.boxes[:, side])
+    return encode_example(dict(sorted(features.items())))
+
+
+def _count_lost(detection: Detection, lost: Counter[str]) -> None:
+    """Count what those keys do not hold."""
+    for name, values in detection.attributes.items():
+        lost[name] += sum(value not in EMPTY_VALUES for value in values)
+    if detection.keypoints is not None:
+        lost["keypoints"] += int((detection.keypoints.visibility > 0).sum())
+    lost["classes of an image"] += len(detection.image_labels)
+    lost["captions"] += len(detection.captions)
+    count_image_attributes(lost, {**detection.image_attributes, **detection.image_extra})
+    lost["source_id (of the image)"] += detection.source_id not in (None, detection.filename)
 
 
 _NO_ID: Any = object()

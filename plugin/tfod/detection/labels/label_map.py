@@ -8,6 +8,7 @@ protobuf is loaded with the first label map.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -28,6 +29,7 @@ from tfod.tfrecord.storage.urls import is_url
 _BYTE_ORDER_MARK = "\ufeff"
 LONGEST_LABEL_MAP = 4 << 20
 """Bytes; that of 20,000 classes of Open Images has 1.5 million."""
+_LONGEST_COMMENT = 1 << 16
 _STEP = 1 << 20
 _NO_IDS: frozenset[int] = frozenset()
 _PACKAGED = Path(__file__).parents[2] / "label_maps"
@@ -47,6 +49,21 @@ EMPTY_SUBSETS = "subsets without images:"
 def comment_on_empty(subsets: Sequence[str]) -> str:
     """The comment for :meth:`LabelMap.to_text`; '' where no subset is empty."""
     return f"{EMPTY_SUBSETS} {json.dumps(list(subsets))}" if subsets else ""
+
+
+def subsets_left_empty(path: str) -> list[str]:
+    """The subsets that the comment of a label map names; none where it has no such comment."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        return []
+    try:
+        with open_shard(path) as (file, _):
+            first = file.readline(_LONGEST_COMMENT).decode("utf-8", "replace")
+    except (OSError, ShardError):  # a name of one that tfod ships
+        return []
+    match = re.match(rf"#\s*{EMPTY_SUBSETS}\s*(.*)", first)
+    with contextlib.suppress(ValueError):
+        return list(json.loads(match[1])) if match else []
+    return []
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import os
 import shutil
 import signal
@@ -91,12 +92,8 @@ def publish_together(new: Mapping[str, str], stale: Iterable[str] = ()) -> None:
 
 def absent_folders(folder: str) -> list[str]:
     """The folders that have to be made for this one to be there, the innermost first."""
-    absent = []
-    folder = os.path.abspath(folder)
-    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
-        absent.append(folder)
-        folder = os.path.dirname(folder)
-    return absent
+    above = _and_above(os.path.abspath(folder))
+    return list(itertools.takewhile(lambda one: not os.path.lexists(one), above))
 
 
 def no_folder(folder: str, error: OSError) -> WriteError:
@@ -238,15 +235,15 @@ class Output(contextlib.ExitStack):
         self._overwrite = overwrite
         self._asides: dict[str, str] = {}  # by the path of each file or folder to be
         self._work: dict[str, str] = {}  # by folder, where its files are until then
-        self._count = 0
+        self._begun: list[NewFile] = []
 
     def begin(self, path: str) -> NewFile:
         """A file to write; by which name it goes into that folder :meth:`replace` says."""
         folder = os.path.dirname(path) or os.curdir
         if folder not in self._work:
             self._work[folder] = self.enter_context(work_folder(folder))
-        self._count += 1
-        file = NewFile(path, os.path.join(self._work[folder], str(self._count)))
+        file = NewFile(path, os.path.join(self._work[folder], str(len(self._begun))))
+        self._begun.append(file)
         self.callback(file.discard)
         return file
 
@@ -264,7 +261,6 @@ class Output(contextlib.ExitStack):
         Raises:
             TfodError: it is a URL, or lies within another one, or around it.
         """
-        require_local(path)
         whole = os.path.abspath(path)
         for other in map(os.path.abspath, self._asides):
             if os.path.commonpath((whole, other)) in (whole, other):
@@ -284,7 +280,9 @@ class Output(contextlib.ExitStack):
         self._asides[path] = aside
 
     def publish(self) -> None:
-        """Give all files their names, label maps last; if one cannot have its, none has."""
+        """Complete all files and give them their names, label maps last; all of them, or none."""
+        for file in self._begun:
+            file.complete()
         pending = dict(pair for pairs in self._asides.items() for pair in _files(*pairs))
         for path in pending:
             if os.path.exists(path) and not os.path.isfile(path):
@@ -345,13 +343,13 @@ def _files(path: str, aside: str) -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def work_folder(inside: str | os.PathLike[str]) -> Iterator[str]:
+def work_folder(inside: str) -> Iterator[str]:
     """A hidden folder inside the one that is written to, on the same disk; gives its whole path.
 
     It goes in the end with all that is in it, and so do the folders that were made for it, as far
     as nothing else is in them.
     """
-    require_local(os.fspath(inside))
+    require_local(inside)
     folder = os.path.abspath(inside)
     path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
     made = absent_folders(folder)
@@ -360,7 +358,7 @@ def work_folder(inside: str | os.PathLike[str]) -> Iterator[str]:
             os.makedirs(folder, exist_ok=True)
             os.mkdir(path)
         except OSError as error:
-            raise no_folder(os.fspath(inside), error) from None
+            raise no_folder(inside, error) from None
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)

@@ -12,13 +12,6 @@ from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import OptionError, parse_count, parse_size
 
-LAYOUT_OPTIONS = frozenset(
-    (
-        *("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext"),
-        *("layout", "name", "receiver", "profile"),
-    )
-)
-"""Options that change shards whose images did not change."""
 DEFAULT_NAME = "Objects"
 """What Roboflow calls the annotations of a project that were given no name."""
 ROBOFLOW = "roboflow"
