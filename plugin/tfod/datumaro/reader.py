@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tfod.check.findings.finding import first_of
+from tfod.check.finding import first_of
 from tfod.datumaro import compat
 from tfod.datumaro.categories import load_classes_of, make_categories
 from tfod.datumaro.construct import make_item, paused_garbage_collection
