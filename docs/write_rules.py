@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tfod.check.findings.finding import FAMILIES, Rule
+from tfod.check.finding import FAMILIES, Rule
 from tfod.check.reporters.wording import by_family, parts
 from tfod.check.rules.registry import all_rules
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from tfod.check.findings.finding import Finding
+from tfod.check.finding import Finding
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
 from tfod.detection.features.field_mapping import FieldMapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import gzip
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,18 +28,11 @@ Files: TypeAlias = "Mapping[str, bytes]"
 Family: TypeAlias = "Callable[[int], Files]"
 FAMILIES: dict[str, Family] = {}
 """Shards, with label maps, and zips of them."""
-XML_FAMILIES: dict[str, Family] = {}
-"""Annotations of CVAT."""
 _BYTES_A_STEP = 16
 
 
 def _family(make: Family) -> Family:
     FAMILIES[make.__name__] = make
-    return make
-
-
-def _xml_family(make: Family) -> Family:
-    XML_FAMILIES[make.__name__] = make
     return make
 
 
@@ -147,49 +140,78 @@ def _header(length: int) -> bytes:
     return raw + masked_crc32c(raw).to_bytes(4, "little")
 
 
-# Framing
+# Framing and records
+
+_NAME = entry("image/filename", field(1, field(1, b"a.jpg")))
+_PIECES: dict[str, Callable[[int], bytes]] = {
+    "headers_of_a_file": lambda _: _header(200_000_000),
+    "junk_between_records": lambda number: b"\xff" + _plain(number),
+    "junk_between_empty_records": lambda _: b"\xff" + frame(b""),
+    "zeros_between_records": lambda number: bytes(13) + _plain(number),
+    "wrong_checksums": lambda _: _header(1) + b"\xff" * 5,
+    "records_of_no_bytes": lambda _: frame(b""),
+    "groups_in_records": lambda _: frame(field(1, _NAME) + b"\x2b" * 50 + b"\x2c" * 50),
+    "keys_of_records": lambda number: frame(encode({f"k{number}": 1})),
+    "equal_names": lambda _: _plain(0),
+    "segments_of_jpegs": lambda _: frame(
+        record(encoded=jpeg()[:2] + b"\xff\xe0\0\0" * 4095),
+    ),
+    "chunks_of_pngs": lambda _: frame(
+        record("b.png", encoded=png()[:33] + b"\0\0\0\0eXIf\0\0\0\0" * 4095)
+    ),
+}
+"""A sound record, and many of these."""
+_PACKED: dict[str, Callable[[int], bytes]] = {
+    # The end is known to nobody, and each header claims what is there and more.
+    "headers_in_gzip": lambda _: _header(200_000_000),
+    "headers_between_records": lambda number: _header(200_000_000 + number) + frame(b"\n\0"),
+}
+"""Many of these, as gzip."""
+_VALUES: dict[str, tuple[str, int, bytes]] = {
+    "unpacked_integers": ("class/label", 3, b"\x08\x01"),
+    "integers_packed_one_by_one": ("class/label", 3, b"\x0a\x01\x01"),
+    "unpacked_floats": ("bbox/xmin", 2, b"\x0d\0\0\0\0"),
+    "empty_texts": ("class/text", 1, b"\x0a\0"),
+}
+"""Key and kind of a feature, and many of these in its list."""
+_RECORDS: dict[str, Callable[[int], bytes]] = {
+    "nested_groups": lambda size: field(1, _NAME) + b"\x2b" * (size // 2) + b"\x2c" * (size // 2),
+    "unknown_fields": lambda size: field(1, _NAME) + b"\x28\x01" * (size // 2),
+    "features_one_by_one": lambda size: _many(lambda _: field(1, _NAME), size),
+    "keys_of_a_record": lambda size: encode({f"k{number}": 1 for number in range(size // 18)}),
+    "equal_boxes": lambda size: with_boxes([(0.1, 0.1, 0.5, 0.5)] * (size // 25), encoded=None),
+}
+"""One record."""
 
 
-@_family
-def headers_in_gzip(size: int) -> Files:
-    """The end is known to nobody, and each header claims what is there and more."""
-    return {"a.tfrecord.gz": gzip.compress(_many(lambda _: _header(200_000_000), size))}
+def _of_pieces(make: Callable[[int], bytes], size: int) -> Files:
+    return {"a.tfrecord": _plain(0) + _many(make, size)}
 
 
-@_family
-def headers_between_records(size: int) -> Files:
-    claims = _many(lambda number: _header(200_000_000 + number) + frame(b"\n\0"), size)
-    return {"a.tfrecord.gz": gzip.compress(claims)}
+def _packed(make: Callable[[int], bytes], size: int) -> Files:
+    return {"a.tfrecord.gz": gzip.compress(_many(make, size))}
 
 
-@_family
-def headers_of_a_file(size: int) -> Files:
-    return {"a.tfrecord": _plain(0) + _many(lambda _: _header(200_000_000), size)}
+def _of_values(key: str, kind: int, value: bytes, size: int) -> Files:
+    return _feature(key, field(kind, value * (size // len(value))))
 
 
-@_family
-def junk_between_records(size: int) -> Files:
-    return {"a.tfrecord": _plain(0) + _many(lambda number: b"\xff" + _plain(number), size)}
+def _of_record(make: Callable[[int], bytes], size: int) -> Files:
+    return {"a.tfrecord": frame(make(size))}
 
 
-@_family
-def junk_between_empty_records(size: int) -> Files:
-    return {"a.tfrecord": _plain(0) + _many(lambda _: b"\xff" + frame(b""), size)}
+def _feature(key: str, value: bytes) -> Files:
+    return {"a.tfrecord": frame(field(1, _NAME + entry(f"image/object/{key}", value)))}
 
 
-@_family
-def zeros_between_records(size: int) -> Files:
-    return {"a.tfrecord": _plain(0) + _many(lambda number: bytes(13) + _plain(number), size)}
-
-
-@_family
-def wrong_checksums(size: int) -> Files:
-    return {"a.tfrecord": _many(lambda _: _header(1) + b"\xff" * 5, size)}
-
-
-@_family
-def records_of_no_bytes(size: int) -> Files:
-    return {"a.tfrecord": _many(lambda _: frame(b""), size)}
+for _name, _make in _PIECES.items():
+    FAMILIES[_name] = functools.partial(_of_pieces, _make)
+for _name, _make in _PACKED.items():
+    FAMILIES[_name] = functools.partial(_packed, _make)
+for _name, _value in _VALUES.items():
+    FAMILIES[_name] = functools.partial(_of_values, *_value)
+for _name, _make in _RECORDS.items():
+    FAMILIES[_name] = functools.partial(_of_record, _make)
 
 
 @_family
@@ -198,100 +220,16 @@ def members_of_gzip(size: int) -> Files:
     return {"a.tfrecord.gz": gzip.compress(_plain(0)) + _many(lambda _: member, size)}
 
 
-# Records
-
-
-_NAME = entry("image/filename", field(1, field(1, b"a.jpg")))
-
-
-def _feature(key: str, value: bytes) -> Files:
-    return {"a.tfrecord": frame(field(1, _NAME + entry(key, value)))}
-
-
-@_family
-def unpacked_integers(size: int) -> Files:
-    return _feature("image/object/class/label", field(3, b"\x08\x01" * (size // 2)))
-
-
-@_family
-def integers_packed_one_by_one(size: int) -> Files:
-    return _feature("image/object/class/label", field(3, b"\x0a\x01\x01" * (size // 3)))
-
-
-@_family
-def unpacked_floats(size: int) -> Files:
-    return _feature("image/object/bbox/xmin", field(2, b"\x0d\0\0\0\0" * (size // 5)))
-
-
-@_family
-def empty_texts(size: int) -> Files:
-    return _feature("image/object/class/text", field(1, b"\x0a\0" * (size // 2)))
-
-
 @_family
 def lists_of_two_kinds(size: int) -> Files:
     lists = field(1, field(1, b"cat")) + field(3, field(1, b"\1"))
-    return _feature("image/object/class/text", _many(lambda _: lists, size))
-
-
-@_family
-def nested_groups(size: int) -> Files:
-    groups = b"\x2b" * (size // 2) + b"\x2c" * (size // 2)
-    return {"a.tfrecord": frame(field(1, _NAME) + groups)}
-
-
-@_family
-def groups_in_records(size: int) -> Files:
-    groups = b"\x2b" * 50 + b"\x2c" * 50
-    return {"a.tfrecord": _many(lambda _: frame(field(1, _NAME) + groups), size)}
-
-
-@_family
-def unknown_fields(size: int) -> Files:
-    return {"a.tfrecord": frame(field(1, _NAME) + b"\x28\x01" * (size // 2))}
-
-
-@_family
-def features_one_by_one(size: int) -> Files:
-    return {"a.tfrecord": frame(_many(lambda _: field(1, _NAME), size))}
-
-
-@_family
-def keys_of_a_record(size: int) -> Files:
-    return {"a.tfrecord": frame(encode({f"k{number}": 1 for number in range(size // 18)}))}
-
-
-@_family
-def keys_of_records(size: int) -> Files:
-    return {"a.tfrecord": _many(lambda number: frame(encode({f"k{number}": 1})), size)}
-
-
-@_family
-def equal_names(size: int) -> Files:
-    return {"a.tfrecord": _many(lambda _: _plain(0), size)}
+    return _feature("class/text", _many(lambda _: lists, size))
 
 
 @_family
 def long_names(size: int) -> Files:
     names = ["a/" * (size // 6), "a." * (size // 6), "../" * (size // 9), " " * (size // 3) + "/"]
     return {"a.tfrecord": b"".join(frame(encode({"image/filename": one})) for one in names)}
-
-
-@_family
-def segments_of_jpegs(size: int) -> Files:
-    encoded = jpeg()[:2] + b"\xff\xe0\0\0" * 4095
-    return {"a.tfrecord": _many(lambda _: frame(record(encoded=encoded)), size)}
-
-
-@_family
-def chunks_of_pngs(size: int) -> Files:
-    encoded = png()[:33] + b"\0\0\0\0eXIf\0\0\0\0" * 4095
-    return {"a.tfrecord": _many(lambda _: frame(record("b.png", encoded=encoded)), size)}
-
-
-@_family
-def equal_boxes(size: int) -> Files:
-    return {"a.tfrecord": frame(with_boxes([(0.1, 0.1, 0.5, 0.5)] * (size // 25), encoded=None))}
 
 
 @_family
@@ -322,11 +260,23 @@ def _items(count: int, name: str = "class{}", display: str = "", number: int = 0
     ).encode()
 
 
-@_family
-def items_against_texts(size: int) -> Files:
+_USES: dict[str, Callable[[int], tuple[str, int]]] = {
+    "items_against_texts": lambda number: (f"other{number}", 1),
+    "items_against_spellings": lambda number: (f"Class {number}", 1),
+    "items_against_ids": lambda number: ("", 10**6 + number),
+    "items_with_other_ids": lambda number: (f"class{number}", number + 2),
+}
+"""Text and id of each object, against as many items."""
+
+
+def _of_uses(use: Callable[[int], tuple[str, int]], size: int) -> Files:
     count = size // 100
-    shard = _classes([f"other{number}" for number in range(count)], [1] * count)
-    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
+    texts, labels = zip(*map(use, range(count)), strict=True)
+    return {"a.tfrecord": _classes([*texts], [*labels]), "label_map.pbtxt": _items(count)}
+
+
+for _name, _use in _USES.items():
+    FAMILIES[_name] = functools.partial(_of_uses, _use)
 
 
 @_family
@@ -335,27 +285,6 @@ def items_against_long_texts(size: int) -> Files:
     texts = ["ab" * 100 + f"{number:x}" + "ba" * 50 for number in range(count)]
     few = _items(50, "ba" * 100 + "{}" + "ab" * 50)
     return {"a.tfrecord": _classes(texts, [1] * count), "label_map.pbtxt": few}
-
-
-@_family
-def items_against_spellings(size: int) -> Files:
-    count = size // 100
-    shard = _classes([f"Class {number}" for number in range(count)], [1] * count)
-    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
-
-
-@_family
-def items_against_ids(size: int) -> Files:
-    count = size // 100
-    shard = _classes([""] * count, [10**6 + number for number in range(count)])
-    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
-
-
-@_family
-def items_with_other_ids(size: int) -> Files:
-    count = size // 100
-    shard = _classes([f"class{one}" for one in range(count)], [one + 2 for one in range(count)])
-    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
 
 
 @_family
@@ -385,54 +314,34 @@ def unknown_fields_of_items(size: int) -> Files:
 
 # Zips
 
+_ENTRIES: dict[str, Sequence[Callable[[int], Item]]] = {
+    "shards_of_a_zip": [lambda number: Item(f"{number}.tfrecord", _plain(number))],
+    "entries_of_a_zip": [lambda number: Item(f"{number}.txt")],
+    "folders_of_a_zip": [lambda number: Item(f"d{number}/e/f/a.tfrecord", _plain(number))],
+    "label_maps_of_a_zip": [
+        lambda number: Item(f"{number}.tfrecord", _plain(number)),
+        lambda number: Item(f"label_map{number}.pbtxt", b"item { id: 1 name: 'cat' }"),
+    ],
+    "incomplete_sets_of_a_zip": [lambda number: Item(f"a{number}-00000-of-99999", _plain(number))],
+    "incomplete_sets_in_folders": [
+        lambda number: Item(f"d{number}/a-00000-of-99999", _plain(number))
+    ],
+    "entries_of_one_name": [lambda _: Item("a.tfrecord", _plain(0))],
+}
 
-def _zip(size: int, *items: Callable[[int], Item]) -> Files:
+
+def _zip(items: Sequence[Callable[[int], Item]], size: int) -> Files:
     count = size // (160 * len(items))
     return {"a.zip": forge(*(make(number) for make in items for number in range(count)))}
 
 
-@_family
-def shards_of_a_zip(size: int) -> Files:
-    return _zip(size, lambda number: Item(f"{number}.tfrecord", _plain(number)))
-
-
-@_family
-def entries_of_a_zip(size: int) -> Files:
-    return _zip(size, lambda number: Item(f"{number}.txt"))
-
-
-@_family
-def folders_of_a_zip(size: int) -> Files:
-    return _zip(size, lambda number: Item(f"d{number}/e/f/a.tfrecord", _plain(number)))
+for _name, _entries in _ENTRIES.items():
+    FAMILIES[_name] = functools.partial(_zip, _entries)
 
 
 @_family
 def deep_folders_of_a_zip(size: int) -> Files:
     return {"a.zip": forge(Item("d/" * (size // 4) + "a.tfrecord", _plain(0)))}
-
-
-@_family
-def label_maps_of_a_zip(size: int) -> Files:
-    return _zip(
-        size,
-        lambda number: Item(f"{number}.tfrecord", _plain(number)),
-        lambda number: Item(f"label_map{number}.pbtxt", b"item { id: 1 name: 'cat' }"),
-    )
-
-
-@_family
-def incomplete_sets_of_a_zip(size: int) -> Files:
-    return _zip(size, lambda number: Item(f"a{number}-00000-of-99999", _plain(number)))
-
-
-@_family
-def incomplete_sets_in_folders(size: int) -> Files:
-    return _zip(size, lambda number: Item(f"d{number}/a-00000-of-99999", _plain(number)))
-
-
-@_family
-def entries_of_one_name(size: int) -> Files:
-    return _zip(size, lambda _: Item("a.tfrecord", _plain(0)))
 
 
 @_family
@@ -457,31 +366,14 @@ def _image(name: object = "a.jpg", inside: str = "", subset: object = "") -> str
 _BOX = '<box label="cat" xtl="0" ytl="0" xbr="3" ybr="3"/>'
 
 
-@_xml_family
-def elements_of_the_root(size: int) -> Files:
-    return _xml(_image(), "<a/>" * (size // 4))
-
-
-@_xml_family
-def elements_of_an_image(size: int) -> Files:
-    return _xml(_image(inside="<a/>" * (size // 4)))
-
-
-@_xml_family
-def boxes_of_an_image(size: int) -> Files:
-    return _xml(_image(inside=_BOX * (size // len(_BOX))))
-
-
-@_xml_family
-def images_of_a_document(size: int) -> Files:
-    return _xml(*map(_image, range(size // 60)))
-
-
-@_xml_family
-def subsets_of_a_document(size: int) -> Files:
-    return _xml(*(_image(subset=f"s{number}") for number in range(size // 70)))
-
-
-@_xml_family
-def images_of_one_name(size: int) -> Files:
-    return _xml(_image() * (size // 60))
+XML_FAMILIES: dict[str, Family] = {
+    "elements_of_the_root": lambda size: _xml(_image(), "<a/>" * (size // 4)),
+    "elements_of_an_image": lambda size: _xml(_image(inside="<a/>" * (size // 4))),
+    "boxes_of_an_image": lambda size: _xml(_image(inside=_BOX * (size // len(_BOX)))),
+    "images_of_a_document": lambda size: _xml(*map(_image, range(size // 60))),
+    "subsets_of_a_document": lambda size: _xml(
+        *(_image(subset=f"s{number}") for number in range(size // 70))
+    ),
+    "images_of_one_name": lambda size: _xml(_image() * (size // 60)),
+}
+"""Annotations of CVAT."""

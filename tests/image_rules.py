@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfod.check.findings.finding import Finding
+from tfod.check.finding import Finding
 from tfod.check.records.images import ImageFacts
 from tfod.check.rules.registry import all_rules
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tfod.beam import Runner
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
 from tfod.check.records.examine import examine
+from tfod.check.report import Report
 from tfod.check.reporters.json import render_json
 
 from tests.beam.conftest import DIRECT

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from tfod.check.rules.registry import all_rules
@@ -13,6 +15,8 @@ from tests.check.reports import RULES
 from tests.commands import Run
 from tests.files import write_file
 from tests.records import encode, frame, image, objects
+
+ReportOf: TypeAlias = "Callable[..., tuple[int, dict[str, Any]]]"
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +37,17 @@ def made_up_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let reports say what the rules of :mod:`tests.check.reports` say."""
     every = {**all_rules(), **RULES}
     monkeypatch.setattr("tfod.check.reporters.wording.all_rules", lambda: every)
+
+
+@pytest.fixture
+def report_of(run: Run) -> ReportOf:
+    """Run ``tfod check --format json``; its exit status and its report."""
+
+    def checked(*arguments: object) -> tuple[int, dict[str, Any]]:
+        ran = run("check", *arguments, "--format", "json")
+        return ran.code, json.loads(ran.out)
+
+    return checked
 
 
 @pytest.fixture

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tfod.check.findings.finding import Finding, Rule, Severity
-from tfod.check.findings.findings import Findings
-from tfod.check.findings.report import (
+from tfod.check.finding import Finding, Findings, Rule, Severity
+from tfod.check.records.result import ShardResult
+from tfod.check.report import (
     ChosenProfile,
     DatasetReport,
     Report,
     SourceFile,
 )
-from tfod.check.records.result import ShardResult
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import check
 from tfod.check.profiles.profile import READY
-from tfod.check.records import compared, examine
+from tfod.check.records import examine
 from tfod.check.records.batch import Batch
 from tfod.check.records.images import Decoder, EncodedImages
 from tfod.check.rules.registry import all_rules
 from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
-from tfod.example.wire import Kind
-from tfod.tfrecord.reader import RecordBatch, read_record_batches
+from tfod.tfrecord.reader import RecordBatch
 
 from tests.conftest import CORPUS
 from tests.records import encode, image, objects
@@ -64,54 +61,6 @@ def test_each_box_has_its_text_and_its_id(
     for use in found.class_uses:
         boxes = [box for box, pair in enumerate(expected) if pair == (use.text, use.label)]
         assert found.rows_of_class(use) == found.boxes.rows[boxes].tolist()
-
-
-def test_odd_sizes_are_unknown_ones() -> None:
-    odd = ((None, -5), (1 << 31, (1 << 31) - 1), (-(1 << 63), 0))
-    payloads = [
-        encode({"image/width": width, **({} if height is None else {"image/height": height})})
-        for height, width in odd
-    ]
-    lengths = np.array([len(one) for one in payloads])
-    starts = np.cumsum(lengths) - lengths
-    buffer = bytearray(b"".join(payloads))
-    records = RecordBatch("s", 0, (1 << 60) + 12, buffer, starts, lengths)
-    batch = of(records)
-    rows = list(compared.rows_of(batch))
-    assert [one.height for one in rows] == [None, None, None]
-    assert [one.width for one in rows] == [None, (1 << 31) - 1, None]
-    assert [one.place.offset for one in rows] == (starts + (1 << 60)).tolist()
-
-
-@pytest.mark.parametrize("shard", SHARDS, ids=lambda path: path.parent.name)
-def test_batches_that_are_joined_are_one(shard: Path) -> None:
-    for whole in read_record_batches(shard):
-        cuts = sorted({0, len(whole) // 3, len(whole) // 2, len(whole)})
-        parts = [
-            replace(
-                whole,
-                first=whole.first + start,
-                starts=whole.starts[start:end],
-                lengths=whole.lengths[start:end],
-            )
-            for start, end in itertools.pairwise(cuts)
-        ]
-        compacted = [ExampleBatch.of(part).compacted("image/encoded") for part in parts]
-        expected, found = ExampleBatch.of(whole), ExampleBatch.joined(compacted)
-        assert found.records.offsets.tolist() == expected.records.offsets.tolist()
-        assert found.refused == expected.refused and list(found.form) == list(expected.form)
-        assert found.columns.keys() == expected.columns.keys()
-        for key, column in expected.columns.items():
-            other = found.columns[key]
-            assert other.kind is column.kind and other.rows.tolist() == column.rows.tolist()
-            assert other.splits.tolist() == column.splits.tolist()
-            if key == "image/encoded":
-                assert other.values[:, 1].tolist() == column.values[:, 1].tolist()
-                assert set(other.byte_strings()) <= {b""}
-            elif column.kind is Kind.BYTES:
-                assert other.byte_strings() == column.byte_strings()
-            else:
-                assert other.values.tobytes() == column.values.tobytes()
 
 
 @pytest.mark.parametrize("shard", SHARDS, ids=lambda path: path.parent.name)

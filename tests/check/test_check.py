@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,16 +17,18 @@ from typing import Any
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
+from tests.check.conftest import ReportOf
 from tests.commands import TIMEOUT, Run
 from tests.files import write_file
 from tests.image_kinds import plain_image
 from tests.records import encode, image, objects, source_id_of, write_shard
 from tests.zip_forge import Item, forge
+
+CHECK = [sys.executable, "-m", "tfod.cli.main", "check"]
 
 
 def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: Any) -> bytes:
@@ -79,9 +80,8 @@ def test_broken_shard(check: Run, broken: str) -> None:
     assert "tfod repair" not in out, "it can fix none of the errors"
 
 
-def test_finding_has_every_field(check: Run, broken: str) -> None:
-    code, out, _ = check(broken, "--format", "json")
-    report = json.loads(out)
+def test_finding_has_every_field(report_of: ReportOf, broken: str) -> None:
+    code, report = report_of(broken)
     found = next(one for one in report["findings"] if one["code"] == "BOX006")
     assert code == 1 and report["report_version"] == 2 and report["valid"] is False
     assert found["severity"] == "error"
@@ -178,18 +178,6 @@ def test_folder_set_glob_and_zip(check: Run, tmp_path: Path) -> None:
     assert code == 1 and "SET001" in out and "train-00001-of-00002.tfrecord" in out
 
 
-def test_shards_of_a_zip_are_named_in_it(check: Run, broken: str, tmp_path: Path) -> None:
-    archive = tmp_path / "anno.zip"
-    with zipfile.ZipFile(archive, "w") as stream:
-        stream.write(broken, "a/default.tfrecord")
-        stream.writestr("a/label_map.pbtxt", "item { id: 1 name: 'cat' }")
-    code, out, _ = check(str(archive), "--format", "json")
-    found = {one["code"]: one for one in json.loads(out)["findings"]}
-    assert code == 1
-    assert found["BOX006"]["shard"] == f"{archive}:a/default.tfrecord"
-    assert "LAB001" not in found and "LAB006" in found
-
-
 @pytest.mark.parametrize("decode", ["1000", "none"])
 def test_a_zip_is_opened_once(
     check: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decode: str
@@ -224,7 +212,7 @@ def test_standard_input(broken: str, tmp_path: Path) -> None:
     ):
         with open(path, "rb") as stream:
             done = subprocess.run(
-                [sys.executable, "-m", "tfod.cli.main", "check", "-", "--format", "json"],
+                [*CHECK, "-", "--format=json"],
                 stdin=stream,
                 capture_output=True,
                 check=False,
@@ -251,14 +239,13 @@ def test_urls(broken: str, check: Run) -> None:
 
 
 def test_one_damaged_shard_does_not_hide_the_next(
-    check: Run, sound: str, broken: str, tmp_path: Path
+    report_of: ReportOf, sound: str, broken: str, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.record"
     page.write_text("<!DOCTYPE html><html></html>")
     empty = tmp_path / "empty.record"
     empty.write_bytes(b"")
-    code, out, _ = check(str(page), str(empty), broken, sound, "--format", "json")
-    report = json.loads(out)
+    code, report = report_of(str(page), str(empty), broken, sound)
     codes = {(one["code"], Path(one["shard"]).name) for one in report["findings"]}
     assert code == 1
     assert {("TFR001", "page.record"), ("TFR002", "empty.record")} <= codes
@@ -266,17 +253,7 @@ def test_one_damaged_shard_does_not_hide_the_next(
     assert report["counts"]["shards"] == 4
 
 
-def test_unreadable_shard_is_a_finding(check: Run, sound: str, tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root reads everything")
-    hidden = tmp_path / "hidden.record"
-    shutil.copy(sound, hidden)
-    hidden.chmod(0)
-    code, out, _ = check(str(hidden), sound)
-    assert code == 1 and "TFR013" in out
-
-
-def test_the_walk_goes_on_behind_a_damage(check: Run, tmp_path: Path) -> None:
+def test_the_walk_goes_on_behind_a_damage(report_of: ReportOf, tmp_path: Path) -> None:
     records = [training(f"{number}.jpg") for number in range(6)]
     shard = Path(write_shard(tmp_path, "train", *records))
     data = bytearray(shard.read_bytes())
@@ -286,8 +263,7 @@ def test_the_walk_goes_on_behind_a_damage(check: Run, tmp_path: Path) -> None:
     data[starts[1] + 40] ^= 1  # data of record 1
     data[starts[3] + 2] ^= 1  # length of record 3
     shard.write_bytes(data)
-    code, out, _ = check(str(shard), "--format", "json")
-    report = json.loads(out)
+    code, report = report_of(str(shard))
     found = [(one["code"], one["record"], one["offset"]) for one in report["findings"]]
     assert code == 1
     assert found == [("TFR004", 1, starts[1]), ("TFR003", 3, starts[3])]
@@ -327,46 +303,11 @@ def test_findings_are_capped_and_counted(check: Run, tmp_path: Path) -> None:
     assert "and 57 more" in " ".join(out.split())
 
 
-def test_same_report_whatever_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfod.check.check._WORTH_PROCESSES", 0)
-    for subset, shift in (("train", 0), ("val", 200)):
-        records = []
-        for number in range(shift, shift + 220):
-            boxes = [(0.1, 0.1, 0.9, 0.9), (0.2, 0.2, 1.2 if number % 7 == 0 else 0.8, 0.9)]
-            more = {"image/unknown": 1} if number % 50 == 9 else {}
-            records.append(training(f"{number}.jpg", boxes, **more))
-        shard = Path(write_shard(tmp_path, subset, *records))
-        data = bytearray(shard.read_bytes())
-        data[len(data) // 2] ^= 4
-        shard.write_bytes(data)
-    alone, shared = (
-        check_sources([str(tmp_path)], Options(jobs=jobs, decode=100)) for jobs in (1, 3)
-    )
-    first, second = alone.to_json(), shared.to_json()
-    del first["duration"], second["duration"]
-    assert alone.counts.records > 400
-    assert alone.counts.decoded == 200
-    assert {"BOX003", "TFR004", "EXA008", "IMG011", "NAM002"} <= alone.counts.by_code.keys() | {
-        "NAM002"
-    }
-    assert first == second
-
-
 def test_interrupt(tmp_path: Path) -> None:
     """Ctrl-C ends the check at once, with one line, also when several processes work."""
     many = _many_shards(tmp_path)
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tfod.cli.main",
-            "check",
-            str(many),
-            "--jobs",
-            "2",
-            "--decode",
-            "all",
-        ],
+        [*CHECK, many, "--jobs=2", "--decode=all"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -397,17 +338,7 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
     many, temporary = _many_shards(tmp_path), tmp_path / "temporary"
     temporary.mkdir()
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tfod.cli.main",
-            "check",
-            str(many),
-            "--jobs",
-            "1",
-            "--decode",
-            "all",
-        ],
+        [*CHECK, many, "--jobs=1", "--decode=all"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(temporary)},
@@ -423,18 +354,9 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
 
 
 def test_closed_pipe(broken: str) -> None:
-    command = f"{sys.executable} -m tfod.cli.main check {broken} | head -1"
+    command = f"{' '.join(CHECK)} {broken} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("INVALID") and done.stderr == ""
-
-
-def test_no_colour_in_a_pipe_and_no_bar(broken: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tfod.cli.main", "check", broken],
-        capture_output=True,
-        check=False,
-    )
-    assert done.stderr == b"" and b"\x1b" not in done.stdout
 
 
 def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
@@ -458,7 +380,7 @@ def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
 
 
 def test_terminal_has_colour_and_a_bar(broken: str) -> None:
-    command = [sys.executable, "-m", "tfod.cli.main", "check", broken]
+    command = [*CHECK, broken]
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     environment["TERM"] = "xterm"
     coloured = on_a_terminal(command, environment)
@@ -481,14 +403,6 @@ def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_levels_are_ordered() -> None:
-    assert sorted(Severity, key=lambda one: one.rank) == [
-        Severity.INFO,
-        Severity.WARNING,
-        Severity.ERROR,
-    ]
-
-
 def test_a_report_never_replaces_a_source(check: Run, sound: str) -> None:
     before = Path(sound).read_bytes()
     code, out, err = check(sound, "--output", os.path.relpath(sound))
@@ -500,7 +414,7 @@ def test_a_report_never_replaces_a_source(check: Run, sound: str) -> None:
 def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
     shard = write_shard(tmp_path, "train", training("кадр.jpg", [(0.9, 0.1, 0.2, 0.9)]))
     done = subprocess.run(
-        [sys.executable, "-m", "tfod.cli.main", "check", shard, "--format", form],
+        [*CHECK, shard, "--format", form],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         check=False,
@@ -510,7 +424,9 @@ def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
         assert "кадр.jpg" in done.stdout.decode()
 
 
-def test_a_set_that_the_shell_has_taken_apart(check: Run, tmp_path: Path) -> None:
+def test_a_set_that_the_shell_has_taken_apart(
+    check: Run, report_of: ReportOf, tmp_path: Path
+) -> None:
     records = [training(f"{number}.jpg") for number in range(3)]
     paths = write_records(tmp_path, "train", records, num_shards=3)
     (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
@@ -520,41 +436,28 @@ def test_a_set_that_the_shell_has_taken_apart(check: Run, tmp_path: Path) -> Non
     for code, out, _ in (quoted, expanded):
         assert code == 0 and json.loads(out)["counts"]["by_code"] == {"SET005": 1}
     Path(paths[1]).unlink()
-    code, out, _ = check(paths[0], paths[2], "--format", "json")
-    assert code == 1 and json.loads(out)["counts"]["by_code"] == {"SET001": 1}
+    code, report = report_of(paths[0], paths[2])
+    assert code == 1 and report["counts"]["by_code"] == {"SET001": 1}
 
 
-def test_empty_shards_in_front_do_not_hide_the_profile(check: Run, tmp_path: Path) -> None:
+def test_empty_shards_in_front_do_not_hide_the_profile(report_of: ReportOf, tmp_path: Path) -> None:
     bad = training("a.jpg", [(0.9, 0.1, 0.2, 0.9)])
     for number in range(6):
         path = tmp_path / f"t-{number:05d}-of-00007"
         path.write_bytes(b"")
     shard = write_shard(tmp_path, "x", *[encode({})] * 70, bad)
     os.rename(shard, tmp_path / "t-00006-of-00007")
-    code, out, _ = check(str(tmp_path), "--format", "json")
-    report = json.loads(out)
+    code, report = report_of(str(tmp_path))
     assert code == 1 and report["profile"]["name"] == "tf_detection_api"
     assert report["counts"]["by_code"]["BOX006"] == 1
 
 
-def test_records_of_another_message_fit_no_profile(check: Run, tmp_path: Path) -> None:
+def test_records_of_another_message_fit_no_profile(report_of: ReportOf, tmp_path: Path) -> None:
     # Event: wall_time as field 1, fixed64; as TensorBoard's logs begin.
     event = b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2"
     path = write_records(tmp_path, "events", [event] * 5)[0]
-    code, out, _ = check(path, "--format", "json")
-    assert code == 1 and set(json.loads(out)["counts"]["by_code"]) & {"EXA010", "EXA001"}
-
-
-def test_a_long_label_map_in_a_zip(check: Run, tmp_path: Path) -> None:
-    items = "".join(f"item {{ id: {n} name: 'class number {n * 7919 % 99991}' }}\n"
-                    for n in range(2, 12_000))  # fmt: skip
-    archive = tmp_path / "anno.zip"
-    shard = write_shard(tmp_path, "train", training("a.jpg"))
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as stream:
-        stream.write(shard, "train.tfrecord")
-        stream.writestr("label_map.pbtxt", "item { id: 1 name: 'cat' }\n" + items)
-    code, out, _ = check(str(archive), "--severity", "LAB013=off")
-    assert code == 0, out
+    code, report = report_of(path)
+    assert code == 1 and set(report["counts"]["by_code"]) & {"EXA010", "EXA001"}
 
 
 def test_pipes_and_devices_in_a_folder_are_left_alone(check: Run, sound: str) -> None:
@@ -571,27 +474,27 @@ def test_a_promise_of_many_shards_costs_nothing(check: Run, tmp_path: Path) -> N
     assert code == 1 and "99,999,998 shards are missing" in " ".join(out.split())
 
 
-def test_another_kind_does_not_start_a_cascade(check: Run, tmp_path: Path) -> None:
+def test_another_kind_does_not_start_a_cascade(report_of: ReportOf, tmp_path: Path) -> None:
     odd = {"image/object/bbox/xmin": [0], "image/filename": 7, "image/encoded": 3}
     shard = write_shard(tmp_path, "train", training("a.jpg", **odd), training("b.jpg"))
-    _, out, _ = check(shard, "--profile", "tf_detection_api", "--format", "json")
-    assert set(json.loads(out)["counts"]["by_code"]) == {"EXA004"}
+    _, report = report_of(shard, "--profile", "tf_detection_api")
+    assert set(report["counts"]["by_code"]) == {"EXA004"}
 
 
-def test_keys_of_equal_length_are_told_apart(check: Run, tmp_path: Path) -> None:
+def test_keys_of_equal_length_are_told_apart(report_of: ReportOf, tmp_path: Path) -> None:
     """A record is read quickly where its keys are those of the record before it, to the letter."""
     features = {**image("b.jpg", 20, 40), **objects([[0.1, 0.1, 0.9, 0.9]], ["cat"], [1])}
     renamed = {key.replace("filename", "filenane"): value for key, value in features.items()}
     same = {**features, "image/filename": "a.jpg"}
     shard = write_shard(tmp_path, "train", *map(encode, (same, renamed, {**same, **features})))
-    _, out, _ = check(shard, "--profile", "cvat", "--severity", "NAM007=off", "--format", "json")
-    found = json.loads(out)["findings"]
+    _, report = report_of(shard, "--profile", "cvat", "--severity", "NAM007=off")
+    found = report["findings"]
     missing = [one["record"] for one in found if one["feature"] == "image/filename"]
     unknown = [one["record"] for one in found if one["feature"] == "image/filenane"]
     assert (set(missing), set(unknown)) == ({1}, {1})
 
 
-def test_what_a_profile_calls_its_box(check: Run, tmp_path: Path) -> None:
+def test_what_a_profile_calls_its_box(report_of: ReportOf, tmp_path: Path) -> None:
     record = {
         "image": plain_image((40, 20)),
         "path": "a.jpg",
@@ -602,18 +505,19 @@ def test_what_a_profile_calls_its_box(check: Run, tmp_path: Path) -> None:
         "image_id": 1,
     }
     shard = write_records(tmp_path, "x", [encode(record)])[0]
-    _, out, _ = check(shard, "--format", "json")
-    report = json.loads(out)
+    _, report = report_of(shard)
     assert report["profile"]["name"] == "keras_coco"
     (found,) = [one for one in report["findings"] if one["code"] == "BOX006"]
     assert found["feature"] == "bbox"
 
 
-def test_what_fits_no_profile_is_said_once_with_its_keys(check: Run, tmp_path: Path) -> None:
+def test_what_fits_no_profile_is_said_once_with_its_keys(
+    report_of: ReportOf, tmp_path: Path
+) -> None:
     features = {"height": 1, "width": 1, "label": 0, "img_raw": b"x"}
     shard = write_shard(tmp_path, "x", *[encode(features)] * 30)
-    code, out, _ = check(shard, "--format", "json")
-    (finding,) = json.loads(out)["findings"]
+    code, report = report_of(shard)
+    (finding,) = report["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
     assert finding["message"].endswith(f"their features are {', '.join(features)}")
     assert finding["fix"].startswith("Pass --profile image_label if each is an image and its class")
@@ -627,7 +531,9 @@ def test_one_hot_labels_are_not_one_class(check: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--for", "cvat")])
-def test_segmentation_is_not_checked(check: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_segmentation_is_not_checked(
+    check: Run, report_of: ReportOf, tmp_path: Path, options: tuple[str, ...]
+) -> None:
     """DeepLab's shards have all keys that Roboflow's images have, and no boxes."""
     deeplab = {
         **image("a.jpg", 20, 40),
@@ -641,7 +547,7 @@ def test_segmentation_is_not_checked(check: Run, tmp_path: Path, options: tuple[
     assert check(shard, "--profile", "tf_detection_api").code in (0, 1)
     # Beside others, whose report is wanted, it is a finding.
     beside = write_shard(tmp_path / "other", "y", training("a.jpg"))
-    report = json.loads(check(shard, beside, *options, "--format", "json").out)
+    _, report = report_of(shard, beside, *options)
     found = [one["shard"] for one in report["findings"] if one["code"] == "EXA010"]
     assert found == [shard] and report["counts"]["records"] == 31
 
@@ -668,11 +574,13 @@ def test_a_shard_that_a_zip_cannot_give_is_not_said_to_be_empty(tmp_path: Path) 
     assert codes_of(str(write_file(tmp_path / "a.zip", packed))).keys() == {"ZIP012"}
 
 
-def test_a_misspelt_box_key_is_named_and_all_else_is_checked(check: Run, tmp_path: Path) -> None:
+def test_a_misspelt_box_key_is_named_and_all_else_is_checked(
+    report_of: ReportOf, tmp_path: Path
+) -> None:
     record = objects([(0.1, 0.2, 0.5, 0.6)], ["cat"], [1])
     record["image/object/bbox/zl"] = record.pop("image/object/bbox/ymin")
     path = write_shard(tmp_path, "train", encode({**image("a.jpg", 20, 40), **record}))
-    report = json.loads(check(path, "--format", "json").out)
+    _, report = report_of(path)
     assert report["profile"]["name"] == "cvat"
     found = {one["code"]: one for one in report["findings"]}
     assert "0 ymin" in found["BOX001"]["message"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.check.records.boxes import Boxes
-from tfod.check.records.column_order import SIDES, BoxColumns, ColumnOrder
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import Run
@@ -86,21 +83,3 @@ def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> No
     write_files(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
     status, out, _ = run("check", tmp_path / "in")
     assert status == 1 and out.count("BOX013 error") == 1 and f"{order} in pixels" in out
-
-
-def test_parts_of_a_shard_add_up_to_the_whole() -> None:
-    """Large shards are checked in parts, by several processes."""
-    corners = np.array([divided((box[0], box[2], box[1], box[3])) for box in some_boxes(300)])
-    corners[7] = math.nan
-
-    def of(part: slice) -> BoxColumns:
-        count = len(corners[part])
-        sizes = (np.full(count, float(one)) for one in (HEIGHT, WIDTH))
-        boxes = Boxes(corners[part], np.ones(count, int), *sizes)
-        return BoxColumns.of(boxes, BoxColumns().fitting)
-
-    whole = of(slice(None))
-    assert (whole.boxes, whole.are_square) == (299, False)
-    assert whole == of(slice(0, 50)) + of(slice(50, 51)) + of(slice(51, None))
-    assert whole.candidates == (ColumnOrder((0, 2, 1, 3), in_pixels=True),)
-    assert [SIDES[at] for at in whole.candidates[0].stored] == ["xmin", "xmax", "ymin", "ymax"]

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.configuration import LEVELS, load_configuration
-from tfod.check.findings.finding import Severity
+from tfod.check.configuration import load_configuration
+from tfod.check.finding import Severity
 from tfod.check.profiles.policy import severities_of
-from tfod.check.profiles.profile import OFF, READY, Severities
-from tfod.check.receivers import RECEIVERS
+from tfod.check.profiles.profile import OFF, Severities
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 
@@ -302,11 +301,3 @@ class TestAnyToml:
                 load(Path(folder), data)
         except TfodError as error:
             assert "\n" not in str(error)
-
-
-def test_takes_all_that_there_is(tmp_path: Path) -> None:
-    lines = [f"for = '{name}'" for name in RECEIVERS] + [f"profile = '{name}'" for name in READY]
-    lines += [f"select = ['{code}', '{code[:3]}']" for code in ALL]
-    lines += [f"severity.BOX = '{level}'" for level in LEVELS]
-    for line in lines:
-        load(tmp_path, line.encode())

@@ -116,12 +116,6 @@ def test_what_comes_again_is_what_a_dictionary_finds(shards: list[Shard]) -> Non
     assert [one.name for one in found.shards_of(laters)] == [names[row] for row in laters.tolist()]
 
 
-def test_trainval_is_train_and_val_once_more() -> None:
-    train, val = [Row(0, 0, one) for one in (1, 2)], [Row(0, 0, one) for one in (3, 4)]
-    shards = [Shard("train", train), Shard("val", val), Shard("trainval", [*train, *val])]
-    assert Duplicates(results_of(shards)).leaked_subsets == {}
-
-
 @pytest.mark.parametrize("most", [1, 5, 1000])
 def test_all_are_counted_and_the_first_are_listed(tmp_path: Path, most: int) -> None:
     for shard in ("train-00000-of-00002", "train-00001-of-00002"):

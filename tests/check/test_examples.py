@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.report import Report
+from tfod.check.report import Report
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tfod.check import check as check_module
 from tfod.check.check import Options, check_sources
 from tfod.check.find import find
-from tfod.check.findings.finding import Finding, Severity
-from tfod.check.findings.findings import Findings, choose
+from tfod.check.finding import Finding, Findings, Severity, choose
 from tfod.check.profiles.profile import OFF, READY
 from tfod.check.records import images
 from tfod.check.records.result import MOST_KINDS, add_bounded

@@ -8,7 +8,7 @@ import os
 import struct
 import tracemalloc
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
+from tfod.check.report import Report
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.junit import render_junit
 from tfod.check.reporters.text import render_text
@@ -166,39 +166,30 @@ def changed(data: bytes, changes: list[tuple[str, float, float, bytes]]) -> byte
     return data
 
 
-@quick
-@given(changes=_changes)
-def test_changed_shards(tmp_path: Path, changes: list[Any]) -> None:
-    check_bytes(tmp_path, "a.record", changed(SHARD, changes))
+PLACES: dict[str, Callable[[list[Any]], bytes]] = {
+    "a.record": lambda how: changed(SHARD, how),
+    "b.record": lambda how: shard(changed(PAYLOADS[0], how), PAYLOADS[1]),  # right checksums
+    "a.record.gz": lambda how: changed(GZIP, how),
+    "b.record.gz": lambda how: gzip.compress(changed(SHARD, how), 1),
+    "a.zip": lambda how: changed(ZIP, how),
+    "b.zip": lambda how: forge(
+        Item("a.record", changed(SHARD, how)), Item("label_map.pbtxt", changed(LABEL_MAP, how))
+    ),
+}
+"""What is made of changes, by the name of the file."""
 
 
+@pytest.mark.parametrize("name", PLACES)
 @quick
 @given(
     changes=_changes,
     profile=st.sampled_from([None, *READY.values()]),
     decode=st.sampled_from([None, 0]),
 )
-def test_changed_payloads(
-    tmp_path: Path, changes: list[Any], profile: Any, decode: int | None
+def test_changed_bytes(
+    tmp_path: Path, name: str, changes: list[Any], profile: Any, decode: int | None
 ) -> None:
-    """With checksums that are right again, so that all that reads records is reached."""
-    data = shard(changed(PAYLOADS[0], changes), PAYLOADS[1])
-    check_bytes(tmp_path, "a.record", data, profile=profile, decode=decode)
-
-
-@quick
-@given(changes=_changes)
-def test_changed_compressed_shards(tmp_path: Path, changes: list[Any]) -> None:
-    check_bytes(tmp_path, "a.record.gz", changed(GZIP, changes))
-    check_bytes(tmp_path, "b.record.gz", gzip.compress(changed(SHARD, changes), 1))
-
-
-@quick
-@given(changes=_changes)
-def test_changed_archives(tmp_path: Path, changes: list[Any]) -> None:
-    check_bytes(tmp_path, "a.zip", changed(ZIP, changes))
-    item = Item("label_map.pbtxt", changed(LABEL_MAP, changes))
-    check_bytes(tmp_path, "b.zip", forge(Item("a.record", changed(SHARD, changes)), item))
+    check_bytes(tmp_path, name, PLACES[name](changes), profile=profile, decode=decode)
 
 
 @quick
@@ -237,13 +228,13 @@ def peak_of(folder: Path, name: str, data: bytes, **options: Any) -> int:
 @pytest.mark.parametrize("how", ["plain", "gzip", "zlib", "zip"])
 def test_a_forged_length_takes_no_memory(tmp_path: Path, length: int, how: str) -> None:
     """Where the length of the data is known, and where nobody knows it."""
-    data, name = forged(length), "a.record"
-    if how == "gzip":
-        data, name = gzip.compress(data), "a.record.gz"
-    elif how == "zlib":
-        data, name = zlib.compress(data), "a.record.zz"
-    elif how == "zip":
-        data, name = forge(Item("a.record", data)), "a.zip"
+    data = forged(length)
+    name, data = {
+        "plain": ("a.record", data),
+        "gzip": ("a.record.gz", gzip.compress(data)),
+        "zlib": ("a.record.zz", zlib.compress(data)),
+        "zip": ("a.zip", forge(Item("a.record", data))),
+    }[how]
     assert peak_of(tmp_path, name, data) < 8 * MIB
     assert not check_bytes(tmp_path, name, data).valid
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 from tfod.check.check import check_sources
-from tfod.check.findings.finding import Severity
-from tfod.check.records.image_bytes import looks_like, strict_pillow, why_not_decoded
-from tfod.check.records.images import ImageFacts
+from tfod.check.finding import Severity
+from tfod.check.records.images import ImageFacts, looks_like, strict_pillow, why_not_decoded
 from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.errors import TfodError
 
@@ -155,35 +153,6 @@ class TestOrientation:
         assert ("its boxes fit only the turned image, 40 x 20" in first.message) is is_error
 
 
-@pytest.mark.parametrize(
-    ("declared", "words"),
-    [
-        ("0" * 64, "of the image it is"),
-        (hashlib.md5(b"x").hexdigest(), "not 64"),
-        (hashlib.sha256(jpeg()).hexdigest().upper(), "upper case"),
-        (hashlib.sha256(jpeg()).hexdigest(), ""),
-    ],
-)
-def test_the_digest_of_an_image(tmp_path: Path, declared: str, words: str) -> None:
-    record = with_boxes([], **{"image/key/sha256": declared})
-    (tmp_path / "a.tfrecord").write_bytes(shard(record))
-    found = [one for one in check_sources([str(tmp_path)]).findings if one.code == "IMG008"]
-    assert [words in one.message for one in found] == [True] * bool(words)
-
-
-def test_images_that_come_again_name_the_first_record(tmp_path: Path) -> None:
-    for subset, names in (("train", "ab"), ("val", "c")):
-        records = [with_boxes([], name=f"{name}.jpg") for name in names]
-        (tmp_path / f"{subset}.tfrecord").write_bytes(shard(*records))
-    found = {one.code: one for one in check_sources([str(tmp_path)]).findings}
-    first = f"record 0 of {tmp_path}/train.tfrecord (a.jpg)"
-    assert found["IMG010"].message == f"the same image is in {first}"
-    assert found["IMG011"].message == (
-        f"the image is in val and in train: {first} has it; all 1 image of val are in other subsets"
-    )
-    assert found["IMG011"].value == ["train", "val"]
-
-
 class TestLooksLike:
     @pytest.mark.parametrize(
         ("data", "look"),
@@ -232,12 +201,6 @@ def failure_of(data: bytes | bytearray | memoryview) -> str:
 
 
 class TestDecoding:
-    @pytest.mark.parametrize(
-        "kind", ["jpeg RGB", "jpeg CMYK", "png I;16", "gif", "bmp 24 bits", "tiff lzw"]
-    )
-    def test_sound(self, kind: str) -> None:
-        assert failure_of(memoryview(image_of(kind))) == ""
-
     @pytest.mark.parametrize("lenient", [False, True])
     def test_cut_short(self, lenient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also where other code in the process has told Pillow to be lenient."""
@@ -246,12 +209,6 @@ class TestDecoding:
         failure = failure_of(data[: len(data) // 2])
         assert "truncated" in failure
         assert lenient == ImageFile.LOAD_TRUNCATED_IMAGES
-
-    def test_damaged_png(self) -> None:
-        data = bytearray(saved("RGB", "PNG", (200, 200)))
-        data[len(data) // 2] ^= 0x55
-        failure = failure_of(data)
-        assert failure and "\n" not in failure
 
     @pytest.mark.parametrize("data", [b"<html></html>", b"%!PS-Adobe-3.0 EPSF-3.0\n%%EOF\n"])
     def test_no_image(self, data: bytes) -> None:
@@ -262,10 +219,6 @@ class TestDecoding:
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
         failure = failure_of(saved("RGB", "PNG"))
         assert "more than 200 pixels" in failure
-
-    def test_large_but_no_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21 * 34 - 1)
-        assert failure_of(saved("RGB", "PNG")) == ""
 
     def test_a_checksum_in_the_middle_of_a_png(self) -> None:
         """libpng, and so TensorFlow, stops at it; Pillow does not look."""

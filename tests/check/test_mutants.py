@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.report import Report
 from tfod.check.profiles.profile import READY
+from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.cli.main import main
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.finding import Finding
-from tfod.check.findings.report import Report
+from tfod.check.finding import Finding
 from tfod.check.receivers import OD_API
+from tfod.check.report import Report
 from tfod.check.reporters.text import render_text
 from tfod.check.reporters.wording import group_findings, next_steps
 from tfod.cli.main import main

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tfod.check.profiles.choice import KeyCounts, choose_profile
 from tfod.detection.keys import OBJECT_ATTRIBUTES
-from tfod.detection.stream import read_batches
 from tfod.example.example import Example
-from tfod.example.wire import Kind
 
-from tests.records import encode, image, objects, write_shard
+from tests.records import encode, image, objects
 
 ENCODED = {"image/encoded": b"\xff\xd8\xff", "image/format": "jpeg"}
 BOXES = objects([[0, 0, 1, 1]], ["cat"], [1])
@@ -209,46 +206,3 @@ def test_few_of_many_images_have_objects() -> None:
     score = {"my/score": 0.5}
     some, most = sample(NAMED, BOXES, score), sample(NAMED, score)
     assert choose(some, *[most] * 9)[0] == "cvat"
-
-
-def test_what_is_counted() -> None:
-    found = KeyCounts()
-    for image_bytes in (b"", b"x"):
-        found.add(Example.from_bytes(sample(NAMED, {"image/encoded": image_bytes})).batch)
-    found.add(Example.from_bytes(sample({})).batch)  # says nothing
-    assert (found.records, found.images) == (2, 1)
-    assert found.of["image/filename", Kind.BYTES] == 2
-    assert found.of["image/encoded", Kind.BYTES] == 2
-
-
-def test_of_many_records_the_first_are_counted(tmp_path: Path) -> None:
-    payloads = [sample({}), *[sample({"a": 1})] * 2, *[sample({"b": b"x"})] * 3]
-    (batch,) = read_batches(write_shard(tmp_path, "x", *payloads))
-    found = KeyCounts()
-    found.add(batch, 3)
-    assert found.records == 3
-    assert found.of == {("a", Kind.INT64): 2, ("b", Kind.BYTES): 1}
-
-
-@pytest.mark.parametrize(
-    ("folder", "profile"),
-    [
-        ("anki-overdrive-cars", "tf_detection_api"),
-        ("blood-cells", "tf_detection_api"),
-        ("hyphal-tips", "tf_detection_api"),
-        ("drawn-rectangles", "tf_detection_api"),
-        ("datumaro-tf-detection-api", "tf_detection_api"),
-        ("datumaro-roboflow", "roboflow"),
-        ("titanic-table", ""),
-        ("viewer-sample", ""),
-    ],
-)
-def test_real_shards(corpus: Path, folder: str, profile: str) -> None:
-    shards = sorted({*corpus.joinpath(folder).rglob("*.*record")})
-    assert shards
-    for shard in shards:
-        found = KeyCounts()
-        for batch in read_batches(shard):
-            found.add(batch)
-        chosen = choose_profile(found)
-        assert (chosen[0].name if chosen else "") == profile, shard

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from tfod.check.findings.finding import FAMILIES, Severity
+from tfod.check.finding import FAMILIES, Severity
 from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import all_rules
@@ -127,7 +127,6 @@ class TestDocuments:
                 {"titel": "x"},
                 ".*'titel' was unexpected.*; expected a profile: .* title, ",
             ),
-            ({"features": {}}, "features: .*; expected at least one feature, by its key"),
             ({"features": []}, r"features: \[\] is not of type 'object'; expected at least one"),
             ({"features": {"a": {"kind": "VarLenFeature"}}}, "features.a: 'dtype' is a required "),
             (
@@ -179,7 +178,6 @@ class TestDocuments:
                 "p.yaml: None is not of type 'object'; expected a profile: an ",
             ),
             ("p.yaml", b"\xff\xfe", "p.yaml: not a valid YAML file: 'utf-8' codec"),
-            ("p.yaml", "\x00", "p.yaml: not a valid YAML file: "),
             ("p.yaml", "a: !!python/object/apply:os.getcwd []", "could not determine a construct"),
             (
                 "p.yaml",
@@ -191,7 +189,6 @@ class TestDocuments:
                 "a: &a [1]\nb: *a",
                 "p.yaml:2: not a valid YAML file: a profile has no alia",
             ),
-            ("p.yaml", "a: &a [*a]", "a profile has no aliases (*)"),
             (
                 "p.yaml",
                 "--- a\n--- b",
@@ -199,20 +196,12 @@ class TestDocuments:
             ),
             ("p.yaml", 'title: "\\ud800"', "p.yaml: has a value that JSON in UTF-8 cannot hold"),
             ("p.json", '{"\\ud800": 1}', "p.json: has a value that JSON in UTF-8 cannot hold"),
-            (
-                "p.yaml",
-                "features: {1: {}}",
-                "features: 1 is not of type 'string'; expected keys that are texts, in quotes",
-            ),
             ("p.yaml", "? [a]\n: b", "not a valid YAML file: found unhashable key"),
-            ("p.yaml", "a: 2020-13-45", "p.yaml: not a valid YAML file: month must be in 1..12"),
             (
                 "p.yaml",
                 "a: " + "9" * 5000,
                 "p.yaml:1: not a valid YAML file: a number of 5,000 characters",
             ),
-            ("p.yaml", "a: 1" + ":1" * 100_000, "file: a number of 200,001 characters"),
-            ("p.json", '{"a": ' * 900 + "1" + "}" * 900, "p.json: "),
             ("p.yaml", "[" * 5000 + "]" * 5000, "p.yaml: is nested too deeply for a profile"),
             ("p.json", "[" * 100_000, "p.json: is nested too deeply for a profile"),
             ("p.json", "{", "p.json:1: not a valid JSON file: Expecting property name"),
@@ -223,7 +212,6 @@ class TestDocuments:
                 "{" + "".join(f'"{n}":1,' for n in range(25_000)) + '"x":1,"x":1}',
                 "p.json: not a valid JSON file: 'x' is given twice",
             ),
-            ("p.json", "9" * 5000, "p.json: not a valid JSON file: "),
         ],
     )
     def test_no_document(
@@ -251,21 +239,17 @@ class TestPython:
         "source",
         [
             "import tensorflow as tf\nf = {'k': tf.io.FixedLenFeature([], tf.int64)}",
-            "import tensorflow as tf\nf = {'k': tf.FixedLenFeature((), tf.int64)}",
             "import tensorflow\nf = {'k': tensorflow.io.FixedLenFeature([], tensorflow.int64)}",
             "import tensorflow.io\nf = {'k': tensorflow.io.FixedLenFeature([], 'int64')}",
             "from tensorflow import io, int64\nf = {'k': io.FixedLenFeature((), dtype=int64)}",
             "from tensorflow.io import *\nf = {'k': FixedLenFeature([], int64)}",
-            "import tensorflow.compat.v1 as t1\nf = {'k': t1.FixedLenFeature([], t1.int64)}",
             "import tensorflow as t\nv1 = t.compat.v1\nf = {'k': v1.FixedLenFeature((), 'int64')}",
             "import numpy as np\nf = {'k': tf.io.FixedLenFeature([], np.int64)}",
-            "f = {'k': tf.io.FixedLenFeature([], tf.dtypes.int64)}",
             "K = 'k'\nS = ()\nf: dict = {K: tf.io.FixedLenFeature(S, tf.int64)}",
             "def parse(x):\n    return tf.io.parse_example(x, "
             "{'k': tf.io.FixedLenFeature([], tf.int64)})",
             "class Decoder:\n    def __init__(self):\n        self.keys = "
             "{'k': tf.io.FixedLenFeature([], tf.int64)}",
-            "base = {'k': tf.io.FixedLenFeature([], tf.int64)}\nf = {**base}",
             "base = {'k': tf.io.FixedLenFeature([], tf.int64)}\nf = dict(base) | {}",
             "a = {'x': tf.io.VarLenFeature(tf.int64)}\n"
             "feature_description = {'k': tf.io.FixedLenFeature([], tf.int64)}",
@@ -285,34 +269,22 @@ class TestPython:
         [
             ("tf.io.VarLenFeature(tf.string)", FeatureSpec(Kind.BYTES)),
             ("tf.io.VarLenFeature(dtype=float)", FeatureSpec(Kind.FLOAT)),
-            ("tf.io.VarLenFeature(np.bytes_)", FeatureSpec(Kind.BYTES)),
             (
                 "tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)",
                 FeatureSpec(Kind.INT64),
             ),
             ("tf.io.RaggedFeature(tf.int64)", FeatureSpec(Kind.INT64)),
-            ("tf.io.FixedLenFeature([4], tf.float32)", FeatureSpec(Kind.FLOAT, (4,))),
             ("tf.io.FixedLenFeature((2, 2), tf.float32)", FeatureSpec(Kind.FLOAT, (2, 2))),
             ("tf.io.FixedLenFeature(4, tf.float32)", FeatureSpec(Kind.FLOAT, (4,))),
             ("tf.io.FixedLenFeature([], tf.string, '')", FeatureSpec(Kind.BYTES, (), b"")),
-            ("tf.io.FixedLenFeature([], tf.string, None)", FeatureSpec(Kind.BYTES, ())),
             (
                 "tf.io.FixedLenFeature([], tf.string, default_value=b'\\xff')",
                 FeatureSpec(Kind.BYTES, (), b"\xff"),
             ),
-            (
-                "tf.io.FixedLenFeature([], tf.int64, default_value=-1)",
-                FeatureSpec(Kind.INT64, (), -1),
-            ),
-            ("tf.io.FixedLenFeature([], tf.float32, 1)", FeatureSpec(Kind.FLOAT, (), 1.0)),
             ("tf.io.FixedLenFeature([], tf.int64, [False])", FeatureSpec(Kind.INT64, (), 0)),
             (
                 "tf.io.FixedLenFeature([2, 2], tf.int64, [[1, 2], [-3, +4]])",
                 FeatureSpec(Kind.INT64, (2, 2), (1, 2, -3, 4)),
-            ),
-            (
-                "tf.io.FixedLenFeature([3], tf.float32, [0.5, 0.5, HALF])\nHALF = 0.5",
-                FeatureSpec(Kind.FLOAT, (3,), (0.5, 0.5, 0.5)),
             ),
         ],
     )
@@ -320,14 +292,6 @@ class TestPython:
         call, _, more = call.partition("\n")
         profile = load_profile(write_profile(tmp_path, "p.py", f"f = {{'k': {call}}}\n{more}"))
         assert profile.features == {"k": spec}
-
-    def test_keys(self, tmp_path: Path) -> None:
-        source = (
-            "A = 'image/a'\nMANY = 'int64'\n"
-            "f = {A: tf.io.VarLenFeature(MANY), 'c' 'd': tf.io.VarLenFeature(tf.int64)}\n"
-        )
-        profile = load_profile(write_profile(tmp_path, "p.py", source))
-        assert list(profile.features) == ["image/a", "cd"]
 
     def test_name_title_meanings_and_field_mapping(self, tmp_path: Path) -> None:
         source = to_source(PROFILES["tf_detection_api"])
@@ -351,21 +315,12 @@ class TestPython:
         ("source", "output"),
         [
             ("x = 1", "p.py: has no dict of tf.io calls, such as feature_description = {"),
-            ("", "p.py: has no dict of tf.io calls"),
             ("print 'x'", "p.py:1: is not Python 3: "),
             (b"\x00", "p.py:1: is not Python 3: "),
             (b"# coding: nothing\n", "is not Python 3: unknown encoding: nothing"),
             ("x = " + "(" * 5000, "is not Python 3: "),
-            ("x = " + "-" * 100_000 + "1", "is not Python 3"),
             ("from keys import A\nf = {\n  A: VarLenFeature(tf.int64)}", "p.py:3: A is no literal"),
-            (
-                "import k\nf = {k.A: VarLenFeature(tf.int64)}",
-                "p.py:2: k.A is no literal; write",
-            ),
             ("A = 'a'\nA = 'b'\nf = {A: VarLenFeature(tf.int64)}", "p.py:3: A is no literal"),
-            ("A = 'a'\nA += 'b'\nf = {A: VarLenFeature(tf.int64)}", "p.py:3: A is no literal"),
-            ("for A in x:\n  pass\nf = {A: VarLenFeature(tf.int64)}", "p.py:3: A is no literal"),
-            ("A = 'a'\nB = A\nf = {B: VarLenFeature(tf.int64)}", "p.py:3: B is no literal"),
             ("n = 3\ndef f(n):\n  return {'k': FixedLenFeature([n], tf.int64)}", ":3: n is no lit"),
             ("f = {1: VarLenFeature(tf.int64)}", "p.py:1: the key 1 is not text"),
             ("f = {'\\ud800': VarLenFeature(tf.int64)}", "JSON in UTF-8 cannot hold"),
@@ -374,11 +329,7 @@ class TestPython:
                 "f = {'k': VarLenFeature(tf.int64),\n'x': make()}",
                 "p.py:2: 'x' is make(); give FixedLenFeature, VarLenFeature, ",
             ),
-            ("f = {k: VarLenFeature(tf.int64) for k in KEYS}", "p.py: has no dict of tf.io calls"),
             ("f = {**other(), 'k': VarLenFeature(tf.int64)}", "p.py:1: a dict is taken over here"),
-            ("f = {'k': VarLenFeature(tf.int64)}\nf['x'] = g", "p.py:2: f is changed here; write"),
-            ("f = {'k': VarLenFeature(tf.int64)}\ndel f['k']", "p.py:2: f is changed here"),
-            ("f = {'k': VarLenFeature(tf.int64)}\nf |= g", "p.py:2: f is changed here"),
             ("f = {'k': VarLenFeature(tf.int64)}\nif x:\n  f.update(g)", "p.py:3: f is changed"),
             (
                 "a = {'k': VarLenFeature(float)}\n\nb = {'x': VarLenFeature(float)}",
@@ -397,17 +348,8 @@ class TestPython:
                 "f = {'k': VarLenFeature(tf.int32)}",
                 "p.py:1: 'k' has the dtype tf.int32, which no",
             ),
-            ("f = {'k': VarLenFeature(1)}", "'k' has the dtype 1, which no"),
-            (
-                "D = [1]\nf = {'k': VarLenFeature(D)}",
-                "'k' has the dtype D, ",
-            ),
-            ("f = {'k': VarLenFeature(make())}", "'k' has the dtype make(), "),
-            ("def f(string):\n  return {'k': VarLenFeature(string)}", "'k' has the dtype string, "),
             ("f = {'k': VarLenFeature()}", "'k': VarLenFeature: missing a required argument: 'dty"),
             ("f = {'k': VarLenFeature(tf.int64, 1)}", "VarLenFeature: too many positional arg"),
-            ("f = {'k': VarLenFeature(**a)}", "'k': VarLenFeature: missing a required"),
-            ("f = {'k': VarLenFeature(*a)}", "'k' has the dtype *a, "),
             (
                 "f = {'k': FixedLenFeature(None, tf.int64)}",
                 "p.py: features.k.shape: None is not of type 'array'; expected a list of sizes ",
@@ -417,14 +359,9 @@ class TestPython:
                 "features.k.shape[0]: None is not of type 'integer'; expected a size, a whole ",
             ),
             (
-                "f = {'k': FixedLenFeature([-1], tf.int64)}",
-                "shape[0]: -1 is less than the minimum of 1",
-            ),
-            (
                 "f = {'k': FixedLenFeature([3], tf.int64, 0)}",
                 "p.py: features['k']: the shape has 3 values and the default 1",
             ),
-            ("f = {'k': FixedLenFeature([], tf.int64, [])}", "has 1 values and the default 0"),
             ("f = {'k': FixedLenFeature([], tf.int64, 1.5)}", "an integer of 64 bits"),
             (f"f = {{'k': FixedLenFeature([], tf.int64, {1 << 63})}}", "an integer of 64 bits"),
             (
@@ -435,15 +372,11 @@ class TestPython:
                 "f = {'k': FixedLenFeature([], tf.string, 'a' * 10**9)}",
                 "'a' * 10 ** 9 is no literal",
             ),
-            ("f = {'k': FixedLenFeature([28 * 28], tf.int64)}", "p.py:1: 28 * 28 is no literal"),
-            ("f = {f'{x!r}': VarLenFeature(tf.int64)}", "f'{x!r}' is no literal"),
-            ("f = {'k': VarLenFeature(tf.int64)} | g", "p.py: has no dict of tf.io calls"),
             (
                 f"S = '{'x' * 99_000}'\n"
                 f"f = {{'k': FixedLenFeature([9999], tf.string, [{'S,' * 9999}])}}",
                 "p.py:2: S is no literal",
             ),
-            ("x" + "[0]" * 900 + " = 1\nf = {'k': VarLenFeature(int)}", "has the dtype int, "),
             ("S = [2147483647, 2147483647]\nf = {'k': FixedLenFeature(S, tf.string)}", "more than"),
         ],
     )
@@ -507,19 +440,13 @@ profiles = st.builds(
 
 class TestWriting:
     @examples(60)
-    @given(profile=profiles)
+    @given(profile=profiles | st.sampled_from(list(READY.values())))
     def test_written_profiles_read_back_equal(self, tmp_path: Path, profile: Profile) -> None:
         text = profile_to_yaml(profile)
         assert load_profile(write_profile(tmp_path, "p.yaml", text)) == profile
         # The document is plain JSON as well.
         document = json.dumps(yaml.safe_load(text))
         assert load_profile(write_profile(tmp_path, "p.json", document)) == profile
-
-    @pytest.mark.parametrize("name", READY)
-    def test_ready_ones_do(self, tmp_path: Path, name: str) -> None:
-        text = profile_to_yaml(READY[name])
-        assert load_profile(write_profile(tmp_path, "p.yaml", text)) == READY[name]
-        assert max(map(len, text.splitlines())) <= 80
 
 
 class TestDescribe:
@@ -541,12 +468,6 @@ class TestDescribe:
         assert (
             profile.field_mapping.format is None and profile.field_mapping.box == FieldMapping().box
         )
-
-    def test_the_real_ones(self, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        for folder in ("blood-cells", "titanic-table", "viewer-sample"):
-            assert cli.main(["describe", "--as-profile", str(corpus / folder)]) == 0
-            text = capsys.readouterr().out
-            assert text.startswith(f"name: {folder}\ntitle: as {folder} is\n")
 
     def test_nothing_to_expect(self, make_shard: Any, capsys: pytest.CaptureFixture[str]) -> None:
         shard = make_shard("s", {})

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.findings.finding import Rule, Severity
+from tfod.check.finding import Rule, Severity
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, READY, profile_of_features
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of
 from tfod.check.references.cvat_task import Frame, Task
 from tfod.check.rules.registry import all_rules
 
+from tests.check.conftest import ReportOf
 from tests.check.test_check import training
 from tests.commands import Run
 from tests.mutants.make import all_mutants
@@ -47,31 +47,31 @@ def outside(tmp_path: Path) -> str:
     ],
 )
 def test_one_verdict_for_each_receiver(
-    run: Run,
+    check: Run,
+    report_of: ReportOf,
     outside: str,
     options: tuple[str, ...],
     receiver: str,
     verdict: str,
     severity: Severity,
 ) -> None:
-    done, text, _ = run("check", outside, *options)
+    done, text, _ = check(outside, *options)
     assert (done, text[: len(verdict)]) == (int(verdict.startswith("IN")), verdict)
-    done, text, _ = run("check", outside, *options, "--format", "json")
-    report = json.loads(text)
+    done, report = report_of(outside, *options)
     assert report["receiver"] == receiver
     assert report["severities"]["BOX003"] == severity.value
 
 
-def test_html_and_junit_say_for_whom(run: Run, outside: str) -> None:
-    _, page, _ = run("check", outside, "--for", "cvat", "--format", "html")
+def test_html_and_junit_say_for_whom(check: Run, outside: str) -> None:
+    _, page, _ = check(outside, "--for", "cvat", "--format", "html")
     ready = "Ready for CVAT once it is zipped with its label map: 1 image, 1 box"
     assert f'<h1 class="verdict">{ready}</h1>' in page
     assert f"<title>{ready}" in page
-    _, text, _ = run("check", outside, "--for", "cvat")
+    _, text, _ = check(outside, "--for", "cvat")
     assert text.splitlines()[0].endswith(" infos; zip it with its label map")
-    _, page, _ = run("check", outside, "--format", "html")
+    _, page, _ = check(outside, "--format", "html")
     assert '<h1 class="verdict">1 error in 1 of 1 image</h1>' in page
-    _, document, _ = run("check", outside, "--for", "od-api", "--format", "junit")
+    _, document, _ = check(outside, "--for", "od-api", "--format", "junit")
     assert '<property name="receiver" value="od-api" />' in document
 
 
@@ -110,11 +110,10 @@ def test_what_is_not_named_follows_from_what_is(
     ],
 )
 def test_records_of_another_kind_are_not_for_cvat(
-    run: Run, tmp_path: Path, features: dict[str, Any], profile: str, code: int
+    report_of: ReportOf, tmp_path: Path, features: dict[str, Any], profile: str, code: int
 ) -> None:
     shard = write_shard(tmp_path, "x", encode(features))
-    done, text, _ = run("check", shard, "--for", "cvat", "--format", "json")
-    report = json.loads(text)
+    done, report = report_of(shard, "--for", "cvat")
     assert (done, report["profile"]["name"]) == (code, profile)
     assert ("EXA010" in report["severities"]) is (profile == "none")
 
@@ -123,10 +122,12 @@ TABLE = {"fare": 1.5, "cabin": "C85", "age": 22.0, "sex": "male"}
 
 
 @pytest.mark.parametrize("receiver", ["cvat", "od-api", "any"])
-def test_a_table_is_to_be_another_dataset(run: Run, tmp_path: Path, receiver: str) -> None:
+def test_a_table_is_to_be_another_dataset(
+    check: Run, report_of: ReportOf, tmp_path: Path, receiver: str
+) -> None:
     shard = write_shard(tmp_path, "x", encode(TABLE))
-    code, text, _ = run("check", shard, "--for", receiver, "--format", "json")
-    (finding,) = json.loads(text)["findings"]
+    code, report = report_of(shard, "--for", receiver)
+    (finding,) = report["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
     own = finding["fix"].startswith("Pass --profile with a profile of your own")
     title = {"cvat": "CVAT", "od-api": "the OD API's trainer"}.get(receiver)
@@ -134,17 +135,16 @@ def test_a_table_is_to_be_another_dataset(run: Run, tmp_path: Path, receiver: st
     assert own if title is None else finding["fix"] == other
     keys = list(TABLE)
     assert finding["message"].endswith(f"their features are {', '.join(keys)}")
-    _, page, _ = run("check", shard, "--for", receiver, "--format", "html")
+    _, page, _ = check(shard, "--for", receiver, "--format", "html")
     (headline,) = re.findall(r'<h1 class="verdict">(.*?)</h1>', page)
     assert headline.endswith(f"fit no profile; their features are {', '.join(keys)}")
 
 
-def test_a_few_records_of_detection_beside_a_table(run: Run, tmp_path: Path) -> None:
+def test_a_few_records_of_detection_beside_a_table(report_of: ReportOf, tmp_path: Path) -> None:
     write_shard(tmp_path, "some", training("a.jpg"), training("b.jpg"))
     write_shard(tmp_path, "table", *[encode(TABLE)] * 5)
     for receiver in ("cvat", "od-api", "any"):
-        code, text, _ = run("check", str(tmp_path), "--for", receiver, "--format", "json")
-        report = json.loads(text)
+        code, report = report_of(str(tmp_path), "--for", receiver)
         assert (code, report["profile"]["name"]) == (1, "none")
         assert report["counts"]["by_code"]["EXA010"] == 1
 
@@ -244,17 +244,17 @@ def test_how_severe_each_rule_is_to_each_receiver() -> None:
     ],
 )
 def test_source_ids_are_numbers_to_some(
-    run: Run, tmp_path: Path, source_id: str, receivers: set[str]
+    check: Run, tmp_path: Path, source_id: str, receivers: set[str]
 ) -> None:
     record = training("a.jpg", **{"image/source_id": source_id})
     shard = write_shard(tmp_path, "x", record)
     readers = RECEIVERS.keys() - {"keras", "cvat"}
-    refused = {name for name in readers if run("check", shard, "--for", name)[0]}
+    refused = {name for name in readers if check(shard, "--for", name)[0]}
     assert refused == receivers
-    assert ("is not a number" in run("check", shard)[1]) is (source_id == "a.jpg")
+    assert ("is not a number" in check(shard)[1]) is (source_id == "a.jpg")
 
 
-def test_a_hundred_objects_stop_efficientdet(run: Run, tmp_path: Path) -> None:
+def test_a_hundred_objects_stop_efficientdet(check: Run, tmp_path: Path) -> None:
     """It pads to 100 and asserts that there are fewer (tf.assert_less)."""
     for count, receivers in ((99, []), (100, ["efficientdet"]), (101, ["efficientdet"])):
         boxes = [(0.1, 0.1, 0.9, 0.1 + n / 200) for n in range(1, count + 1)]
@@ -262,7 +262,7 @@ def test_a_hundred_objects_stop_efficientdet(run: Run, tmp_path: Path) -> None:
         changes = {**lists, "image/source_id": "7"}
         shard = write_shard(tmp_path, str(count), training("a.jpg", **changes))
         readers = ("od-api", "tf-vision", "model-maker", "efficientdet")
-        assert [name for name in readers if run("check", shard, "--for", name)[0]] == receivers
+        assert [name for name in readers if check(shard, "--for", name)[0]] == receivers
 
 
 NOT_SEEN = {
@@ -312,7 +312,7 @@ def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
     ],
 )
 def test_what_the_trainer_reads(
-    run: Run,
+    check: Run,
     tmp_path: Path,
     receiver: str,
     changes: dict[str, Any],
@@ -324,24 +324,24 @@ def test_what_the_trainer_reads(
         (tmp_path / "label_map.pbtxt").unlink()
     else:
         (tmp_path / "label_map.pbtxt").write_text(label_map, encoding="utf-8")
-    code, text, _ = run("check", shard, "--for", receiver)
+    code, text, _ = check(shard, "--for", receiver)
     assert (code == 0) is valid, text
 
 
-def test_the_trainer_reads_no_compressed_shard(run: Run, tmp_path: Path) -> None:
+def test_the_trainer_reads_no_compressed_shard(check: Run, tmp_path: Path) -> None:
     """builders/dataset_builder.py opens them without a compression_type."""
     shard = Path(write_shard(tmp_path, "train", training()))
     packed = shard.with_suffix(".tfrecord.gz")
     packed.write_bytes(gzip.compress(shard.read_bytes()))
     shard.unlink()
-    assert run("check", str(packed))[0] == 0
-    code, text, _ = run("check", str(packed), "--for", "od-api")
+    assert check(str(packed))[0] == 0
+    code, text, _ = check(str(packed), "--for", "od-api")
     assert (code, "TFR014 error" in text) == (1, True)
 
 
-def test_the_trainer_needs_no_size_and_no_name(run: Run, tmp_path: Path) -> None:
+def test_the_trainer_needs_no_size_and_no_name(check: Run, tmp_path: Path) -> None:
     changes = {"image/height": 99, "image/width": 0, "image/filename": ""}
     shard = write_shard(tmp_path, "train", training(**changes))
-    assert run("check", shard, "--for", "od-api")[0] == 0
-    _, text, _ = run("check", shard)
+    assert check(shard, "--for", "od-api")[0] == 0
+    _, text, _ = check(shard)
     assert {"IMG006 error", "IMG012 error", "NAM001 error"} <= set(re.findall(r"\w+ error", text))

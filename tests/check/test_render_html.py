@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from tfod.check.findings.report import Report
+from tfod.check.report import Report
 from tfod.check.reporters.html import ON_THE_PAGE, render_html
 from tfod.check.reporters.samples import Sample
 from tfod.check.rules.registry import all_rules

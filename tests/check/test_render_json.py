@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from tfod.check.findings.report import Report
+from tfod.check.report import Report
 from tfod.check.reporters.json import render_json
 
 from tests.check.reports import found, hostile_report, make_report, some_figures

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
-from tfod.check.findings.report import Report
+from tfod.check.report import Report
 from tfod.check.reporters.junit import render_junit
 
 from tests.check.reports import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfod.check.reporters.escaping import columns, visible
 from tfod.check.reporters.text import render_text
 
-from tests.check.reports import INFO, WARNING, found, hostile_report, make_report
+from tests.check.reports import WARNING, found, hostile_report, make_report
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
 
@@ -135,13 +135,6 @@ def test_warnings_that_fail_are_said_to() -> None:
     assert failed.startswith("INVALID: 0 errors, 1 warning, 0 infos (warnings fail, too)\n")
 
 
-def test_same_words_are_said_once_with_their_places() -> None:
-    findings = [found("LAB906", "same", record=number, offset=number) for number in range(3)]
-    assert "  a.record, record 1, byte 1\n  a.record, record 2, byte 2:\n    same\n" in text(
-        make_report(findings)
-    )
-
-
 def test_totals_are_true_though_none_is_listed() -> None:
     findings = [found("BOX903", "x", f"{number}.record", record=0) for number in range(7)]
     written = text(make_report(findings, most=0))
@@ -155,12 +148,6 @@ def test_findings_of_one_feature_leave_room_for_others() -> None:
     written = text(make_report(findings))
     assert written.count("wide") == 2 and "the lists differ in length" in written
     assert "and 48 more" in written
-
-
-def test_a_fix_that_all_findings_share_is_said_once() -> None:
-    findings = [found("BOX903", "x", record=n, fix="Do this.") for n in range(3)]
-    written = text(make_report(findings))
-    assert written.count("Do this.") == 1 and "  Fix: Do this.\n" in written
 
 
 def test_lines_fit_but_names_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,11 +183,6 @@ def test_shards_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     colored = text(hostile_report(), color=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == written
     written.encode()
-
-
-def test_severities_are_those_applied() -> None:
-    report = make_report([found("BOX903", "x", severity=INFO), found("ZIP917", "y")])
-    assert "BOX903 info: " in text(report)
 
 
 @given(st.text())

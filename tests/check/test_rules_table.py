@@ -8,7 +8,7 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
-from tfod.check.findings.finding import FAMILIES
+from tfod.check.finding import FAMILIES
 from tfod.check.profiles.profile import READY
 from tfod.check.reporters.wording import changes
 from tfod.check.rules.registry import all_rules

@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 from tfod.check.dataset import Dataset
-from tfod.check.findings.finding import Place
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Findings, Place
 from tfod.check.profiles.profile import READY
-from tfod.check.records.compared import ImageRow
+from tfod.check.records.batch import ImageRow
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.references.cvat_task import Frame, Task, load_task
 from tfod.check.rules.registry import all_rules, run_rules
@@ -143,13 +142,6 @@ class TestLoading:
         )
         assert not task.video
         assert pickle.loads(pickle.dumps(task)) == task
-
-    def test_zip(self, tmp_path: Path) -> None:
-        path = tmp_path / "export.zip"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("images/a.jpg", b"")
-            archive.writestr("annotations.xml", IMAGES_XML)
-        assert len(load_task(cvat_xml=str(path)).frames or ()) == 3
 
     def test_video(self, write: Write) -> None:
         task = load_task(cvat_xml=write("a.xml", video(start=10, stop=30, filter="step=10")))

@@ -209,13 +209,6 @@ class TestWriting:
         )
         assert labels_in(load(tmp_path)) == {"a": ["cat"], "b": ["dog"], "c": []}
 
-    def test_compression_and_new_encoding(self, tmp_path) -> None:
-        source = dataset_of(item("a", Label(0)))
-        source.export(str(tmp_path), FORMAT, compression="gzip", image_ext=".png")
-        (found,) = load(tmp_path)
-        assert compat.image_bytes(found.media).startswith(b"\x89PNG")
-        assert (tmp_path / "default.tfrecord").read_bytes().startswith(b"\x1f\x8b")
-
     @pytest.mark.parametrize(
         ("options", "output"),
         [
@@ -240,27 +233,3 @@ class TestWriting:
             with pytest.raises(Exception):  # noqa: B017
                 bad.export(str(tmp_path), FORMAT)
             assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-    def test_saving_in_place(self, tmp_path) -> None:
-        source = dataset_of(item("a", Label(1), subset="train"), item("b", Label(1), subset="val"))
-        source.export(str(tmp_path), FORMAT)
-        found = load(tmp_path)
-        found.remove("b", "val")
-        found.save(save_media=True)
-        assert sorted(os.listdir(tmp_path)) == ["labels.txt", "train.tfrecord"]
-        assert labels_in(load(tmp_path)) == {"a": ["dog"]}
-
-
-def test_datumaros_own_imagenet(tmp_path) -> None:
-    for name in ("étoile", "bus"):
-        (tmp_path / "in" / name).mkdir(parents=True)
-        (tmp_path / "in" / name / "1.jpg").write_bytes(JPEG)
-    source = Dataset.import_from(str(tmp_path / "in"), "imagenet")
-    source.export(str(tmp_path / "out"), FORMAT)
-    found = load(tmp_path / "out")
-    assert {one.id for one in found} == {one.id for one in source}
-    assert (tmp_path / "out" / "labels.txt").read_text("utf-8") == "0:bus\n1:étoile\n"
-    assert sorted(name for names in labels_in(found).values() for name in names) == [
-        "bus",
-        "étoile",
-    ]

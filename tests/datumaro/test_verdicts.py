@@ -18,10 +18,10 @@ from datumaro.components.errors import DatasetImportError
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.finding import Finding
-from tfod.check.findings.report import Report
+from tfod.check.finding import Finding
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import DATUMARO
+from tfod.check.report import Report
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS, READ_ONCE

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
@@ -25,6 +24,7 @@ from tfod.example.example import (
 from tfod.example.wire import Kind
 from tfod.tfrecord.reader import sound, walk
 
+from tests.changed_records import SOUND, changed_records, sound_record
 from tests.conftest import examples
 from tests.records import encode, frame, image, objects
 
@@ -97,67 +97,17 @@ class TestColumn:
                     assert column.byte_strings() == [one for some in wanted for one in some]
 
 
-OBJECT_LISTS = {
-    **dict.fromkeys(keys.BOX, [Kind.FLOAT] * 5 + [Kind.INT64]),
-    keys.CLASS_TEXT: [Kind.BYTES, Kind.BYTES, Kind.INT64],
-    keys.CLASS_LABEL: [Kind.INT64, Kind.INT64, Kind.FLOAT],
-    keys.MASK: [Kind.BYTES, Kind.FLOAT],
-    keys.KEYPOINT_X: [Kind.FLOAT],
-    keys.KEYPOINT_Y: [Kind.FLOAT],
-    keys.KEYPOINT_VISIBILITY: [Kind.INT64],
-    keys.AREA: list(Kind),
-    "image/object/difficult": [Kind.INT64],
-    f"{keys.ATTRIBUTE_PREFIX}colour": list(Kind),
-    "image/class/text": [Kind.BYTES],
-    "image/class/label": [Kind.INT64],
-    "bbox": [Kind.FLOAT],
-    "category_id": [Kind.INT64],
-    "id": [Kind.INT64],
-    "own": list(Kind),
-}
-SIZES = {keys.KEYPOINT_X: 2, keys.KEYPOINT_Y: 2, keys.KEYPOINT_VISIBILITY: 2, "bbox": 4}
-SINGLES = {
-    keys.FILENAME: Kind.BYTES,
-    keys.SOURCE_ID: Kind.BYTES,
-    keys.FORMAT: Kind.BYTES,
-    keys.HEIGHT: Kind.INT64,
-    keys.WIDTH: Kind.INT64,
-    keys.ENCODED: Kind.BYTES,
-    keys.EXTRA_ATTRIBUTES: Kind.BYTES,
-    "image": Kind.BYTES,
-    "image_id": Kind.INT64,
-}
-VALUES: Mapping[Kind, st.SearchStrategy[Any]] = {
-    Kind.BYTES: st.sampled_from([b"", b"cat", b"dog", b"\xff", b"a\0b", b"{}"]),
-    Kind.FLOAT: st.sampled_from([0.0, 0.25, 0.5, 1.0]),
-    Kind.INT64: st.integers(0, 3),
-}
+PAYLOADS = st.one_of(
+    st.sampled_from(sorted(SOUND)).flatmap(changed_records),
+    st.sampled_from(sorted(SOUND)).map(sound_record),
+    st.sampled_from([b"", b"\xff", b"\x12\x00"]),
+)
+"""Records of every kind, mostly sound; now and then one that is not an Example."""
 MAPPINGS = [
     FieldMapping(),
     KERAS_COCO,
-    FieldMapping(filename="own", box=("bbox",), image_id="image_id"),
+    FieldMapping(filename="path", box=("bbox",), image_id="image/source_id"),
 ]
-
-
-@st.composite
-def payloads(draw: st.DrawFn) -> bytes:
-    """A record of detection, mostly sound; now and then one that is not an Example."""
-    if draw(st.integers(0, 12)) == 7:
-        return draw(st.sampled_from([b"", b"\xff", b"\x12\x00"]))
-    count, is_sound = draw(st.integers(0, 2)), draw(st.booleans())
-    found = {}
-    wanted = draw(st.sets(st.sampled_from(sorted(OBJECT_LISTS)))) | set(keys.BOX)
-    for key in wanted if is_sound else draw(st.sets(st.sampled_from(sorted(wanted)))):
-        size = count * SIZES.get(key, 1)
-        if not is_sound:
-            size = draw(st.sampled_from([size] * 6 + [4 * size, 0, 1]))
-        kind = OBJECT_LISTS[key][0] if is_sound else draw(st.sampled_from(OBJECT_LISTS[key]))
-        found[key] = (kind, draw(st.lists(VALUES[kind], min_size=size, max_size=size)))
-    for key in draw(st.sets(st.sampled_from(sorted(SINGLES)), max_size=6)):
-        size = 1 if is_sound else draw(st.sampled_from([1] * 8 + [0, 2]))
-        kind = SINGLES[key]
-        found[key] = (kind, draw(st.lists(VALUES[kind], min_size=size, max_size=size)))
-    return written(found)
 
 
 def plain(value: Any) -> Any:
@@ -182,7 +132,7 @@ def output(detections: Detections, row: int) -> Any:
 
 class TestDetections:
     @examples(60)
-    @given(st.lists(payloads(), max_size=5), st.sampled_from(MAPPINGS))
+    @given(st.lists(PAYLOADS, max_size=5), st.sampled_from(MAPPINGS))
     def test_a_batch_says_of_each_record_what_it_says_alone(
         self, records: list[bytes], mapping: FieldMapping
     ) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.report import Report
 from tfod.check.profiles.file import load_profile
 from tfod.check.records.images import read_most_decoded
 from tfod.check.references.cvat_task import load_task
 from tfod.check.references.pipeline import TrainingConfig
+from tfod.check.report import Report
 from tfod.tfrecord.storage.archive import ZipLimits
 
 from tests.mutants.registry import Content, Inside, Mutant

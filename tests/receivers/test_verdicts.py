@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 import tfod
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.finding import Severity
+from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, READY
 from tfod.check.receivers import MODEL_MAKER, OD_API, TF_VISION, Receiver
 from tfod.check.records.images import read_most_decoded

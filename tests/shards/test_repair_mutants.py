@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
-from tfod.check.findings.finding import Finding
+from tfod.check.finding import Finding
 from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.rules.registry import all_rules

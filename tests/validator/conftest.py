@@ -76,6 +76,13 @@ class Service:
             )
         return found
 
+    def repair(self, uploaded: Mapping[str, Any]) -> Any:
+        """What is said of a repaired copy when its check has ended; ``uploaded`` was answered."""
+        self.wait_until_over(uploaded["id"])
+        url = f"{self.url}{uploaded['links']['self']}/repair"
+        asked = {"token": uploaded["token"], "wait": 60}
+        return self.end_of(requests.post(url, params=asked, timeout=REMOTE_TIMEOUT)).json()
+
     def get(self, path: str, **more: Any) -> requests.Response:
         """GET an address of the service."""
         return requests.get(self.url + path, timeout=REMOTE_TIMEOUT, **more)

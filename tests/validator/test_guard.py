@@ -20,7 +20,7 @@ from waitress.adjustments import Adjustments
 from tests.commands import wait_until
 from tests.validator.conftest import Service, running_service
 from tests.validator.heavy import held_check, record_of
-from tests.validator.sockets import Answer, answer_on
+from tests.validator.sockets import Answer, answer_on, ask, connect
 
 Start = Callable[..., Service]
 _TOKEN = "Sesame-1234"
@@ -44,19 +44,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-def connect(service: Service, text: str, body: bytes = b"") -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", service.port), 60)
-    one.sendall(text.encode() + body)
-    return one
-
-
 def head_of(*fields: str, token: str = _TOKEN) -> str:
     return _UPLOAD + "\r\n".join([f"Authorization: Bearer {token}", _KIND, *fields, "", ""])
-
-
-def ask(service: Service, text: str, body: bytes = b"") -> Answer:
-    with connect(service, text, body) as one:
-        return answer_on(one)
 
 
 def spooled(service: Service) -> int:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import base64
 import dataclasses
 import resource
-import socket
 import zlib
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import requests
 from tfod_validator.access import is_allowed, network_of
 
+from tests.validator import sockets
 from tests.validator.conftest import Service, zip_of
 from tests.validator.heavy import record_of
-from tests.validator.sockets import answer_on
+from tests.validator.sockets import Answer
 from tests.validator.test_api import problem
 from tests.zip_forge import Item, deflate, forge, quoting_zip
 
@@ -24,17 +23,9 @@ _FILE = {"file": ("a.tfrecord", record_of())}
 _MIB = 1 << 20
 
 
-def connect(service: Service, text: str | bytes) -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", service.port), 60)
-    one.sendall(text.encode() if isinstance(text, str) else text)
-    return one
-
-
-def ask(service: Service, target: str, *fields: str, body: bytes = b"") -> Any:
-    """The answer to a request as it is written here."""
+def ask(service: Service, target: str, *fields: str, body: bytes = b"") -> Answer:
     head = "\r\n".join([f"{target} HTTP/1.1", "Host: localhost", *fields, "", ""])
-    with connect(service, head.encode("latin-1") + body) as one:
-        return answer_on(one)
+    return sockets.ask(service, head, body)
 
 
 class TestHeads:
@@ -49,9 +40,11 @@ class TestHeads:
             ["Transfer-Encoding : chunked"],
             ["Content-Length: +4"],
         ):
-            head = "\r\n".join([f"{target} HTTP/1.1", "Host: localhost", *fields, "", ""])
-            with connect(service, head.encode() + b"0\r\n\r\n" + hidden) as one:
-                assert answer_on(one).status in (400, 415, 501), fields
+            answer = ask(service, target, *fields, body=b"0\r\n\r\n" + hidden)
+            assert answer.status in (400, 415, 501), fields
+
+    def test_without_a_host(self, service: Service) -> None:
+        assert sockets.ask(service, "GET /healthz HTTP/1.0\r\n\r\n").status == 200
 
     def test_long_ones(self, service: Service) -> None:
         assert ask(service, "GET /", "X: " + "a" * 1_000_000).status == 431
@@ -145,12 +138,10 @@ class TestForms:
         assert self.post(service, body).status_code == 400
 
     def test_names_do_not_reach_headers(self, service: Service) -> None:
-        uploaded = service.upload({"file": ('a\r\nX-Evil: 1".tfrecord', record_of())}, wait=0)
-        token, links = uploaded.json()["token"], uploaded.json()["links"]
-        service.end_of(uploaded)
-        url = f"{service.url}{links['self']}/repair?wait=60&token={token}"
-        repaired = service.end_of(requests.post(url, timeout=90)).json()
-        for saved in (service.get(links["html"]), service.get(repaired["links"]["repaired"])):
+        files = {"file": ('a\r\nX-Evil: 1".tfrecord', record_of())}
+        uploaded = service.upload(files, wait=0).json()
+        repaired = service.repair(uploaded)["links"]["repaired"]
+        for saved in (service.get(uploaded["links"]["html"]), service.get(repaired)):
             assert saved.status_code == 200 and "X-Evil" not in saved.headers
 
     def test_nothing_is_served_as_what_it_was(self, service: Service) -> None:

@@ -18,7 +18,7 @@ import requests
 from tests.commands import free_port, require, wait_until
 from tests.validator.conftest import Service, running_service
 from tests.validator.heavy import record_of
-from tests.validator.sockets import Answer, answer_on
+from tests.validator.sockets import Answer, answer_on, ask, connect
 
 CONFIGURATION = Path(__file__).parents[2] / "docker" / "nginx.conf"
 _UPLOAD = "POST /api/v1/validations HTTP/1.1\r\nHost: localhost\r\n"
@@ -81,17 +81,6 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
         nginx_before(service, data / "nginx") as port,
     ):
         yield service, port
-
-
-def connect(port: int, text: str) -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
-    one.sendall(text.encode())
-    return one
-
-
-def ask(port: int, text: str) -> Answer:
-    with connect(port, text) as one:
-        return answer_on(one)
 
 
 def get(port: int, path: str = "/api/v1/rules/BOX003") -> int:

@@ -20,7 +20,7 @@ from tfod_validator.workers import RedisQueue
 
 from tests.commands import free_port, require, run_python, wait_until
 from tests.validator.conftest import Service, running_service
-from tests.validator.heavy import record_of
+from tests.validator.heavy import begin, record_of
 
 _PASSWORD = "open-sesame"
 
@@ -47,12 +47,6 @@ def redis(tmp_path: Path) -> Iterator[str]:
     finally:
         server.terminate()
         server.wait(60)
-
-
-def begin(service: Service, content: bytes) -> str:
-    answer = service.upload({"file": ("a.tfrecord", content)}, wait=0)
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
 
 
 def test_workers_that_die_lose_nothing(redis: str, tmp_path: Path) -> None:

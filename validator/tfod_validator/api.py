@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from flask import Blueprint, Response, current_app, request, send_file, url_for
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from tfod.check.findings.finding import FAMILIES, Rule, Severity
+from tfod.check.finding import FAMILIES, Rule, Severity
 from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS

@@ -28,13 +28,13 @@ from tfod.check.check import Options, check
 from tfod.check.configuration import Configuration, options_of
 from tfod.check.dataset import File, Found, LabelMapFile
 from tfod.check.find import find_uploads
-from tfod.check.findings.finding import Severity
-from tfod.check.findings.report import Report
+from tfod.check.finding import Severity
 from tfod.check.profiles import file as file  # before the fork
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.examine import Progress
 from tfod.check.references import frames as frames  # before the fork
 from tfod.check.references.cvat_task import load_task
+from tfod.check.report import Report
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.json import render_json
 from tfod.check.reporters.junit import render_junit

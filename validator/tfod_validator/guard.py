@@ -44,15 +44,11 @@ _TOO_MANY = (
 
 @dataclass(eq=False)
 class Guard:
-    """What all connections of a server share; ``channel_class`` is what the server is given."""
+    """What all connections of a server share."""
 
     settings: Settings
     connections: Counter[str] = field(default_factory=Counter)
     arriving: set[Parser] = field(default_factory=set)
-
-    def channel_class(self, *given: Any, **more: Any) -> Channel:
-        """A channel of this guard: what waitress makes of each connection."""
-        return Channel(self, *given, **more)
 
     def has_room(self) -> bool:
         """Whether the disk has room for all that arrives, of which there will be copies."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import logging
 import os
@@ -86,7 +87,7 @@ def _serve(settings: Settings) -> None:
     from waitress.server import create_server
 
     from tfod_validator.app import create_app
-    from tfod_validator.guard import Guard
+    from tfod_validator.guard import Channel, Guard
     from tfod_validator.workers import RedisQueue, Workers
 
     listener = _listen(settings)
@@ -108,6 +109,7 @@ def _serve(settings: Settings) -> None:
         sockets=[listener],
         threads=settings.threads,
         ident=None,
+        server_name=settings.host,  # for clients of HTTP/1.0 that do not say whom they ask
         asyncore_use_poll=True,  # select() ends at descriptor 1,024
         connection_limit=1000,
         channel_timeout=30,
@@ -119,7 +121,7 @@ def _serve(settings: Settings) -> None:
         max_request_body_size=1 << 62,  # the guard says it, with an answer
         **proxy,
     )
-    server.channel_class = Guard(settings).channel_class
+    server.channel_class = functools.partial(Channel, Guard(settings))
 
     def end(*_: object) -> None:
         app.extensions["tfod"].is_stopping.set()

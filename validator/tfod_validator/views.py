@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from tfod.check.findings.finding import FAMILIES, plural, size
+from tfod.check.finding import FAMILIES, plural, size
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
 from tfod.check.find import find
-from tfod.check.findings.finding import Severity
-from tfod.check.findings.findings import Findings
-from tfod.check.findings.report import (
-    ChosenProfile,
-    DatasetReport,
-    Report,
-    SourceFile,
-)
+from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.choice import NO_PROFILE, SEGMENTATION, profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, Severities
@@ -25,12 +18,18 @@ from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.examine import Instructions, Progress, examine
 from tfod.check.records.images import MOST_DECODED, why_not_all_decoded
 from tfod.check.records.result import DatasetResult, ShardResult
+from tfod.check.report import (
+    ChosenProfile,
+    DatasetReport,
+    Report,
+    SourceFile,
+)
 from tfod.check.rules.registry import run_rules
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
-    from tfod.check.findings.baseline import Baseline
+    from tfod.check.baseline import Baseline
     from tfod.check.references.cvat_task import Task
     from tfod.check.references.pipeline import TrainingConfig
 
@@ -127,7 +126,7 @@ def check(
     rest = _check_rest(found.rest, options, receiver)
     baseline = options.baseline
     if baseline is not None:
-        from tfod.check.findings.baseline import without_known
+        from tfod.check.baseline import without_known
 
         baseline = without_known([one.findings for one in (*checked, rest)], baseline)
     return Report(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfod.check.check import Options
-from tfod.check.findings.finding import Severity
+from tfod.check.finding import Severity
 from tfod.check.profiles.policy import severities_of
 from tfod.check.profiles.profile import OFF, READY, Severities
 from tfod.check.receivers import RECEIVERS

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard, Zip
-from tfod.check.findings.finding import plural
+from tfod.check.finding import plural
 from tfod.detection.labels.label_map import require_label_map
 from tfod.detection.labels.search import (
     LabelMapFinder,

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfod.check.findings.finding import Severity
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, READY, Profile, Severities
 from tfod.check.rules.registry import all_rules

@@ -20,11 +20,11 @@ from tfod.check.configuration import (
 )
 from tfod.check.dataset import Found
 from tfod.check.find import find
-from tfod.check.findings.finding import plural
-from tfod.check.findings.report import Report
+from tfod.check.finding import plural
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.records.images import MOST_DECODED, read_most_decoded
+from tfod.check.report import Report
 from tfod.check.rules.registry import require_rule_names
 from tfod.cli.arguments import (
     RUNNER,
@@ -174,7 +174,7 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
 
         training_config = TrainingConfig(arguments.pipeline_config)
     if arguments.baseline:
-        from tfod.check.findings.baseline import read_baseline
+        from tfod.check.baseline import read_baseline
 
         baseline = read_baseline(arguments.baseline)
     limits = ZipLimits()

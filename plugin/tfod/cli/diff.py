@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from tfod.check.findings.finding import plural
+from tfod.check.finding import plural
 from tfod.check.reporters.escaping import escape_json, visible
 from tfod.cli.arguments import Parser, add_label_map, add_output, not_empty, whole_number
 from tfod.cli.output import begin_output, files_among

@@ -90,7 +90,6 @@ def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Ou
     with publishing.Output() as output:
         file = output.file(os.path.realpath(path))
         yield Output(lambda text: file.write(_utf8(text)), file.complete)
-        file.complete()  # where a full disk shows, before it gets its name
 
 
 def _utf8(text: str) -> bytes:

@@ -6,8 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from tfod.check.findings.finding import Finding, Place, Severity, plural
-from tfod.check.findings.findings import shortened
+from tfod.check.finding import Finding, Place, Severity, plural, shortened
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.text import group_lines
 from tfod.check.reporters.wording import group_findings, place_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.check.findings.finding import plural
+from tfod.check.finding import plural
 from tfod.cli.arguments import MOST_SHARDS, Parser, add_receiver, to_write, whole_number
 from tfod.cli.output import print_line, print_note
 from tfod.errors import TfodError

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from tfod.check.findings.finding import FAMILIES, Rule
+from tfod.check.finding import FAMILIES, Rule
 from tfod.check.reporters.escaping import WIDTH
 from tfod.check.reporters.wording import by_family, parts
 from tfod.check.rules.registry import all_rules, no_such_rule

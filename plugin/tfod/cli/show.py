@@ -6,7 +6,7 @@ import argparse
 import os
 
 from tfod.check.find import find
-from tfod.check.findings.finding import plural
+from tfod.check.finding import plural
 from tfod.check.reporters.html import render_cards
 from tfod.cli.arguments import (
     Parser,

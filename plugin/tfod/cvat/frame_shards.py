@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfod.check.findings.finding import plural
+from tfod.check.finding import plural
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from tfod.check.check import Options, check
 from tfod.check.dataset import Found
-from tfod.check.findings.finding import Finding, Severity
-from tfod.check.findings.report import Report
+from tfod.check.finding import Finding, Severity
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import root_of
+from tfod.check.report import Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.wording import place_of
 from tfod.check.rules.registry import all_rules

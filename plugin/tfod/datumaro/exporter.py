@@ -24,7 +24,6 @@ from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
-from tfod.formats.files import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import OptionError, ShardSetWriter
@@ -32,8 +31,6 @@ from tfod.tfrecord.writer import OptionError, ShardSetWriter
 _log = logging.getLogger("tfod.datumaro")
 NO_CLASS = -1
 """What is written for no class, where there is no text to say so: 0 may be a class."""
-OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
-"""Annotations that are of no place in their image."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that are not reported where a format has no attributes."""
 
@@ -91,11 +88,17 @@ class ShardExporter(compat.Exporter):
         try:
             self._options = ExportOptions.take({"label_map", *self.OPTIONS}, options)
             super().__init__(extractor, save_dir, save_media=with_images, **options)
-            self._images = ImageEncoder(with_images, self._image_ext, self._default_image_ext)
+            self._losses = Losses(*self.LOSSES)
+            self._images = ImageEncoder(
+                save_media=with_images,
+                image_ext=self._image_ext,
+                default_ext=self._default_image_ext,
+                is_needed=self.ALWAYS_IMAGES,
+                losses=self._losses,
+            )
         except OptionError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
         self._layout = self.LAYOUT(save_dir, self._options)
-        self._losses = Losses(*self.LOSSES)
         self._writers: dict[str, ShardSetWriter] = {}
         self._stale: set[str] = set()
         """Shards that go, of an export over what the dataset came from."""
@@ -144,14 +147,7 @@ class ShardExporter(compat.Exporter):
         In shards they are of the stored pixels. YOLO's boxes are of the upright ones, whatever
         size its importer has scaled them by.
         """
-        tells, is_of_shards = not self._is_normalized, self._is_of_shards
-        image = self._images.image(item, self.ALWAYS_IMAGES, tells, is_of_shards)
-        if image.is_turned:
-            self._losses.note(TURNED, image.filename)
-            has_places = any(one.type not in OF_IMAGE for one in item.annotations)
-            if has_places and not (image.is_told or is_of_shards):
-                self._losses.note(TAKEN_UPRIGHT, image.filename)
-        return image
+        return self._images.image(item, not self._is_normalized, self._is_of_shards)
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:

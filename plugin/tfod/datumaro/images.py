@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,14 +32,18 @@ from tfod.detection.images.upright import (
     turned_back,
     upright_image,
 )
+from tfod.detection.losses import Losses
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
+from tfod.formats.files import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError
 
-_log = logging.getLogger("tfod.datumaro")
+OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
+"""Annotations that are of no place in their image."""
+_NO_BYTES = "images without data, their records hold none"
 _HEADER_BYTES = 1 << 15  # enough for most headers
 _MASK_FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the format asks for PNG; writers err
 
@@ -54,8 +57,6 @@ class UprightImage(NamedTuple):
         frame: height and width of what its annotations are of; None where nothing says them.
         size: its own.
         turn: what puts annotations of the pixels that were stored on these.
-        is_turned: whether it had another orientation.
-        is_told: whether its size told which pixels its annotations are of.
     """
 
     filename: str
@@ -63,8 +64,6 @@ class UprightImage(NamedTuple):
     frame: tuple[int, int] | None
     size: tuple[int, int] | None
     turn: int = UPRIGHT
-    is_turned: bool = False
-    is_told: bool = False
 
     def place(self, objects: Detection) -> Detection:
         """The objects on the upright pixels."""
@@ -79,6 +78,8 @@ class ImageEncoder:
         save_media: whether images go into the shards at all.
         image_ext: the extension to re-encode to, if any.
         default_ext: the extension of an image that has none.
+        is_needed: whether there is no record without an image.
+        losses: where is counted which images were turned, and which have no bytes.
 
     Raises:
         OptionError: images cannot be encoded to the extension.
@@ -87,18 +88,19 @@ class ImageEncoder:
     save_media: bool
     image_ext: str | None
     default_ext: str
+    is_needed: bool = False
+    losses: Losses = field(default_factory=Losses)
 
     def __post_init__(self) -> None:
         if self.image_ext and _dotted(self.image_ext).lower() not in FORMAT_OF_EXTENSION:
             known = ", ".join(FORMAT_OF_EXTENSION)
             raise OptionError(f"image_ext: {self.image_ext!r} is not one of {known}")
 
-    def image(self, item: Any, is_needed: bool, tells: bool, is_stored: bool) -> UprightImage:
-        """An item's image; one that has an EXIF orientation is turned.
+    def image(self, item: Any, tells: bool, is_stored: bool) -> UprightImage:
+        """An item's image; one that has an EXIF orientation is turned, which is counted.
 
         Args:
             item: what has it.
-            is_needed: whether there is no record without an image.
             tells: whether the size that the dataset gives may tell which pixels its annotations
                 are of: it does where the image is turned by a quarter and not square.
             is_stored: what holds else: whether they are of the stored pixels.
@@ -107,9 +109,9 @@ class ImageEncoder:
             TfodError: it is needed and there is none, or it cannot be turned.
         """
         media = item.media if isinstance(item.media, compat.Image) else None
-        is_there = media is not None and (media.has_data or not is_needed)
+        is_there = media is not None and (media.has_data or not self.is_needed)
         encoded = self.encoded(item, media) if is_there else None
-        if is_needed and not encoded:
+        if self.is_needed and not encoded:
             raise TfodError(
                 f"item {item.id!r} has no image, and this format has no record without one; "
                 "import the dataset with its images"
@@ -129,8 +131,11 @@ class ImageEncoder:
         if self._must_reencode(turned):
             source = compat.image_from_bytes(lambda *_: turned, "", None)
             turned = self._reencoded(source, turned)
-        turn = opposite(turn) if of_stored else UPRIGHT
-        return UprightImage(name, turned, frame, shown, turn, is_turned=True, is_told=tells)
+        self.losses.note(TURNED, name)
+        has_places = any(one.type not in OF_IMAGE for one in item.annotations)
+        if has_places and not (tells or is_stored):
+            self.losses.note(TAKEN_UPRIGHT, name)
+        return UprightImage(name, turned, frame, shown, opposite(turn) if of_stored else UPRIGHT)
 
     def encoded(self, item: Any, media: Any) -> bytes | None:
         """The image's bytes as they go into the record; None for a shard without images."""
@@ -140,7 +145,7 @@ class ImageEncoder:
         if data and (orientation_of(data) != UPRIGHT or not self._must_reencode(data)):
             return data
         if not media.has_data or media.data is None:
-            _log.warning("item %r has no image, its record holds none", item.id)
+            self.losses.note(_NO_BYTES, str(item.id))
             return None
         return self._reencoded(media, data)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import logging
 import os
 from collections import Counter
@@ -13,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tfod.check.findings.finding import first_of
+from tfod.check.finding import first_of
 from tfod.datumaro import compat
 from tfod.datumaro.categories import load_classes_of, make_categories
-from tfod.datumaro.construct import make_item
+from tfod.datumaro.construct import make_item, paused_garbage_collection
 from tfod.datumaro.images import raw_channels, record_media, record_size
 from tfod.datumaro.import_annotations import AnnotationBuilder
 from tfod.detection import keys
@@ -101,7 +100,7 @@ class TfDetectionApiBase(compat.DatasetBase):
             if subset:
                 sets = [ShardSet(subset, one.paths, one.missing) for one in sets]
             super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
-            with _paused_garbage_collection():
+            with paused_garbage_collection():
                 self._read(path, sets, label_map)
 
     def __iter__(self) -> Iterator[Any]:
@@ -388,23 +387,6 @@ def _import_errors(path: str) -> Iterator[None]:
         raise compat.errors.DatasetImportError(str(error)) from error
     except OSError as error:
         raise compat.errors.DatasetImportError(f"{path}: {error.strerror}") from error
-
-
-@contextlib.contextmanager
-def _paused_garbage_collection() -> Iterator[None]:
-    """Building millions of objects that all stay makes every cyclic collection futile."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            # Everything that was made would count as young, and be looked at several times at
-            # once. This makes it old unseen; a server's own frozen objects stay frozen.
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 class RoboflowTfrecordBase(TfDetectionApiBase):

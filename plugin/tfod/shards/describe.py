@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.findings.finding import plural, size
+from tfod.check.finding import plural, size
 from tfod.check.records.result import add_bounded
 from tfod.check.reporters.escaping import in_columns, shortened_name, visible
 from tfod.detection import keys

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, JsonValue
+from tfod.check.finding import Finding, JsonValue
 from tfod.check.profiles.profile import BOX_KEY, Profile
 from tfod.check.records.column_order import ROUNDING, TOLERATED
 from tfod.check.records.images import ImageFacts

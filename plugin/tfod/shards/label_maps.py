@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.findings.finding import first_of, plural
+from tfod.check.finding import first_of, plural
 from tfod.detection import keys
 from tfod.detection.columns import lenient_text
 from tfod.detection.detections import Detections

@@ -21,12 +21,12 @@ from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
 from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
 from tfod.check.find import find
-from tfod.check.findings.finding import Finding, Place, Severity
-from tfod.check.findings.report import Report
+from tfod.check.finding import Finding, Place, Severity
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.receivers import ANY, RECEIVERS
+from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detections import Detections

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain, islice, repeat
 
 from tfod.check.dataset import Found, Shard
-from tfod.check.findings.finding import first_of, plural
+from tfod.check.finding import first_of, plural
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import Profile
 from tfod.check.reporters.drawing import class_colour, draw, undrawn

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tfod.check.check import Options, check
 from tfod.check.dataset import File
 from tfod.check.find import find_uploads
-from tfod.check.findings.finding import Severity, plural
+from tfod.check.finding import Severity, plural
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API, RECEIVERS
 from tfod.errors import TfodError

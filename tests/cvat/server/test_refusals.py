@@ -74,11 +74,25 @@ def test_a_part_of_a_skeleton_is_no_class(refuse) -> None:
     assert "Labels of the task: bird, cat." in text
 
 
-def test_a_job_is_called_a_job(refuse) -> None:
+@pytest.mark.parametrize(
+    ("start", "images", "says"),
+    [
+        (1, {"b.jpg": "dog"}, "class 'dog' is not among the labels"),
+        (1, {"b.jpg": "dog"}, "Labels of the job: bird, cat."),
+        (
+            1,
+            {"a.jpg": "cat"},
+            "the image is not a frame of this job, but of the task's other jobs. Nothing was "
+            "changed. Import the zip there, or into the task.",
+        ),
+        (2, {"a.jpg": "cat", "b.jpg": "cat"}, "none of the 2 images is a frame of this job, but"),
+        (1, {"a.jpg": "cat", "z.jpg": "cat"}, "1 of 2 images matches no frame: z.jpg"),
+    ],
+)
+def test_of_a_job(refuse, start: int, images: dict[str, str], says: str) -> None:
     task = make_task(box(0, "bird"), box(1, "bird"))
-    text = refuse(one_shard(record("b.jpg", "dog")), Job(task, 1, 2))
-    assert "class 'dog' is not among the labels" in text
-    assert "Labels of the job: bird, cat." in text
+    records = [record(name, label) for name, label in images.items()]
+    assert says in refuse(one_shard(*records), Job(task, start, 2))
 
 
 def test_images_that_match_no_frame(refuse) -> None:
@@ -91,23 +105,6 @@ def test_images_that_match_no_frame(refuse) -> None:
         "3 of 40 images match no frame: x.jpg, …. Nothing was changed. "
         "Without a frame: x.jpg, y.jpg, z.jpg. Frames are named like frame0.jpg."
     )
-
-
-def test_frames_of_other_jobs_alone(refuse) -> None:
-    task = make_task(box(0, "bird"), box(1, "bird"))
-    text = refuse(one_shard(record("a.jpg", "cat")), Job(task, 1, 2))
-    assert text == (
-        "the image is not a frame of this job, but of the task's other jobs. Nothing was changed. "
-        "Import the zip there, or into the task."
-    )
-    text = refuse(one_shard(record("a.jpg", "cat"), record("b.jpg", "cat")), Job(task, 2, 2))
-    assert text.startswith("none of the 2 images is a frame of this job, but of the task's other")
-
-
-def test_a_frame_that_the_task_lacks_is_refused_for_a_job_as_well(refuse) -> None:
-    task = make_task(box(0, "bird"), box(1, "bird"))
-    text = refuse(one_shard(record("a.jpg", "cat"), record("z.jpg", "cat")), Job(task, 1, 2))
-    assert "1 of 2 images matches no frame: z.jpg" in text
 
 
 @pytest.mark.parametrize("name", ["frame_000001.png", "frame_1.png", "000001.jpg", "1.jpg"])

@@ -17,9 +17,9 @@ from cvat.apps.engine.models import Annotations, Frame, Task
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.report import Report
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import load_task
+from tfod.check.report import Report
 from tfod.detection import keys
 
 from tests.changed_records import SOUND, changed_shards, sound_record

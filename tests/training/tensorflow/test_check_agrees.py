@@ -22,7 +22,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Findings
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
 from tfod.check.records.batch import Batch

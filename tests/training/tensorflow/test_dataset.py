@@ -194,31 +194,25 @@ def test_made_shards_of_all_compressions(tmp_path: Path) -> None:
 
 class TestClasses:
     @pytest.mark.parametrize(
-        ("text", "label", "classes"),
+        ("text", "label", "classes", "label_map"),
         [
-            (["cat", "dog"], [7, 2], [2, 7]),  # the text decides
-            (["Katze", "cow"], None, [5, -1]),  # the larger id of two; nobody's text
-            (None, [3, 0], [3, 0]),
-            (["", "dog"], [2, 3], [2, 7]),  # an empty text is none
-            (["", ""], [0, -1], [-1, -1]),  # how Datumaro writes an object without a class
-            ([""], None, [-1]),
-            (None, None, [-1]),
+            (["cat", "dog"], [7, 2], [2, 7], MAP),  # the text decides
+            (["Katze", "cow"], None, [5, -1], MAP),  # the larger id of two; nobody's text
+            (None, [3, 0], [3, 0], MAP),
+            (["", "dog"], [2, 3], [2, 7], MAP),  # an empty text is none
+            (["", ""], [0, -1], [-1, -1], MAP),  # how Datumaro writes an object without a class
+            ([""], None, [-1], MAP),
+            (None, None, [-1], MAP),
+            (["", "zero"], [0, 1], [0, 0], LabelMap((LabelMapItem(0, "zero"),))),
+            (["cat", "dog"], [4, 1], [4, 1], None),  # ids are taken
         ],
     )
-    def test_of_text_and_id(self, tmp_path: Path, text: Any, label: Any, classes: Any) -> None:
-        found = one(write_train(tmp_path, record(**boxes(len(classes), text, label))))
+    def test_of_text_and_id(
+        self, tmp_path: Path, text: Any, label: Any, classes: Any, label_map: LabelMap | None
+    ) -> None:
+        payload = record(**boxes(len(classes), text, label))
+        found = one(write_train(tmp_path, payload, label_map=label_map))
         assert found["groundtruth_classes"].numpy().tolist() == classes
-
-    def test_a_class_of_id_0(self, tmp_path: Path) -> None:
-        label_map = LabelMap((LabelMapItem(0, "zero"), LabelMapItem(1, "one")))
-        folder = write_train(
-            tmp_path, record(**boxes(2, ["", "zero"], [0, 1])), label_map=label_map
-        )
-        assert one(folder)["groundtruth_classes"].numpy().tolist() == [0, 0]
-
-    def test_without_a_label_map_ids_are_taken(self, tmp_path: Path) -> None:
-        folder = write_train(tmp_path, record(**boxes(2, ["cat", "dog"], [4, 1])), label_map=None)
-        assert one(folder)["groundtruth_classes"].numpy().tolist() == [4, 1]
 
     def test_texts_alone_need_a_label_map(self, tmp_path: Path) -> None:
         folder = write_train(tmp_path, record("b.png", **boxes(1, ["cat"])), label_map=None)

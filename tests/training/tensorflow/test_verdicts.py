@@ -15,7 +15,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.findings.finding import Finding
+from tfod.check.finding import Finding
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API
 from tfod.check.records.images import read_most_decoded

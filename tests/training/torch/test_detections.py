@@ -191,35 +191,25 @@ class TestErrors:
         assert done.err.splitlines()[-1].endswith(f"{what}; {how_to_install('torch')}")
 
 
-@pytest.fixture
-def shards(tmp_path: Path) -> str:
+def test_each_comes_once_by_number_and_in_workers(tmp_path: Path) -> None:
     """Five shards of 23 records in all, of all compressions."""
-
     for number in range(5):
         kind = ("none", "gzip", "zlib")[number % 3]
         part = [record(one) for one in range(number, 23, 5)]
         tfod.write_records(tmp_path, f"part{number}", part, compression=kind)
-    return f"{tmp_path}/part*"
-
-
-class TestByNumber:
-    def test_each_comes_once(self, shards: str) -> None:
-        found = Detections(shards)
-        assert len(found) == 23
-        targets = [found[number][1] for number in range(23)]
-        assert sorted(int(one["source_id"]) for one in targets) == list(range(23))
-        assert [one["image_id"] for one in targets] == list(range(23))
-        assert found[-1][1]["source_id"] == targets[-1]["source_id"]
-        for number in (23, -24):
-            with pytest.raises(IndexError):
-                found[number]
-
-    def test_in_workers(self, shards: str) -> None:
-        found = pickle.loads(pickle.dumps(Detections(shards)))  # as spawning does
-        loader = DataLoader(found, shuffle=True, batch_size=4, num_workers=2, collate_fn=collate)
-        assert len(loader) == 6
-        ids = [int(target["source_id"]) for _, targets in loader for target in targets]
-        assert sorted(ids) == list(range(23))
+    found = pickle.loads(pickle.dumps(Detections(f"{tmp_path}/part*")))  # as spawning does
+    assert len(found) == 23
+    targets = [found[number][1] for number in range(23)]
+    assert sorted(int(one["source_id"]) for one in targets) == list(range(23))
+    assert [one["image_id"] for one in targets] == list(range(23))
+    assert found[-1][1]["source_id"] == targets[-1]["source_id"]
+    for number in (23, -24):
+        with pytest.raises(IndexError):
+            found[number]
+    loader = DataLoader(found, shuffle=True, batch_size=4, num_workers=2, collate_fn=collate)
+    assert len(loader) == 6
+    ids = [int(target["source_id"]) for _, targets in loader for target in targets]
+    assert sorted(ids) == list(range(23))
 
 
 def test_shards_in_a_zip(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfod.check.dataset import Shard
-from tfod.check.findings.report import ChosenProfile
 from tfod.check.profiles.profile import OFF, READY, Profile
 from tfod.check.records.result import Misfit
+from tfod.check.report import ChosenProfile
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch

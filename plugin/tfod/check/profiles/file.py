@@ -18,7 +18,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from tfod.check.findings.finding import Severity
+from tfod.check.finding import Severity
 from tfod.check.profiles.profile import (
     OFF,
     READY,

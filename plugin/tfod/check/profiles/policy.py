@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from tfod.check.findings.finding import Severity
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.profile import OFF, Severities
 from tfod.check.rules.registry import all_rules
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tfod.check.findings.finding import Severity
+from tfod.check.finding import Severity
 from tfod.detection import keys
 from tfod.detection.columns import usual_keys
 from tfod.detection.features import field_mapping

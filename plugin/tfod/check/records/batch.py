@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, JsonValue, Place, Severity
+from tfod.check.finding import Finding, JsonValue, Place, Severity
 from tfod.check.profiles.profile import BOX_KEY, Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
@@ -340,3 +340,22 @@ class Batch:
         if found.annotation_id_column is not None:
             lists.append(found.annotation_id_column)
         return lists
+
+
+class ImageRow(NamedTuple):
+    """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes."""
+
+    place: Place
+    filename: str
+    height: int | None
+    width: int | None
+    boxes: int
+
+
+def rows_of(batch: Batch) -> Iterator[ImageRow]:
+    """The records of a batch as the CVAT task sees them."""
+    names, sizes = batch.detections.filenames, batch.detections.sizes
+    for row in np.flatnonzero(batch.live).tolist():
+        height, width = (one if 0 < one < 1 << 31 else None for one in sizes[row].tolist())
+        boxes = int(batch.box_counts[row])
+        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)

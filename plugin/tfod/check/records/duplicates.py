@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from tfod.check.findings.finding import Place
+from tfod.check.finding import Place
 from tfod.detection import keys
 from tfod.detection.columns import single_values
 from tfod.example.wire import Kind

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tfod.check.findings.finding import Severity
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Batch
+from tfod.check.records.batch import Batch, rows_of
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.compared import ObjectFigures, rows_of
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
-from tfod.check.records.result import ShardResult, add_bounded
+from tfod.check.records.result import ObjectFigures, ShardResult, add_bounded
 from tfod.check.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, Severity
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Finding, Findings, Severity
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Use
+from tfod.check.records.batch import Batch, ImageRow, Use
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.compared import ImageRow, ObjectFigures
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
+from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap
+from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
     from tfod.check.dataset import Dataset
@@ -35,6 +35,61 @@ def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
     for kind, count in more.items():
         if kind in counts or len(counts) < MOST_KINDS:
             counts[kind] += count
+
+
+@dataclass(frozen=True)
+class ObjectFigures:
+    """What a trainer's configuration is compared with, of the records of a shard.
+
+    Attributes:
+        classes: pairs of class text and id that objects have.
+        images: those with objects.
+        without_masks: how many of them have no mask, or an empty one for an object.
+        mask_dtypes: how masks are written: as bytes (PNG) or as floats.
+        keypoints: of an object, the fewest and the most; None without an object.
+    """
+
+    classes: frozenset[tuple[str | None, int | None]] = frozenset()
+    images: int = 0
+    without_masks: int = 0
+    mask_dtypes: frozenset[Kind] = frozenset()
+    keypoints: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, batch: Batch) -> ObjectFigures:
+        """Those of a batch, but for its classes."""
+        counts = batch.box_counts
+        having = counts > 0
+        without = having.copy()
+        dtypes = set()
+        for column in batch.detections.columns_of(keys.MASK):
+            if column.kind is not None and column.counts.any():
+                dtypes.add(column.kind)
+                without &= column.counts == 0
+            if column.kind is Kind.BYTES:
+                empty = column.values[:, 1] == 0
+                without[np.repeat(np.arange(len(counts)), column.counts)[empty]] = True
+        keypoints = None
+        if having.any():
+            points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[having]
+            each = counts[having]
+            keypoints = int(np.min(points // each)), int(np.max(-(-points // each)))
+        return cls(
+            images=int(having.sum()),
+            without_masks=int(without.sum()),
+            mask_dtypes=frozenset(dtypes),
+            keypoints=keypoints,
+        )
+
+    def __add__(self, other: ObjectFigures) -> ObjectFigures:
+        ranges = [one for one in (self.keypoints, other.keypoints) if one]
+        return ObjectFigures(
+            self.classes | other.classes,
+            self.images + other.images,
+            self.without_masks + other.without_masks,
+            self.mask_dtypes | other.mask_dtypes,
+            (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
+        )
 
 
 @dataclass

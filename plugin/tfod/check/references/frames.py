@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tfod.check.findings.finding import Place
-from tfod.check.records.compared import ImageRow
+from tfod.check.finding import Place
+from tfod.check.records.batch import ImageRow
 from tfod.check.references.cvat_task import Frame, Task
 from tfod.detection.labels.near_names import NearNames, plain_letters
 from tfod.errors import TfodError

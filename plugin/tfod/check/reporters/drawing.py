@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.findings.finding import plural, size
-from tfod.check.records.image_bytes import PILLOW_FORMATS, strict_pillow
+from tfod.check.finding import plural, size
+from tfod.check.records.images import PILLOW_FORMATS, strict_pillow
 from tfod.check.reporters.escaping import columns, shortened_name, visible
 from tfod.check.reporters.samples import Sample
 from tfod.detection.detection import Detection, PngMask

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from itertools import chain, zip_longest
 
-from tfod.check.findings.finding import Finding, Severity, plural
-from tfod.check.findings.report import Report
+from tfod.check.finding import Finding, Severity, plural
+from tfod.check.report import Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.wording import SEVEREST_FIRST, group_findings, place_of
 from tfod.tfrecord.storage.urls import is_url

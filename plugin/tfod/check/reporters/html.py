@@ -13,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.findings.finding import Finding, plural
-from tfod.check.findings.report import REPORT_VERSION, Report, most_first
+from tfod.check.finding import Finding, plural
+from tfod.check.report import REPORT_VERSION, Report, most_first
 from tfod.check.reporters import wording
 from tfod.check.reporters.drawing import OTHER, WRONG, draw, template_of, undrawn
 from tfod.check.reporters.samples import Sample

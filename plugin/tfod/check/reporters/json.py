@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tfod.check.findings.report import Report
+from tfod.check.report import Report
 from tfod.check.reporters.escaping import escape_json
 
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from tfod.check.findings.finding import Finding, plural
-from tfod.check.findings.report import Report
+from tfod.check.finding import Finding, plural
+from tfod.check.report import Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.wording import Group, group_findings, place_of
 

@@ -10,9 +10,9 @@ from itertools import islice
 import numpy as np
 
 from tfod.check.dataset import Shard
-from tfod.check.findings.finding import Finding
-from tfod.check.findings.report import Report
+from tfod.check.finding import Finding
 from tfod.check.profiles.profile import READY, Profile
+from tfod.check.report import Report
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping

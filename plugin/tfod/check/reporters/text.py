@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from tfod.check.findings.finding import Severity, plural
-from tfod.check.findings.report import Report
+from tfod.check.finding import Severity, plural
+from tfod.check.report import Report
 from tfod.check.reporters.escaping import WIDTH, visible
 from tfod.check.reporters.wording import (
     Group,

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
-from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
-from tfod.check.findings.report import Counts, DatasetReport, Report
+from tfod.check.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS
+from tfod.check.report import Counts, DatasetReport, Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
 

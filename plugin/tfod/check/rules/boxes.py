@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, JsonValue, Severity
+from tfod.check.finding import Finding, JsonValue, Severity
 from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.records.batch import Batch
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, JsonValue, first_of
+from tfod.check.finding import Finding, JsonValue, first_of
 from tfod.check.records.batch import Batch
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule

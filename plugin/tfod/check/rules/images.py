@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tfod.check.findings.finding import Finding, JsonValue, Place, Severity, plural
+from tfod.check.finding import Finding, JsonValue, Place, Severity, plural
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
 from tfod.check.records.images import ImageFacts

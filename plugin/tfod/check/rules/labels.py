@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tfod.check.dataset import LabelMapFile
-from tfod.check.findings.finding import Finding, JsonValue, first_of, plural
+from tfod.check.finding import Finding, JsonValue, first_of, plural
 from tfod.check.records.batch import ClassUse
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, each_class, each_label_map, rule

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, Severity
+from tfod.check.finding import Finding, Severity
 from tfod.check.records.batch import Batch
-from tfod.check.records.image_bytes import can_decode, looks_like
+from tfod.check.records.images import can_decode, looks_like
 from tfod.check.records.tensorflow_images import FORMAT_TITLES
 from tfod.check.rules.registry import detection_rule, rule
 from tfod.detection import keys

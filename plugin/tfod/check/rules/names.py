@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfod.check.findings.finding import Finding, Place
+from tfod.check.finding import Finding, Place
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
 from tfod.check.records.result import DatasetResult

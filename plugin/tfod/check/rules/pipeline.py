@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfod.check.findings.finding import Finding, JsonValue, Severity, first_of, plural
-from tfod.check.records.compared import ObjectFigures
-from tfod.check.records.result import DatasetResult, ShardResult
+from tfod.check.finding import Finding, JsonValue, Severity, first_of, plural
+from tfod.check.records.result import DatasetResult, ObjectFigures, ShardResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap

@@ -1,6 +1,6 @@
 """The one place where a rule is declared: docs, ``tfod rules`` and the service come from here.
 
-A rule is a function that yields a :class:`~tfod.check.findings.finding.Finding` for each thing that
+A rule is a function that yields a :class:`~tfod.check.finding.Finding` for each thing that
 is wrong: of a batch of records (:func:`rule`), or of what the shards of a data set add up to
 (:func:`dataset_rule`). The decorator says the rest: code, severity, title, why it matters, what to
 do, who says so.
@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfod.check.findings.finding import FAMILIES, Finding, Rule, Severity
+from tfod.check.finding import FAMILIES, Finding, Rule, Severity
 from tfod.detection.problems import Wrong
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
     from tfod.check.dataset import LabelMapFile
-    from tfod.check.findings.findings import Findings
+    from tfod.check.finding import Findings
     from tfod.check.records.batch import Batch, ClassUse
     from tfod.check.records.images import ImageFacts
     from tfod.check.records.result import DatasetResult

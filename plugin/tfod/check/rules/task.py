@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfod.check.findings.finding import Finding, first_of, plural
+from tfod.check.finding import Finding, first_of, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfod.check.findings.finding import Finding, plural
+from tfod.check.finding import Finding, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.tfrecord.shard_sets.other_formats import other_format

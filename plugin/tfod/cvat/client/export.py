@@ -7,7 +7,6 @@ import functools
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +33,13 @@ def convert_export(source: str, out: str, options: ExportOptions, tracks: int = 
         TfodError: the source is not what it should be, or the zip cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(out))
-    with _scratch(folder) as scratch:
+    with (
+        writing(folder, "make room, or name another file"),
+        # Beside the file that is to come, where there is room if anywhere.
+        tempfile.TemporaryDirectory(
+            prefix=".tfod-export-", dir=folder, ignore_cleanup_errors=True
+        ) as scratch,
+    ):
         exported = _write_shards(source, scratch, options, tracks)
         if not exported.frames:
             raise TfodError(
@@ -65,19 +70,6 @@ def _write_shards(source: str, scratch: str, options: ExportOptions, tracks: int
                     )
                     shards.add(replace(part, subset=part.subset or meta.subset), read)
         return shards.finish(tracks=tracks)
-
-
-@contextlib.contextmanager
-def _scratch(folder: str) -> Iterator[str]:
-    """A hidden folder beside the file that is to come, where there is room if anywhere."""
-    try:
-        hidden = tempfile.TemporaryDirectory(
-            prefix=".tfod-export-", dir=folder, ignore_cleanup_errors=True
-        )
-    except OSError as error:
-        raise TfodError(f"{folder}: cannot write there ({error.strerror})") from None
-    with hidden as path:
-        yield path
 
 
 def _pack(scratch: str, folder: str, name: str, *, compress: bool) -> None:

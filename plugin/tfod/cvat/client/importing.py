@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import IO
 
 from tfod.check.find import find
-from tfod.check.findings.finding import first_of
-from tfod.check.findings.report import Report
+from tfod.check.finding import first_of
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
+from tfod.check.report import Report
 from tfod.check.reporters.text import render_text
 from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
 from tfod.cvat.client.dataset import write_dataset

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfod.check.dataset import File
 from tfod.check.find import find_uploads
-from tfod.check.findings.finding import plural
+from tfod.check.finding import plural
 from tfod.cvat.records import (
     SCORE,
     NewImage,

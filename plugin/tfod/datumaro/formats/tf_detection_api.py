@@ -13,12 +13,12 @@ from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, OUTLINES
 from tfod.datumaro.exporter import (
     EMPTY_VALUES,
-    OF_IMAGE,
     ShardExporter,
     count_image_attributes,
 )
 from tfod.datumaro.formats.layouts import RoboflowLayout
 from tfod.datumaro.formats.options import ROBOFLOW
+from tfod.datumaro.images import OF_IMAGE
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection

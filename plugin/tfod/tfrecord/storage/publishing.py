@@ -235,14 +235,15 @@ class Output(contextlib.ExitStack):
         self._overwrite = overwrite
         self._asides: dict[str, str] = {}  # by the path of each file or folder to be
         self._work: dict[str, str] = {}  # by folder, where its files are until then
-        self._names = map(str, itertools.count())
+        self._begun: list[NewFile] = []
 
     def begin(self, path: str) -> NewFile:
         """A file to write; by which name it goes into that folder :meth:`replace` says."""
         folder = os.path.dirname(path) or os.curdir
         if folder not in self._work:
             self._work[folder] = self.enter_context(work_folder(folder))
-        file = NewFile(path, os.path.join(self._work[folder], next(self._names)))
+        file = NewFile(path, os.path.join(self._work[folder], str(len(self._begun))))
+        self._begun.append(file)
         self.callback(file.discard)
         return file
 
@@ -279,7 +280,9 @@ class Output(contextlib.ExitStack):
         self._asides[path] = aside
 
     def publish(self) -> None:
-        """Give all files their names, label maps last; if one cannot have its, none has."""
+        """Complete all files and give them their names, label maps last; all of them, or none."""
+        for file in self._begun:
+            file.complete()
         pending = dict(pair for pairs in self._asides.items() for pair in _files(*pairs))
         for path in pending:
             if os.path.exists(path) and not os.path.isfile(path):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tfod.check.findings.findings import Findings
+from tfod.check.finding import Findings
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.names import stated_name

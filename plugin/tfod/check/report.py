@@ -12,14 +12,13 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfod.check.findings.finding import Finding, JsonValue, Severity
-from tfod.check.findings.findings import Findings, choose
+from tfod.check.finding import Finding, Findings, JsonValue, Severity, choose
 from tfod.check.receivers import ReceiverVerdict, worst_of
 from tfod.check.records.result import ShardResult, add_bounded
 from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from tfod.check.findings.baseline import Baseline
+    from tfod.check.baseline import Baseline
 
 T = TypeVar("T")
 REPORT_VERSION = 2
