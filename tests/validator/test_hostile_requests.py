@@ -43,6 +43,9 @@ class TestHeads:
             answer = ask(service, target, *fields, body=b"0\r\n\r\n" + hidden)
             assert answer.status in (400, 415, 501), fields
 
+    def test_without_a_host(self, service: Service) -> None:
+        assert sockets.ask(service, "GET /healthz HTTP/1.0\r\n\r\n").status == 200
+
     def test_long_ones(self, service: Service) -> None:
         assert ask(service, "GET /", "X: " + "a" * 1_000_000).status == 431
 

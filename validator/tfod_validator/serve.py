@@ -109,6 +109,7 @@ def _serve(settings: Settings) -> None:
         sockets=[listener],
         threads=settings.threads,
         ident=None,
+        server_name=settings.host,  # for clients of HTTP/1.0 that do not say whom they ask
         asyncore_use_poll=True,  # select() ends at descriptor 1,024
         connection_limit=1000,
         channel_timeout=30,
