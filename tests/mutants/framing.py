@@ -47,11 +47,9 @@ def zipped(data: bytes) -> bytes:
 def not_a_tfrecord() -> Iterator[Mutant]:
     yield fail("html-page", b"<!DOCTYPE html>\n<html><body>Sign in</body></html>\n")
     yield fail("jpeg", jpeg())
-    yield fail("json", b'[{"image": "a.jpg", "boxes": []}]')
     yield fail("git-lfs-pointer", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n")
     yield fail("gzip-in-gzip", zipped(zipped(sound())), "TFR014", ending=".tfrecord.gz")
     yield fail("one-bit-of-the-only-header", flip(shard(record()), 9))
-    yield fail("text", b"no header of a record at all\n" * 3)
     yield near("one-bit-of-the-first-header", flip(sound(), 9), "TFR003", record=0, options=TF)
     yield near("braces-in-the-length", shard(padded(record(), 0x7B7B)), options=TF)
 
@@ -67,7 +65,6 @@ def length_checksum() -> Iterator[Mutant]:
     start = len(frame(THREE[0]))
     yield fail("one-bit-of-the-checksum", flip(sound(), start + 11, 7), record=1, options=TF)
     yield fail("one-bit-of-the-length", flip(sound(), start), record=1, options=TF)
-    yield fail("high-bit-of-the-length", flip(sound(), start + 7, 7), record=1, options=TF)
     yield near("one-bit-behind-the-checksum", flip(sound(), start + HEAD), "TFR004", options=TF)
 
 
@@ -93,7 +90,6 @@ def truncated_header() -> Iterator[Mutant]:
     two = shard(*THREE[:2])
     yield fail("eleven-bytes", two + frame(THREE[2])[: HEAD - 1], record=2, options=TF)
     yield fail("one-byte", two + frame(THREE[2])[:1], record=2, options=TF)
-    yield fail("eight-zeros", two + bytes(8), record=2, options=TF)
     yield near("twelve-bytes", two + frame(THREE[2])[:HEAD], "TFR005", options=TF)
 
 
@@ -142,7 +138,6 @@ def damaged_compression() -> Iterator[Mutant]:
     whole, named = zipped(sound()), {"ending": ".tfrecord.gz", "options": TF}
     yield fail("one-byte-short", whole[:-1], "TFR014", **named)
     yield fail("one-bit-of-the-checksum", flip(whole, -8), "TFR014", **named)
-    yield fail("one-bit-of-the-length", flip(whole, -1, 7), "TFR014", **named)
     two = zipped(shard(*THREE[:2])) + zipped(shard(THREE[2]))
     yield near("two-members", two, "TFR014", **named)
 

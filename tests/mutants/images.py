@@ -49,7 +49,6 @@ def no_image() -> Iterator[Mutant]:
     yield fail("raw-pixels", imaged(gradient("RGB", (WIDTH, HEIGHT)).tobytes()), **HOW)
     yield fail("a-path", imaged(b"images/a.jpg"), **HOW)
     yield fail("first-byte-lost", imaged(jpeg()[1:]), **HOW)
-    yield fail("one-bit-of-the-first-byte", imaged(flip(jpeg(), 0)), **HOW)
     yield near("last-byte-lost", imaged(jpeg()[:-1]), "IMG009", options=TF)
 
 
@@ -68,9 +67,7 @@ def does_not_decode() -> Iterator[Mutant]:
 @mutants_of("IMG004")
 def other_format() -> Iterator[Mutant]:
     yield fail("jpeg-called-png", imaged(jpeg(), format="png"), **HOW)
-    yield fail("one-letter", imaged(jpeg(), format="jpeh"), **HOW)
     yield near("jpg", imaged(jpeg(), format="JPG"), options=TF)
-    yield near("media-type", imaged(jpeg(), format="image/jpeg"), options=TF)
 
 
 @mutants_of("IMG005")
@@ -106,7 +103,6 @@ def other_checksum() -> Iterator[Mutant]:
     wrong = right[:-1] + ("0" if right[-1] != "0" else "1")
     yield fail("last-digit", imaged(jpeg(), sha256=wrong), **HOW)
     yield fail("capital-letters", imaged(jpeg(), sha256=right.upper()), **HOW)
-    yield fail("one-digit-less", imaged(jpeg(), sha256=right[:-1]), **HOW)
     yield near("right", imaged(jpeg(), sha256=right), options=TF)
     yield near("empty", imaged(jpeg(), sha256=""), options=TF)
 
@@ -114,7 +110,6 @@ def other_checksum() -> Iterator[Mutant]:
 @mutants_of("IMG009")
 def cut_short() -> Iterator[Mutant]:
     yield fail("last-byte-lost", imaged(jpeg()[:-1]), **HOW)
-    yield fail("half-a-jpeg", imaged(jpeg()[: len(jpeg()) * 3 // 4]), **HOW)
     yield fail("png-without-its-end", imaged(png()[:-12], "png"), **HOW)
     yield near("bytes-behind-the-end", imaged(jpeg() + b"\0"), options=TF)
 
@@ -144,7 +139,6 @@ def shared_image() -> Iterator[Mutant]:
 @mutants_of("IMG012")
 def not_positive() -> Iterator[Mutant]:
     yield fail("height-0", imaged(jpeg(), height=0), **HOW)
-    yield fail("width-minus-40", imaged(jpeg(), width=-WIDTH), **HOW)
     yield near("height-1", imaged(jpeg((WIDTH, 1)), height=1), "BOX008", options=TF)
 
 
@@ -160,7 +154,6 @@ def palette() -> Iterator[Mutant]:
 @mutants_of("IMG014")
 def raw() -> Iterator[Mutant]:
     yield fail("raw", imaged(jpeg(), format="raw"), **HOW)
-    yield fail("capitals", imaged(jpeg(), format="RAW"), **HOW)
     yield near("mixed-case", imaged(jpeg(), format="Raw"), "IMG004", options=TF)
 
 

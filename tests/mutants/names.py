@@ -24,7 +24,6 @@ def two(**second_record: str) -> bytes:
 @mutants_of("NAM001")
 def missing() -> Iterator[Mutant]:
     yield fail("empty", named(""), **HOW)
-    yield fail("blank", named(" "), **HOW)
     yield fail("no-feature", second(record(filename=None)), record=1, options=TF)
     yield near("one-letter", named("a"), "NAM003", options=TF)
     yield near("no-objects", first(record(filename=None, **NO_OBJECTS)), "NAM009", options=TF)
