@@ -233,18 +233,3 @@ class TestWriting:
             with pytest.raises(Exception):  # noqa: B017
                 bad.export(str(tmp_path), FORMAT)
             assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_datumaros_own_imagenet(tmp_path) -> None:
-    for name in ("étoile", "bus"):
-        (tmp_path / "in" / name).mkdir(parents=True)
-        (tmp_path / "in" / name / "1.jpg").write_bytes(JPEG)
-    source = Dataset.import_from(str(tmp_path / "in"), "imagenet")
-    source.export(str(tmp_path / "out"), FORMAT)
-    found = load(tmp_path / "out")
-    assert {one.id for one in found} == {one.id for one in source}
-    assert (tmp_path / "out" / "labels.txt").read_text("utf-8") == "0:bus\n1:étoile\n"
-    assert sorted(name for names in labels_in(found).values() for name in names) == [
-        "bus",
-        "étoile",
-    ]

@@ -20,7 +20,7 @@ from tfod.tfrecord.writer import write_records
 
 from tests.datumaro.conftest import boxes, ids_of, jpeg, labels_of, refusal
 from tests.image_kinds import image_of_pixels
-from tests.records import encode, frame, image, objects
+from tests.records import encode, image, objects
 
 try:
     from datumaro.components.importer import ImportErrorPolicy
@@ -185,17 +185,6 @@ class TestKeys:
             image("c.jpg") | {"image/source_id": "7"},
         )
         assert [item.attributes["source_id"] for item in load()] == [None, "", "7"]
-
-    def test_subsets_of_numbered_files(self, tmp_path, load) -> None:
-        names = ("train_000.tfrec", "train_001.tfrec", "val0.record", "val1.record")
-        for number, name in enumerate((*names, "test_2017.record")):
-            (tmp_path / name).write_bytes(frame(encode(image(f"{number}.jpg", 10, 20))))
-        found = load()
-        assert {name: len(found.get_subset(name)) for name in found.subsets()} == {
-            "test_2017": 1,
-            "train": 2,
-            "val": 2,
-        }
 
     def test_file_names(self, make_shard, load) -> None:
         names = [

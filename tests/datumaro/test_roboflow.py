@@ -151,18 +151,6 @@ class TestLayout:
         assert example.byte_strings("image/filename") == [b"a.jpg"]
         assert example.ints("image/object/class/label") == [2, 1][: len(annotations)]
 
-    def test_names_of_roboflow_are_kept(self, tmp_path: Path) -> None:
-        """Its names have several dots; nobody's names are changed."""
-        name = "Frame608_jpg.rf.0123456789abcdef0123456789abcdef"
-        export_roboflow(annotated((name, "train", [box()])), tmp_path, save_media=True)
-        (found,) = tfod.read_detections(tmp_path)
-        assert found.filename == f"{name}.jpg"
-        assert [item.id for item in load(tmp_path)] == [name]
-
-    def test_ids_of_a_label_map(self, tmp_path: Path) -> None:
-        export_roboflow(annotated(("a", "train", [box()])), tmp_path, label_map="coco")
-        assert ids_of(load(tmp_path))["cat"] == 17
-
     def test_what_is_lost_is_counted(self, tmp_path: Path, warnings) -> None:
         annotation = compat.annotation
         dataset = annotated(
@@ -254,12 +242,3 @@ class TestRoundTrip:
         }
         assert (tmp_path / "valid" / "notes.txt").exists()
         assert not (tmp_path / "valid" / "Objects.tfrecord").exists()
-
-    def test_saving_again_what_was_exported(self, tmp_path: Path) -> None:
-        """A subset that has become empty leaves no shard that would bring it back."""
-        dataset = annotated(("a", "train", [box()]), ("b", "val", [box()]))
-        export_roboflow(dataset, tmp_path, save_media=True)
-        dataset.remove("b", "val")
-        dataset.save(str(tmp_path), layout="roboflow")
-        found = content(load(tmp_path))
-        assert list(found) == [("a", "train")] and found["a", "train"]["image"] == IMAGE

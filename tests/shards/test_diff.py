@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.masks import encode_gray_png, encode_mask_png
@@ -20,6 +23,7 @@ from tfod.formats.options import Options
 from tfod.formats.table import convert
 from tfod.tfrecord.writer import write_records
 
+from tests.conftest import examples
 from tests.differences import counts, diff
 from tests.formats.test_round_trips import FORMATS, masked
 from tests.records import encode
@@ -375,3 +379,66 @@ def test_whole_pixels_are_no_difference(tmp_path: Path) -> None:
         assert diff(a, b).is_equal
         assert counts(diff(a, b, tolerance=0)) == {"box_moved": 1}
     assert diff(a, a, tolerance=0).is_equal
+
+
+# Any edits
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> list[list[Object]]:
+    """Images with at most one box in each cell."""
+    box = st.tuples(
+        st.integers(0, 40), st.integers(0, 40), st.integers(20, 50), st.integers(20, 50)
+    )
+    images = []
+    for _ in range(draw(st.integers(1, 5))):
+        cells = draw(st.lists(st.integers(0, 7), max_size=6, unique=True))
+        found = []
+        for cell in cells:
+            x, y, width, height = draw(box)
+            left, top = _CELL * (cell % 4) + x, _CELL * (cell // 4) + y
+            found.append(
+                (
+                    (float(left), float(top), float(left + width), float(top + height)),
+                    draw(st.sampled_from(_NAMES)),
+                )
+            )
+        images.append(found)
+    return images
+
+
+_EDITS = ("keep", "keep", "box_removed", "box_moved", "box_relabelled")
+
+
+@examples(30)
+@given(datasets(), st.data())
+def test_any_edits(images: list[list[Object]], data: st.DataObject) -> None:
+    expected = Counter[str]()
+    ours, theirs = [], []
+    for number, found in enumerate(images):
+        one = record(f"{number}.png", *found, number=number)
+        edit = data.draw(st.sampled_from(("keep", "keep", "record_removed", "record_added")))
+        expected[edit] += 1
+        if edit != "record_added":
+            ours.append(one)
+        if edit == "record_removed":
+            continue
+        changed = []
+        for (left, top, right, bottom), name in found if edit == "keep" else ():
+            how = data.draw(st.sampled_from(_EDITS))
+            expected[how] += 1
+            if how == "box_moved":
+                left, right = left + 5, right + 5
+            if how == "box_relabelled":
+                name = _NAMES[_NAMES.index(name) - 1]
+            if how != "box_removed":
+                changed.append(((left, top, right, bottom), name))
+        changed = data.draw(st.permutations(changed)) if edit == "keep" else found
+        theirs.append(record(f"{number}.png", *changed, number=number))
+    del expected["keep"]
+    with tempfile.TemporaryDirectory() as folder:
+        a = write(Path(folder, "a"), train=ours)
+        b = write(Path(folder, "b"), train=data.draw(st.permutations(theirs)))
+        assert counts(diff(a, b)) == expected
+        assert counts(diff(b, a)) == mirrored(expected)
+        assert not diff(a, a).counts and not diff(b, b).counts

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tfod import read_detections
 from tfod.detection.labels.label_map import (
     Keypoint,
@@ -24,6 +27,7 @@ from tfod.shards.rewrite import rewrite_example
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.commands import Run
+from tests.conftest import examples
 from tests.files import files_in, payloads, subsets_of
 from tests.records import encode, image, objects
 
@@ -292,3 +296,48 @@ def test_nothing_is_left_of_a_merge_that_fails(tmp_path: Path) -> None:
     with pytest.raises(TfodError, match="is not a TFRecord file"):
         reshard([a, tmp_path / "b"], out, overwrite=True)
     assert files_in(out) == before
+
+
+NAMES = ("cat", "dog", "cow", "hen", "emu")
+maps = st.permutations(NAMES).flatmap(
+    lambda names: st.lists(st.integers(1, 9), min_size=5, max_size=5, unique=True).map(
+        lambda ids: dict(zip(names, ids, strict=True))
+    )
+)
+spelling = st.sampled_from(("text", "id", "both"))
+sets = st.tuples(
+    maps, spelling, st.lists(st.lists(st.sampled_from(NAMES), max_size=4), min_size=1, max_size=5)
+)
+
+
+@examples(40)
+@given(st.lists(sets, min_size=1, max_size=3))
+def test_every_object_keeps_its_class(
+    found: list[tuple[dict[str, int], str, list[list[str]]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, sources, expected = Path(name), [], []
+        for number, (ids, how, records) in enumerate(found):
+            classes = [
+                [(c if how != "id" else None, ids[c] if how != "text" else None) for c in one]
+                for one in records
+            ]
+            made = [boxed(*one, name=f"{number}_{n}") for n, one in enumerate(classes)]
+            by_id = {label: text for text, label in ids.items()}
+            sources.append(source(folder / str(number), by_id, *made))
+            expected += records
+        reshard(sources, folder / "out", ShardLayout(num_shards=1))
+        label_map, _ = read_label_map(folder / "out" / "label_map.pbtxt")
+        assert sorted(item.name for item in label_map.items) == sorted(NAMES)
+        assert len({item.id for item in label_map.items}) == len(NAMES)
+        read = []
+        for one in read_detections(folder / "out"):
+            by_text = one.class_text or [None] * len(one.boxes)
+            by_id = one.class_label or [None] * len(one.boxes)
+            names = []
+            for text, label in zip(by_text, by_id, strict=True):
+                item = label_map.find_id(label) if label is not None else None
+                assert text is None or item is None or item.name == text
+                names.append(text or (item.name if item else None))
+            read.append(names)
+        assert read == expected

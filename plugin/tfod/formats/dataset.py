@@ -141,7 +141,7 @@ class Classes:
             if pair not in known:
                 number = self._table.resolve(scope, *pair)
                 known[pair] = -1 if number is None else self._keep(number)
-        return [known[pair] for pair in pairs]
+        return list(map(known.__getitem__, pairs))
 
     def _keep(self, number: int) -> int:
         """The id of a provisional class."""

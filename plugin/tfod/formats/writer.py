@@ -186,11 +186,13 @@ class Writer(abc.ABC):
         for row, filename in enumerate(images.filenames):
             path = _UNSPEAKABLE.sub("_", safe_relative_path(filename or ""))
             stem, ending = split_extension(path.strip())
-            self.losses[_BLANKS][""] += path != stem.rstrip() + ending
-            path = stem.rstrip() + ending
+            if (stripped := stem.rstrip() + ending) != path:
+                self.losses[_BLANKS][""] += 1
+                path = stripped
             if ending and ending.lower() not in FORMAT_OF_EXTENSION:
                 path += _extension(images, row)  # readers look for images by their extensions
-            path = _HIDDEN.sub("_.", path)  # readers pass over hidden files
+            if path.startswith(".") or "/." in path:  # readers pass over hidden files
+                path = _HIDDEN.sub("_.", path)
             stem, extension = ids.make(path, "image")
             names.append(stem + (extension or _extension(images, row)))
         return names

@@ -270,12 +270,6 @@ def test_on_changed_bytes(name: str, changes: list[tuple[int, bytes]], cut: int)
         assert_agreement([bytes(payload[:end])], name)
 
 
-def test_on_a_flipped_bit_of_each_byte() -> None:
-    payload = _SMALL["tf_detection_api"]
-    changed = [sound.flip(payload, place, place % 8) for place in range(len(payload))]
-    assert_agreement(changed, "tf_detection_api")
-
-
 _SMALL = {
     name: encode_example({key: _right(spec) for key, spec in profile.features.items()})
     for name, profile in PROFILES.items()

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.detection.labels.search import find_label_map
-from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError, how_to_install
+from tfod.errors import LabelMapError, TfodError, how_to_install
 from tfod.tensorflow import dataset, feature_description
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -235,20 +235,8 @@ class TestClasses:
         with pytest.raises(LabelMapError, match="not the same label map"):
             dataset(both)
 
-    def test_two_label_maps_beside(self, tmp_path: Path) -> None:
-        write_train(tmp_path, record())
-        for name in ("a_labels_map", "b_labels_map"):
-            (tmp_path / f"{name}.pbtxt").write_text(MAP.to_text())
-        (tmp_path / "label_map.pbtxt").unlink()
-        with pytest.raises(LabelMapError, match="several label maps"):
-            dataset(tmp_path)
-
 
 class TestOrder:
-    @pytest.fixture
-    def shards(self, tmp_path: Path) -> Path:
-        return write_train(tmp_path, *(record(str(n)) for n in range(40)), num_shards=20)
-
     @staticmethod
     def names(elements: Any) -> list[int]:
         return [int(element["filename"].numpy()) for element in elements]
@@ -258,7 +246,8 @@ class TestOrder:
         write_train(tmp_path, *(record(str(n)) for n in range(20)), num_shards=5)
         assert self.names(dataset(tmp_path)) == list(range(20))
 
-    def test_shuffled(self, shards: Path) -> None:
+    def test_shuffled(self, tmp_path: Path) -> None:
+        shards = write_train(tmp_path, *(record(str(n)) for n in range(40)), num_shards=20)
         elements = dataset(shards, shuffle=4, seed=1)
         first, second = self.names(elements), self.names(elements)
         assert sorted(first) == sorted(second) == list(range(40))
@@ -307,10 +296,6 @@ class TestShards:
             archive.write(path, "s.tfrecord")
         with pytest.raises(TfodError, match="shards in a zip; unpack it first"):
             dataset(tmp_path / "z.zip")
-
-    def test_none(self, tmp_path: Path) -> None:
-        with pytest.raises(ShardsNotFoundError):
-            dataset(tmp_path)
 
 
 def test_without_tensorflow() -> None:

@@ -80,23 +80,16 @@ def test_read_is_run(tmp_path: Path) -> None:
     "feature",
     [
         "tf.io.FixedLenFeature(None, tf.int64, 0)",
-        "tf.io.FixedLenFeature([None], tf.int64, 0)",
-        "tf.io.FixedLenFeature([2, None], tf.int64, [0, 0])",
-        "tf.io.FixedLenFeature([0], tf.int64, [])",
         "tf.io.FixedLenFeature([-1], tf.int64, [])",
-        "tf.io.FixedLenFeature([3], tf.int64, 0)",
         "tf.io.FixedLenFeature([], tf.int64, [0, 1])",
         "tf.io.FixedLenFeature([], tf.int64, 1.0)",
-        "tf.io.FixedLenFeature([], tf.int64, '1')",
         "tf.io.FixedLenFeature([], tf.int64, 9223372036854775808)",
         "tf.io.FixedLenFeature([], tf.string, 1)",
         "tf.io.FixedLenFeature([], tf.int32, 1)",
         "tf.io.VarLenFeature(tf.uint8)",
-        "tf.io.VarLenFeature('str')",
         "tf.io.VarLenFeature(int)",
         "tf.io.FixedLenSequenceFeature([], tf.int64)",
         "tf.io.VarLenFeature()",
-        "tf.io.VarLenFeature(tf.int64, None)",
     ],
 )
 def test_what_we_refuse_tensorflow_does_too(tmp_path: Path, feature: str) -> None:

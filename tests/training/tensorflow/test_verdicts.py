@@ -101,14 +101,8 @@ def _refusals(torch_input: Detections, number: int, payload: bytes, decode: obje
     return output
 
 
-def test_mutants(mutants: Path, tmp_path: Path, decode: object) -> None:
-    payloads = payloads_of_mutants(mutants)
-    assert len(payloads) > 200
-    assert_one_verdict(payloads, tmp_path, decode)
-
-
-def test_sound_records(tmp_path: Path, decode: object) -> None:
-    payloads = [sound_record(name) for name in OF_DETECTION]
+def test_mutants_and_sound_records(mutants: Path, tmp_path: Path, decode: object) -> None:
+    payloads = [*payloads_of_mutants(mutants), *map(sound_record, OF_DETECTION)]
     assert_one_verdict(payloads, tmp_path, decode)
 
 

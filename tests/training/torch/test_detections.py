@@ -69,17 +69,16 @@ class TestElements:
         assert (target["area"].dtype, target["area"].tolist()) == (torch.float32, [3.5, 9.0])
         assert (target["source_id"], target["filename"], target["image_id"]) == ("5", "5.png", 0)
 
-    def test_defaults(self, tmp_path: Path) -> None:
-        payload = encode({"image/encoded": IMAGE, **objects([(0, 0, 0.5, 1)], None, [3])})
-        _, target = one(write_shards(tmp_path, payload))
-        assert target["labels"].tolist() == [3]
-        assert target["area"].tolist() == [20.0]
-        assert target["iscrowd"].tolist() == [0]
-        assert (target["source_id"], target["filename"]) == ("", "")
-
-    def test_an_image_without_objects(self, tmp_path: Path) -> None:
-        _, target = one(write_shards(tmp_path, record()))
-        shapes = [tuple(target[key].shape) for key in ("boxes", "labels", "area", "iscrowd")]
+    def test_what_the_record_lacks_has_a_default(self, tmp_path: Path) -> None:
+        bare = {"image/encoded": IMAGE}
+        one_box = encode({**bare, **objects([(0, 0, 0.5, 1)], None, [3])})
+        first, second = (
+            target for _, target in Detections(write_shards(tmp_path, one_box, encode(bare)))
+        )
+        assert (first["labels"].tolist(), first["area"].tolist()) == ([3], [20.0])
+        assert first["iscrowd"].tolist() == [0]
+        assert (first["source_id"], first["filename"]) == ("", "")
+        shapes = [tuple(second[key].shape) for key in ("boxes", "labels", "area", "iscrowd")]
         assert shapes == [(0, 4), (0,), (0,), (0,)]
 
     @pytest.mark.parametrize(
@@ -128,8 +127,7 @@ class TestElements:
 
     def test_transform(self, tmp_path: Path) -> None:
         folder = write_shards(tmp_path, record(3))
-        found = Detections(folder, transform=lambda _, target: target["source_id"])
-        assert found[0] == "3"
+        assert Detections(folder, transform=lambda _, target: target["source_id"])[0] == "3"
 
 
 class TestErrors:
