@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,12 @@ class Service:
 
     def checks(self) -> list[int]:
         """The processes of checks that run, which are leaders of sessions."""
-        return [pid for pid in self.children() if os.getsid(pid) == pid]
+        found = []
+        for pid in self.children():
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                if os.getsid(pid) == pid:
+                    found.append(pid)
+        return found
 
     def memory(self) -> int:
         """Bytes that all its processes hold, shared ones shared out (PSS)."""
