@@ -166,4 +166,3 @@ def test_a_shard_that_goes_meanwhile(tmp_path: Path) -> None:
         report = check_module.check(found)
     assert [one.shard for one in report.findings if one.code == "TFR013"] == [str(gone)]
     assert report.counts.records == 1
-    assert [one.bytes is None for one in report.sources] == [False, True]
