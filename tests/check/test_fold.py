@@ -61,7 +61,7 @@ def test_findings_of_parts_are_those_of_the_whole(
 ) -> None:
     whole, parts = Findings(4), Findings(4)
     for code, shard, severity in found:
-        one = Finding(message="m", shard=shard, of_case=severity)
+        one = Finding(message="m", shard=shard, case_severity=severity)
         part = Findings(4)
         for some in (whole, part):
             some.add(all_rules()[code], [one])

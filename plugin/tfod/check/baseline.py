@@ -73,9 +73,10 @@ def read_baseline(path: str) -> Baseline:
 
 
 def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
-    """Take what is known out of the findings of a check, all of which are listed.
+    """Take what is known out of the findings of each data set, all of which are listed.
 
-    Of more than are known of one fingerprint the last are new.
+    Of more than are known of one fingerprint the last are new. Returns the baseline with their
+    number.
     """
     found: Counter[str] = Counter()
     hidden = 0

@@ -1,4 +1,12 @@
-"""The check: a fold over the shards of each data set, in their order, and a report."""
+"""The check: a fold over the shards of each data set, in their order, and a report.
+
+The life of a finding: a rule yields it, called by ``run_rules`` for each batch of records
+(:mod:`tfod.check.records.examine`) or, after the last shard, for the data set. ``Findings.add``
+counts it and fills in what its rule says; ``DatasetResult.add`` joins those of the shards.
+``Policy.judge`` decides how severe it is, by the user, the receiver, the profile, the case and the
+rule, the first that says anything; ``Report.findings`` chooses those that are listed, and a
+reporter prints them.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +185,7 @@ def _check_dataset(
         keeps_rows=options.task is not None,
         counts_objects=options.training_config is not None,
     )
-    # The rules of records run while a shard is examined; with the last one those of the data set.
+    # The rules of records run while a shard is examined, those of the data set after the last one.
     for shard in _examined(dataset.shards, instructions, options, progress):
         result.add(shard)
     run_rules(result, policy.codes, result.findings, of_dataset=True)

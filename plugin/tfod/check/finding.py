@@ -76,7 +76,7 @@ class Finding(NamedTuple):
         feature: key of the feature that is to blame.
         value: the offending value, as JSON.
         fix: what to do, where this case needs another fix than the rule's own.
-        of_case: the severity of this case, where it is another than the rule's.
+        case_severity: the severity of this case, where it is another than the rule's.
         shard, record, offset, item: where, as :class:`Place` has it.
         code, severity: the rule's, which a rule need not say; in a report what the policy makes of
             the severity.
@@ -86,7 +86,7 @@ class Finding(NamedTuple):
     feature: str | None = None
     value: JsonValue = None
     fix: str = ""
-    of_case: Severity | None = None
+    case_severity: Severity | None = None
     shard: str = ""
     record: int | None = None
     offset: int | None = None
@@ -170,12 +170,12 @@ class Findings:
         for one in found:
             if rule.once:
                 if not one.message:
-                    continue  # it is there to be counted, which is done
+                    continue  # of such a rule only the first counts, which has a message
                 key = (rule.code, one.shard, one.feature)
                 if key in self._said or len(self._said) >= _MOST_SAID_ONCE:
                     continue
                 self._said.add(key)
-            severity = one.of_case or rule.severity
+            severity = one.case_severity or rule.severity
             self.counts[rule.code][one.shard] += 1
             self._keep_worst(rule.code, severity)
             listed = self.listed.setdefault(rule.code, [])
@@ -224,7 +224,7 @@ class Findings:
         return all(one.rank < severity.rank for one in self.worst.values())
 
     def by_severity(self) -> dict[Severity, int]:
-        """True number of findings of each severity; of a rule all are as severe as the worst."""
+        """True number of findings of each severity; each counts as the worst one of its rule."""
         totals = dict.fromkeys(Severity, 0)
         for code, counts in self.counts.items():
             if counts:
@@ -278,7 +278,7 @@ def _filled_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     return finding._replace(
         code=rule.code,
         severity=severity,
-        of_case=None,
+        case_severity=None,
         message=shortened(finding.message),
         fix=finding.fix or rule.fix,
         feature=shortened(feature) if feature else feature,

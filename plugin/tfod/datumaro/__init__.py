@@ -1,6 +1,6 @@
 """TFRecord formats for Datumaro without TensorFlow: its own two, and those of two recipes.
 
-Shards become Datumaro's datasets, and datasets become shards. May import ``convert``,
+Shards become Datumaro's datasets, and datasets become shards. May import ``formats``,
 ``detection``, ``example`` and ``tfrecord``; from ``check`` come the profile of an import and
 the wording of its warnings.
 

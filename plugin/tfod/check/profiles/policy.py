@@ -22,13 +22,13 @@ class Policy:
     receiver: Severities = field(default_factory=dict)
     user: Severities = field(default_factory=dict)
 
-    def severity(self, code: str, of_case: Severity | None = None) -> Severity | None:
+    def severity(self, code: str, case_severity: Severity | None = None) -> Severity | None:
         """The severity of a rule's findings, or of those whose case has another; None when off."""
         for severities in (self.user, self.receiver, self.profile):
             for name in (code, code[:3]):
                 if name in severities:
                     return severities[name]
-        return of_case or all_rules()[code].severity
+        return case_severity or all_rules()[code].severity
 
     @property
     def codes(self) -> frozenset[str]:
@@ -41,7 +41,7 @@ class Policy:
         for code, worst in findings.worst.items():
             found.worst[code] = self.severity(code, worst) or worst
         for code, listed in findings.listed.items():
-            levels = {one: self.severity(code, one) or one for one in Severity}
+            levels = {level: self.severity(code, level) or level for level in Severity}
             found.listed[code] = [
                 one
                 if levels[one.severity] is one.severity

@@ -129,7 +129,7 @@ class Batch:
         """
         yield from map(make, rows[: self.room])
         if len(rows) > self.room:
-            counted = Finding(message="", shard=self.records.shard, of_case=severity)
+            counted = Finding(message="", shard=self.records.shard, case_severity=severity)
             yield from itertools.repeat(counted, len(rows) - self.room)
 
     def of_boxes(

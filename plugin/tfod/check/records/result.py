@@ -205,7 +205,7 @@ class DatasetResult:
     _known: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
 
     def add(self, shard: ShardResult) -> None:
-        """Add the shard that comes next."""
+        """Add the shard that comes next, and take its findings, uses and sizes from it."""
         self.findings.merge(shard.findings)
         add_bounded(self.image_sizes, shard.image_sizes)
         add_bounded(self.uses.setdefault(shard.label_map, Counter()), shard.uses)
@@ -283,4 +283,4 @@ class DatasetResult:
         """
         yield from map(make, self.duplicates.repeats(pairs[: self.room]))
         for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
-            yield Finding(message="", shard=shard.name, of_case=severity)
+            yield Finding(message="", shard=shard.name, case_severity=severity)

@@ -46,8 +46,9 @@ def render_text(
     if quiet:
         return "\n".join(found[1:]) + "\n"
     lines = [*_head(report, color, receivers), *found]
-    # The only fix is said above.
-    steps = next_steps(report, groups)[not report.valid and len(groups) == 1 :]
+    steps = next_steps(report, groups)
+    if not report.valid and len(groups) == 1:
+        steps = steps[1:]  # the first is the only fix, which is said above
     for number, (sentence, command) in enumerate(steps):
         lines += [
             *([] if number else [""]),

@@ -1,6 +1,6 @@
 """The rules, a module for each family: a batch of records or a data set in, findings out.
 
-Importing this package declares all rules. It may import ``findings`` and ``records`` of ``check``,
+Importing this package declares all rules. It may import ``finding`` and ``records`` of ``check``,
 and the rooms below ``check``. The test cases are in ``tests/mutants``, a module for each family.
 """
 

@@ -3,9 +3,10 @@
 Coordinates are normalized, ``xmin, ymin, xmax, ymax``. Of a box that looks like pixels, or that is
 not finite, most rules say nothing: everything else follows from that.
 
-A rule says where something is wrong, and what; its code, severity and fix are added where findings
-are kept. ``row`` is a record of the batch, ``box`` a box among all of the batch, and ``number`` the
-same among those of its record, which is what people are told.
+A rule says where something is wrong, and what; the rest of a finding is added where it is kept, and
+how severe it is where a report is made (see :mod:`tfod.check.check`). ``row`` is a record of the
+batch, ``box`` a box among all of the batch, and ``number`` the same among those of its record,
+which is what people are told.
 """
 
 from __future__ import annotations

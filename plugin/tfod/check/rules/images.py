@@ -181,7 +181,7 @@ def check_orientation(facts: ImageFacts) -> Iterator[Finding]:
         fits = "the record's size is that of" if exchanged else "its boxes fit only"
         message += f"; {fits} the turned image, {header.width} x {header.height}"
         severity = Severity.ERROR
-    yield Finding(message, keys.ENCODED, header.orientation, of_case=severity)
+    yield Finding(message, keys.ENCODED, header.orientation, case_severity=severity)
 
 
 _TURNED = {
@@ -279,7 +279,7 @@ def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
         message = f"the image is in {one.subset} and in {one.first_subset}: "
         message += f"{named_record(one.first)} has it{more}"
         key, value = result.own(keys.ENCODED), list[JsonValue]([one.first_subset, one.subset])
-        return Finding(message, key, value, of_case=severity).at(one.place)
+        return Finding(message, key, value, case_severity=severity).at(one.place)
 
     severity = Severity.ERROR if leaked else None
     return result.repeated(result.duplicates.shared_images, make, severity)

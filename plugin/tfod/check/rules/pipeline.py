@@ -23,11 +23,11 @@ def _said(
     message: str,
     value: JsonValue = None,
     fix: str = "",
-    of_case: Severity | None = None,
+    case_severity: Severity | None = None,
 ) -> Finding:
     """A finding at the path of the configuration."""
     file = result.training_config.file if result.training_config else ""
-    return Finding(message=message, shard=file, value=value, fix=fix, of_case=of_case)
+    return Finding(message=message, shard=file, value=value, fix=fix, case_severity=case_severity)
 
 
 def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResult]]]:
@@ -83,7 +83,8 @@ def leads_nowhere(result: DatasetResult) -> Iterator[Finding]:
     for path, reason in config.lost_paths() if config else ():
         may_be_there = is_replaced and not path.is_broken
         message = f"{path}: {reason}" + ", and other shards are checked" * may_be_there
-        yield _said(result, message, path.value, of_case=Severity.WARNING if may_be_there else None)
+        severity = Severity.WARNING if may_be_there else None
+        yield _said(result, message, path.value, case_severity=severity)
 
 
 @dataset_rule(

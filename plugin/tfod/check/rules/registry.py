@@ -116,7 +116,7 @@ def _of_rows(batch: Batch, rows: list[int], found: Finding) -> Iterator[Finding]
     key = found.feature
     if key is not None and (own := batch.own(key)) != key:
         found = found._replace(message=found.message.replace(key, own), feature=own)
-    return batch.findings(rows, lambda row: found.at(batch.place(row)), found.of_case)
+    return batch.findings(rows, lambda row: found.at(batch.place(row)), found.case_severity)
 
 
 def each_label_map(check: Callable[[LabelMapFile], Iterable[Finding]]) -> DatasetCheck:

@@ -1,5 +1,5 @@
 """The formats that Datumaro gets from tfod: each its importer and exporter with their options.
 
 Datumaro's items go in, shards and label maps come out, and back. May import ``datumaro``'s other
-modules, ``convert``, ``detection``, ``example`` and ``tfrecord``.
+modules, ``formats``, ``detection``, ``example`` and ``tfrecord``.
 """
