@@ -90,16 +90,19 @@ class ObjectBuilder:
         self._report = report
         self._losses = losses
 
-    def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> Detection:
-        """Make the objects of an image of this height and width; the rest is left out."""
+    def build(self, annotations: Iterable[Any], size: tuple[int, int], **image: Any) -> Detection:
+        """Make a Detection of an image of this height and width; what has no place is left out.
+
+        ``image`` is what the Detection says of the image, such as its ``filename``.
+        """
         annotations = list(annotations)
         if not self._save_masks and _are_plain_boxes(annotations, size):  # nearly always
             boxes = [one.points for one in annotations]
-            return self._assemble(boxes, annotations, size)
+            return self._assemble(boxes, annotations, size, **image)
         others = [one for one in annotations if one.type is not AnnotationType.caption]
         found, image_labels = self.objects(others)
         return replace(
-            self.assemble(found, size),
+            self.assemble(found, size, **image),
             masks=[self._mask(one, size) for one in found] if found and self._save_masks else None,
             keypoints=self._keypoints(found, size),
             drawn=_drawn(found),
@@ -209,15 +212,21 @@ class ObjectBuilder:
         found.points = one
         found.attributes = {**one.attributes, **found.attributes}
 
-    def assemble(self, found: Sequence[ExportedObject], size: tuple[int, int]) -> Detection:
+    def assemble(
+        self, found: Sequence[ExportedObject], size: tuple[int, int], **image: Any
+    ) -> Detection:
         """Boxes, classes and attributes of objects on an image of this height and width."""
-        made = self._assemble([one.corners for one in found], found, size)
+        made = self._assemble([one.corners for one in found], found, size, **image)
         outside = ((made.boxes < 0) | (made.boxes > 1)).any(axis=1)
         self._losses[OUTSIDE][""] += int(outside.sum())
         return made
 
     def _assemble(
-        self, corners: Sequence[Sequence[float]], objects: Sequence[Any], size: tuple[int, int]
+        self,
+        corners: Sequence[Sequence[float]],
+        objects: Sequence[Any],
+        size: tuple[int, int],
+        **image: Any,
     ) -> Detection:
         """Objects of corners in pixels, with the labels and attributes that they have."""
         boxes = np.array(corners, np.float64).reshape(-1, 4) / _scale(size)
@@ -230,6 +239,7 @@ class ObjectBuilder:
             class_text=[one.text for one in known],
             class_label=[one.label for one in known],
             attributes=self._attributes(attributes) if any(attributes) else {},
+            **image,
         )
 
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:

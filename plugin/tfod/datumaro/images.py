@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,7 +67,10 @@ class UprightImage(NamedTuple):
 
     def place(self, objects: Detection) -> Detection:
         """The objects on the upright pixels."""
-        return objects if self.turn == UPRIGHT else turned_back(objects, self.turn)
+        if self.turn == UPRIGHT or self.size is None:
+            return objects
+        height, width = self.size
+        return replace(turned_back(objects, self.turn), height=height, width=width)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from tfod.detection import keys
 from tfod.detection.attributes import Corrections, encode_attribute
 from tfod.detection.detection import Detection, Keypoints
@@ -23,6 +21,7 @@ from tfod.example.example import (
     bytes_feature,
     encode_example,
     float_feature,
+    float_features,
     int64_feature,
     text_feature,
 )
@@ -96,8 +95,7 @@ def _encode_image_labels(detection: Detection, features: dict[str, bytes]) -> No
 
 
 def _encode_objects(detection: Detection, features: dict[str, bytes]) -> None:
-    for key, side in zip(keys.BOX, np.ascontiguousarray(detection.boxes.T, "<f4"), strict=True):
-        features[key] = float_feature(side)
+    features |= zip(keys.BOX, float_features(detection.boxes.T), strict=True)
     if detection.class_text is not None:
         features[keys.CLASS_TEXT] = text_feature(detection.class_text)
     if detection.class_label is not None:

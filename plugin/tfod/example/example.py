@@ -166,6 +166,14 @@ def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
     return _feature_head(b"\x12", len(numbers)) + numbers if numbers else b"\x12\0"
 
 
+def float_features(rows: np.ndarray) -> list[bytes]:
+    """Encode a Feature for each row of numbers, of shape (features, n); n is not 0."""
+    numbers = np.ascontiguousarray(rows, "<f4").tobytes()
+    length = len(numbers) // len(rows)
+    head = _feature_head(b"\x12", length)
+    return [head + numbers[start : start + length] for start in range(0, len(numbers), length)]
+
+
 def int64_feature(values: Iterable[int]) -> bytes:
     """Encode a Feature that holds an int64_list.
 

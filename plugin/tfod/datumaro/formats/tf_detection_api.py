@@ -99,15 +99,11 @@ class TfDetectionApiExporter(ShardExporter):
             )
         height, width = image.size or (None, None)
         encoded, filename = image.encoded, image.filename
-        objects = image.place(self._objects.build(item.annotations, image.frame or (1, 1)))
-        if self._options.label_key == "id":
-            objects = replace(objects, class_text=None)
-        elif self._options.label_key == "text":
-            objects = replace(objects, class_label=None)
         attributes = dict(item.attributes)
         source_id = self._source_id(attributes, filename)
-        return replace(
-            objects,
+        found = self._objects.build(
+            item.annotations,
+            image.frame or (1, 1),
             filename=filename,
             source_id=source_id,
             format=format_name(encoded, filename),
@@ -118,6 +114,11 @@ class TfDetectionApiExporter(ShardExporter):
             image_attributes=self._take_known(attributes, filename) if attributes else {},
             image_extra=attributes,
         )
+        if self._options.label_key == "id":
+            found = replace(found, class_text=None)
+        elif self._options.label_key == "text":
+            found = replace(found, class_label=None)
+        return image.place(found)
 
     def _source_id(self, attributes: dict[str, Any], filename: str) -> str | None:
         """What the image had, or a number; the former is kept in an attribute.
