@@ -80,6 +80,8 @@ def wrong_kind() -> Iterator[Mutant]:
 @mutants_of("EXA005")
 def wrong_shape() -> Iterator[Mutant]:
     yield fail("two-widths", first(record(width=[40, 40])), record=0, options=TF)
+    # TF-Vision and Model Maker read it, whose verdicts are held by this one.
+    yield fail("two-names", second(record(filename=["a", "b"])), record=1, options=TF)
     yield fail("empty-list", first(odd(width=b"\x1a\0")), record=0, options=TF)
     yield near("without-a-list", first(odd(width=b"")), "EXA006", options=TF)
     yield near("last-of-two-features", first(_twice()), "EXA007", options=TF)
