@@ -22,7 +22,7 @@ from tfod.check.references.cvat_task import Frame, Task, load_task
 from tfod.check.rules.registry import all_rules, run_rules
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
-from tfod.formats.cvat_xml import read_cvat_xml
+from tfod.formats.cvat.document import read_cvat_xml
 
 from tests.commands import run_python
 from tests.image_kinds import plain_image

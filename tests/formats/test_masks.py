@@ -21,7 +21,7 @@ from tfod.detection.images.masks import (
     fill_box,
     is_box_png,
 )
-from tfod.formats.cvat_shapes import decode_runs
+from tfod.formats.cvat.shapes import decode_runs
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename

@@ -1,4 +1,4 @@
-"""The errors that clients are told of, as problem details (RFC 9457)."""
+"""Errors as answers: problem details (RFC 9457)."""
 
 from __future__ import annotations
 

@@ -62,6 +62,7 @@ class Channel(HTTPChannel):
     def __init__(self, guard: Guard, server: Any, sock: Any, addr: Any, adj: Any, map: Any) -> None:
         self.guard, self.network, self.is_counted = guard, network_of(addr[0]), True
         super().__init__(server, sock, addr, adj, map=map)
+        # waitress only calls it; its stubs want a class.
         self.parser_class = partial(Parser, guard)  # type: ignore[assignment]
         guard.connections[self.network] += 1
         is_many = guard.connections[self.network] > guard.settings.max_connections

@@ -265,7 +265,11 @@ def _put_away(folder: Path, arrived: list[tuple[str, str, Path]]) -> list[Upload
 
 
 def _queue(
-    folder: Path, files: list[UploadedFile], texts: Mapping[str, str | None], **more: str
+    folder: Path,
+    files: list[UploadedFile],
+    texts: Mapping[str, str | None],
+    client: str,
+    repair_of: str | None = None,
 ) -> tuple[Validation, str]:
     token = secrets.token_urlsafe(16)
     wanted = Request(
@@ -274,7 +278,8 @@ def _queue(
         profile=texts.get("profile"),
         label_map=texts.get("label_map"),
         token=hash_of(token),
-        **more,  # type: ignore[arg-type]
+        client=client,
+        repair_of=repair_of,
     )
     accepted = service().folder.accept(folder, wanted)
     _bytes.inc(sum(one.bytes for one in files))

@@ -6,6 +6,7 @@ first come, first served.
 
 from __future__ import annotations
 
+import abc
 import logging
 import multiprocessing
 import shutil
@@ -41,24 +42,24 @@ _seconds = prometheus.Histogram(
 )
 
 
-class Queue:
+class Queue(abc.ABC):
     """What waits in the data folder; who checks it, a subclass says."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.folder = settings, DataFolder(settings)
         self.stopping = threading.Event()
 
+    @abc.abstractmethod
     def add(self, key: str, client: str) -> None:
         """Have an upload of an address checked; again does nothing."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def count(self, client: str) -> tuple[int, int]:
         """How many of an address wait, and how many in all."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def is_alive(self) -> bool:
         """Whether somebody will check what waits."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Add what waits, now and each minute: it may have been left; and clean up."""

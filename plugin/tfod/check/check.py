@@ -3,7 +3,7 @@
 The life of a finding: a rule yields it, called by ``run_rules`` for each batch of records
 (:mod:`tfod.check.records.examine`) or, after the last shard, for the data set. ``Findings.add``
 counts it and fills in what its rule says; ``DatasetResult.add`` joins those of the shards.
-``Policy.judge`` decides how severe it is, by the user, the receiver, the profile, the case and the
+``Policy.apply`` decides how severe it is, by the user, the receiver, the profile, the case and the
 rule, the first that says anything; ``Report.findings`` chooses those that are listed, and a
 reporter prints them.
 """
@@ -194,7 +194,7 @@ def _check_dataset(
     return DatasetReport(
         name=dataset.name,
         profile=chosen,
-        findings=policy.judge(result.findings),
+        findings=policy.apply(result.findings),
         fail_on=options.fail_on,
         shards=[one.slimmed() for one in result.shards],
         classes=result.classes,
@@ -227,7 +227,7 @@ def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetR
     result = DatasetResult(rest, NO_PROFILE, policy.codes, findings)
     run_rules(result, policy.codes, findings, of_dataset=True)
     by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
-    none, judged = ChosenProfile("", ""), policy.judge(findings)
+    none, judged = ChosenProfile("", ""), policy.apply(findings)
     return DatasetReport("", none, judged, options.fail_on, verdicts=by_receiver)
 
 

@@ -15,8 +15,8 @@ from tfod.check.finding import plural
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
-from tfod.formats.cvat_detections import TRACKS, DetectionBuilder
-from tfod.formats.cvat_shapes import CvatImage, CvatShape
+from tfod.formats.cvat.detections import TRACKS, DetectionBuilder
+from tfod.formats.cvat.shapes import CvatImage, CvatShape
 from tfod.tfrecord.writer import ShardSetWriter
 
 LABEL_MAP = "label_map.pbtxt"

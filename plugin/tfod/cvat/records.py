@@ -33,8 +33,8 @@ from tfod.detection.labels.search import LabelMapFinder
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.formats.cvat_detections import TRACK, shapes_of
-from tfod.formats.cvat_shapes import Attributes, CvatShape, CvatTag
+from tfod.formats.cvat.detections import TRACK, shapes_of
+from tfod.formats.cvat.shapes import Attributes, CvatShape, CvatTag
 from tfod.formats.dataset import size_of
 from tfod.formats.writer import masks_of
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path

@@ -28,8 +28,9 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError
 from tfod.example.example import Example
-from tfod.formats.cvat_detections import DetectionBuilder
-from tfod.formats.cvat_shapes import (
+from tfod.formats.cvat.detections import DetectionBuilder
+from tfod.formats.cvat.document import END, head_text, image_text, read_cvat_stream, read_cvat_xml
+from tfod.formats.cvat.shapes import (
     BOX,
     MASK,
     CvatImage,
@@ -38,7 +39,6 @@ from tfod.formats.cvat_shapes import (
     decode_runs,
     encode_runs,
 )
-from tfod.formats.cvat_xml import END, head_text, image_text, read_cvat_stream, read_cvat_xml
 
 pytest.importorskip("lxml")
 coco_mask = pytest.importorskip("pycocotools.mask")

@@ -35,7 +35,7 @@ class Policy:
         """The rules that are on."""
         return frozenset(code for code in all_rules() if self.severity(code) is not None)
 
-    def judge(self, findings: Findings) -> Findings:
+    def apply(self, findings: Findings) -> Findings:
         """Findings as severe as this says."""
         found = Findings(findings.most, counts=findings.counts)
         for code, worst in findings.worst.items():

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, image_size
 from tfod.errors import TfodError
-from tfod.formats.cvat_shapes import CvatImage
-from tfod.formats.cvat_xml import CvatMeta, read_cvat_xml
+from tfod.formats.cvat.document import CvatMeta, read_cvat_xml
+from tfod.formats.cvat.shapes import CvatImage
 from tfod.formats.documents import read_json
 
 _HEAD = 64 << 10

@@ -19,7 +19,7 @@ import numpy as np
 
 from tfod.cvat.records import NewImages, ShapeBuilder, ZipRecord
 from tfod.detection.images.masks import run_lengths
-from tfod.formats.cvat_shapes import MASK, POINTS, Attributes, CvatShape, decode_runs
+from tfod.formats.cvat.shapes import MASK, POINTS, Attributes, CvatShape, decode_runs
 from tfod.tfrecord.image_names import safe_relative_path
 
 _DEFAULT_SUBSET = "default"

@@ -13,8 +13,9 @@ from typing import Any
 from tfod.cvat.client.connection import writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
-from tfod.formats.cvat_shapes import CvatImage
-from tfod.formats.cvat_xml import CvatMeta, image_of_frame, read_cvat_stream
+from tfod.formats.cvat.document import CvatMeta, read_cvat_stream
+from tfod.formats.cvat.shapes import CvatImage
+from tfod.formats.cvat_xml import image_of_frame
 from tfod.formats.documents import open_xml
 from tfod.formats.files import ImageFiles
 from tfod.tfrecord.storage.publishing import Output

@@ -14,7 +14,7 @@ from tfod.cvat.client.connection import JOB, PROJECT, TASK, Server, ServerError,
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.detection.losses import listed
 from tfod.errors import TfodError
-from tfod.formats.cvat_shapes import BOX, KINDS, CvatShape, CvatTag, make_shape
+from tfod.formats.cvat.shapes import BOX, KINDS, CvatShape, CvatTag, make_shape
 
 _Key = tuple[str, str, tuple[int, ...]]
 """Class, kind and corners of a shape: what makes it the same as another on its frame."""

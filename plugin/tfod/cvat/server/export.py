@@ -14,7 +14,7 @@ from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
-from tfod.formats.cvat_shapes import convert_frame
+from tfod.formats.cvat.shapes import convert_frame
 
 _log = logging.getLogger("tfod.cvat")
 _OPTION = "TFOD_CVAT_EMPTY_FRAMES"

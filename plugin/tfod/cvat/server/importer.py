@@ -36,7 +36,7 @@ from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.detection.boxes import PixelBox
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
-from tfod.formats.cvat_shapes import MASK, POINTS, CvatShape, decode_runs
+from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import is_zip
 

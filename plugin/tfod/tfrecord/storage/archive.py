@@ -133,6 +133,7 @@ def _read_content(archive: str, limits: ZipLimits, *_identity: int) -> ZipConten
             entries = [ZipEntry(archive, decode_name(one), one) for one in opened.infolist()]
     except _TooLargeError as error:
         return _unreadable(ZipFault.TOO_LARGE, str(error))
+    # What zipfile raises for a damaged directory, or one of a version that it does not know.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
         return _unreadable(ZipFault.DIRECTORY, _what_it_is(archive, error))
     except (OSError, OverflowError) as error:

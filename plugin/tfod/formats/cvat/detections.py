@@ -24,7 +24,7 @@ from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
-from tfod.formats.cvat_shapes import (
+from tfod.formats.cvat.shapes import (
     BOX,
     MASK,
     POINTS,
