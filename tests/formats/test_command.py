@@ -453,3 +453,12 @@ def test_an_image_in_a_zip_that_cannot_be_unpacked(run: Run, tmp_path: Path) -> 
     at = content.index(b"images/a.png") + 30
     (tmp_path / "x.zip").write_bytes(content[:at] + bytes(9) + content[at + 9 :])
     assert "cannot be unpacked" in run("convert", tmp_path / "x.zip", tmp_path / "out").refused()
+
+
+def test_a_class_name_with_two_ids_is_said(run: Run, tmp_path: Path) -> None:
+    box = [0.25, 0.5, 0.5, 1]
+    record = encode(image("a.png") | objects([box], label=[2]) | {"image/encoded": _PNG})
+    twice = "item { id: 1 name: 'cat' } item { id: 2 name: 'cat' }"
+    write_shard(tmp_path / "s", "train", record, label_map=twice)
+    says = run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").succeeded()
+    assert "'cat' has the ids 1 and 2, which are read as one class" in says

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -233,3 +234,10 @@ def test_one_subset_of_several(convert: Run, tmp_path: Path, target: str) -> Non
     assert done.out == f"{out}: val: 4 images, 14 objects\n"
     line = convert(tmp_path / "a", tmp_path / "c", "--set", "tset", "--to", "shards").refused()
     assert "choose another --set: train, val\n" in line and not (tmp_path / "c").exists()
+
+
+def test_a_pipe_is_no_shard(convert: Run, tmp_path: Path, dataset: Path) -> None:
+    os.mkfifo(tmp_path / "p.record")
+    line = convert(dataset, tmp_path / "p.record", "--overwrite").refused()
+    assert "p.record is not a regular file" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "p.record"]

@@ -26,7 +26,7 @@ from tfod.detection.stream import read_detections
 from tfod.formats.table import FORMATS
 
 from tests.commands import Run
-from tests.image_kinds import file_of
+from tests.image_kinds import exif_block, file_of, with_segment
 from tests.records import encode, image, objects, write_shard
 
 WIDTH, HEIGHT = 160, 96
@@ -319,4 +319,44 @@ def test_a_photo_that_cannot_be_turned_is_named(run: Run, tmp_path: Path) -> Non
     assert "image 'a.jpg' has an EXIF orientation and cannot be turned (" in says
     assert not (tmp_path / "out").exists()
     run("convert", shards, tmp_path / "out", "--to", "yolo", "--exif=keep").succeeded()
+    assert (tmp_path / "out/images/train/a.jpg").read_bytes() == data
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK"])
+def test_jpegs_of_other_colours(mode: str) -> None:
+    with upright_file(photo(8, mode=mode, quality=95)) as found:
+        assert (found.mode, found.size, found.format) == (mode, (WIDTH, HEIGHT), "JPEG")
+        apart = np.asarray(found, int) - np.asarray(picture(mode), int)
+        assert np.abs(apart).mean() < 2
+
+
+def test_an_mpo_is_its_first_picture() -> None:
+    """As phones write two of one scene; the second one has a lens of its own."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    lying = picture().transpose(LAY[6])
+    others = [Image.new("RGB", lying.size, "blue")]
+    data = file_of(lying, "MPO", save_all=True, append_images=others, exif=exif.tobytes())
+    with upright_file(data) as found:
+        assert (found.format, found.size) == ("JPEG", (WIDTH, HEIGHT))
+        assert_on_red(np.asarray(found), list(RED))
+
+
+BROKEN = {
+    "cut off": exif_block(6)[:20],
+    "no TIFF": b"XX*\0" + exif_block(6)[4:],
+    "points beyond its end": exif_block(6)[:4] + b"\xff\xff\0\0" + exif_block(6)[8:],
+    "orientation 9": exif_block(9),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("block", BROKEN.values(), ids=BROKEN)
+def test_a_broken_exif_turns_nothing(run: Run, tmp_path: Path, block: bytes) -> None:
+    plain = file_of(picture(), "JPEG", quality=95, subsampling=0)
+    data = with_segment(plain, 0xE1, b"Exif\0\0" + block)
+    box = objects([RED], ["cat"], [1])
+    record = encode(image("a.jpg", HEIGHT, WIDTH) | {"image/encoded": data} | box)
+    shards = write_shard(tmp_path / "s", "train", record)
+    assert run("convert", shards, tmp_path / "out", "--to", "yolo").code == 0
     assert (tmp_path / "out/images/train/a.jpg").read_bytes() == data

@@ -248,6 +248,23 @@ class TestPlaces:
         found, said = read(voc)
         assert said == "" and len(found) == 12
 
+    def test_a_name_that_is_not_utf_8(
+        self, read: Read, refuse: Refuse, voc: Path, jpegs: Path
+    ) -> None:
+        shutil.rmtree(voc / "ImageSets")
+        name = os.fsdecode(b"caf\xe9")
+        (voc / "Annotations" / "shapes_01.xml").rename(voc / "Annotations" / f"{name}.xml")
+        assert read(voc)[0][FIRST].boxes.tolist() == FIRST_BOXES  # as <filename> says
+        (jpegs / FIRST).rename(jpegs / f"{name}.jpg")
+        assert "is not Unicode text; rename it\n" in refuse(voc)
+
+    def test_an_image_outside_of_the_folder(
+        self, refuse: Refuse, voc: Path, jpegs: Path, first: Path
+    ) -> None:
+        edit(first, FIRST, "../../../../../../etc/passwd")
+        (jpegs / FIRST).unlink()
+        assert f"({jpegs / 'shapes_01'}, of {first})" in refuse(voc)
+
     def test_two_folders_of_annotations(self, refuse: Refuse, voc: Path) -> None:
         shutil.copytree(voc / "Annotations", voc / "annotations")
         what = f"{voc / 'Annotations'} and {voc / 'annotations'} hold XML files; put them into one"
