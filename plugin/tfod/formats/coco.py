@@ -218,9 +218,9 @@ class CocoWriter(Writer):
         self._open[subset] = _Lists(os.path.join(self.folder, "annotations", file))
         self.documents.append(self._open[subset].path)
 
-    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._write_images(images, subset)
-        ids = np.array(self._image_numbers(images, subset), np.int64)
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        names = self._write_images(images, images.subset)
+        ids = np.array(self._image_numbers(images), np.int64)
         height, width = (digits(side) for side in images.sizes.T)
         heads = lines_of(
             *(b'{"id":', digits(ids), b',"width":', width, b',"height":', height),
@@ -229,7 +229,7 @@ class CocoWriter(Writer):
         texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
         pairs = zip(heads.splitlines(), texts.splitlines(), strict=True)
         entries = [b"%b%b},\n" % pair for pair in pairs]
-        self._open[subset].add(b"".join(entries), self._annotations(images, ids, label_map))
+        self._open[images.subset].add(b"".join(entries), self._annotations(images, ids, label_map))
 
     def finish(self, label_map: LabelMap) -> None:
         categories: list[Mapping[str, Any]] = []
@@ -240,13 +240,13 @@ class CocoWriter(Writer):
         for document in self._open.values():
             document.finish(categories)
 
-    def _image_numbers(self, images: Images, subset: str) -> list[int]:
+    def _image_numbers(self, images: Images) -> list[int]:
         """A number for each image: its source id where that is one, and free; else the next."""
         texts = [one or "" for one in images.source_ids]
         numbers = [int(one) if one.isdecimal() and len(one) < _DIGITS else -1 for one in texts]
-        distinct, taken = set(numbers), self._taken.setdefault(subset, set())
+        distinct, taken = set(numbers), self._taken.setdefault(images.subset, set())
         if len(distinct) < len(numbers) or -1 in distinct or not taken.isdisjoint(distinct):
-            free = self._free.get(subset, 1)
+            free = self._free.get(images.subset, 1)
             for row, number in enumerate(numbers):
                 if number < 0 or number in taken:
                     self.losses[_OTHER_IDS][""] += texts[row] not in ("", images.filenames[row])
@@ -254,7 +254,7 @@ class CocoWriter(Writer):
                         free += 1
                     numbers[row] = free
                 taken.add(numbers[row])
-            self._free[subset] = free
+            self._free[images.subset] = free
         taken.update(numbers)
         return numbers
 

@@ -245,12 +245,12 @@ class CsvWriter(Writer):
         self.documents.append(path)
         self._write(path, (",".join(COLUMNS) + "\n").encode())
 
-    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._write_images(images, subset)
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        names = self._write_images(images, images.subset)
         classes = label_map.class_names
         sides = (digits(side, 6).T.tolist() for side in images.in_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]
-        path = os.path.join(self.folder, stem_of_subset(subset) + ".csv")
+        path = os.path.join(self.folder, stem_of_subset(images.subset) + ".csv")
         with open(path, "a", encoding="utf-8", errors="replace", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             for row, name in enumerate(names):

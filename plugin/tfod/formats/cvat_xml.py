@@ -194,8 +194,8 @@ class CvatXmlWriter(Writer):
     def begin(self, subset: str) -> None:
         self._subsets.append(subset)
 
-    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        names = self._write_images(images, subset)
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        names = self._write_images(images, images.subset)
         classes = label_map.class_names
         corners = images.in_pixels().tolist()
         for row, name in enumerate(names):
@@ -209,7 +209,7 @@ class CvatXmlWriter(Writer):
                 one = images.detections[row]
                 shapes = self._shapes(one, shapes, (height, width))
                 tags = self._tags(one, label_map)
-            frame = {"id": self._count, "name": name, "subset": subset}
+            frame = {"id": self._count, "name": name, "subset": images.subset}
             text = image_text(frame, (height, width), shapes, tags, DECIMALS)
             self._frames.write(text.encode("utf-8", "replace"))
             self._count += 1

@@ -1,4 +1,4 @@
-"""What every format is read as and written from: batches of images, each of one subset."""
+"""What every format is read as and written from: images of a subset in columns."""
 
 from __future__ import annotations
 
@@ -25,25 +25,14 @@ DEFAULT_SUBSET = "default"
 """Of a dataset that has no subsets."""
 
 
-class Batch(NamedTuple):
-    """Some images of a subset, and the label map that their classes are of, if there is one.
-
-    Of shards ``detections`` are columns (:class:`~tfod.detection.detections.Detections`).
-    """
-
-    subset: str
-    detections: Sequence[Detection]
-    label_map: LabelMap | None
-
-
 @dataclass(frozen=True)
 class Dataset:
     """A dataset while it is read.
 
     Attributes:
-        label_maps: all that its batches have.
+        classes: those of its label maps, and of all images that were read.
         subsets: those that are known beforehand, in this order; one may have no images.
-        read: begins to read it. What a batch holds is valid until the next one is asked for.
+        read: begins to read it. What is yielded is valid until the next is asked for.
         finish: to be called when all is read, before anything is published, with how many images
             and objects there are: what was odd or left out, as sentences; raises TfodError where
             nothing may be written.
@@ -51,9 +40,9 @@ class Dataset:
         source_ids: of all images, where the format has ids; images without one get other numbers.
     """
 
-    label_maps: Sequence[LabelMap]
+    classes: Classes
     subsets: Sequence[str]
-    read: Callable[[], Iterator[Batch]]
+    read: Callable[[], Iterator[Images]]
     finish: Callable[[int, int], Sequence[str]]
     sources: Sequence[str] = ()
     source_ids: Sequence[str] = ()
@@ -106,6 +95,7 @@ class Classes:
     """
 
     def __init__(self, label_maps: Sequence[LabelMap]) -> None:
+        self.label_maps = label_maps
         self._table = ClassTable()
         self._scopes = {id(one): self._table.add_label_map(one) for one in label_maps}
         self._without_map = self._table.add_label_map(None)
@@ -136,12 +126,11 @@ class Classes:
         """The ids of the classes of objects that a label map explains; below 0 for none."""
         known = self._known.setdefault(id(label_map), {})
         scope = self._scopes.get(id(label_map), self._without_map)
-        pairs = list(zip(texts, labels, strict=True))
-        for pair in dict.fromkeys(pairs):
+        for pair in dict.fromkeys(zip(texts, labels, strict=True)):
             if pair not in known:
                 number = self._table.resolve(scope, *pair)
                 known[pair] = -1 if number is None else self._keep(number)
-        return list(map(known.__getitem__, pairs))
+        return [known[pair] for pair in zip(texts, labels, strict=True)]
 
     def _keep(self, number: int) -> int:
         """The id of a provisional class."""
@@ -163,10 +152,12 @@ class Classes:
 
 @dataclass(frozen=True)
 class Images:
-    """A batch in columns, with one list of classes.
+    """Some images of a subset in columns, with the dataset's one list of classes.
 
     Attributes:
-        detections: the rows, for what is rare.
+        subset: its name.
+        detections: the rows, for what is rare; of shards columns as well
+            (:class:`~tfod.detection.detections.Detections`).
         filenames, source_ids: as the records have them.
         sizes: height and width in pixels, int64 of shape (n, 2); 0 where unknown.
         boxes: of all rows, float32 of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``.
@@ -175,6 +166,7 @@ class Images:
         is_plain: whether no row says more than that, but for its image.
     """
 
+    subset: str
     detections: Sequence[Detection]
     filenames: Sequence[str | None]
     source_ids: Sequence[str | None]
@@ -185,40 +177,71 @@ class Images:
     is_plain: bool
 
     @classmethod
-    def of(cls, batch: Batch, classes: Classes, is_written: bool = True) -> Images:
-        """The columns of a batch; boxes that are not written may be odd.
+    def of(
+        cls,
+        subset: str,
+        found: Sequence[Detection],
+        label_map: LabelMap | None,
+        classes: Classes,
+    ) -> Images:
+        """The columns of rows whose classes are of a label map, if there is one.
 
         Raises:
             RecordError: a row has a problem.
-            TfodError: an object has no class, or a box is not finite or inverted.
+            TfodError: an object has no class.
         """
-        images = cls._as_they_are(batch, classes)
-        boxes = images.boxes
-        for odd, what in (
-            (np.array(images.classes, np.int64) < 0, _NO_CLASS),
-            (is_written & ~np.isfinite(boxes).all(axis=1), _NOT_FINITE),
-            (is_written & (boxes[:, 2:] < boxes[:, :2]).any(axis=1), _EXCHANGED),
-        ):
-            for box in np.flatnonzero(odd)[:1].tolist():
-                row = int(np.searchsorted(images.splits, box, side="right")) - 1
-                raise TfodError(f"image {images.filenames[row]!r} has {what}")
+        if isinstance(found, Detections):
+            images = cls._of_records(subset, found, label_map, classes)
+        else:
+            images = cls(
+                subset,
+                found,
+                [one.filename for one in found],
+                [one.source_id for one in found],
+                np.array([size_of(one) for one in found], np.int64).reshape(-1, 2),
+                np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes for one in found)]),
+                np.cumsum([0, *(len(one.boxes) for one in found)]).tolist(),
+                classes.ids(label_map, *_named(found)),
+                False,
+            )
+        images._refuse(np.array(images.classes, np.int64) < 0, _NO_CLASS)
         return images
 
     @classmethod
-    def _as_they_are(cls, batch: Batch, classes: Classes) -> Images:
-        _, found, label_map = batch
-        if isinstance(found, Detections):
-            return _of_records(found, label_map, classes)
+    def _of_records(
+        cls, subset: str, found: Detections, label_map: LabelMap | None, classes: Classes
+    ) -> Images:
+        wrong = {one.row for one in found.problems} | set(found.examples.refused)
+        for row in sorted(wrong):
+            error = found.error(row)
+            if error is not None:
+                raise error
+        labels: Sequence[int | None] = found.column(keys.CLASS_LABEL, Kind.INT64).values.tolist()
+        texts: Sequence[str | None] = found.class_text_values
+        total = len(found.boxes)
+        if len(labels) not in (0, total) or len(texts) not in (0, total):
+            texts, labels = _named(found)  # only some records have them
         return cls(
+            subset,
             found,
-            [one.filename for one in found],
-            [one.source_id for one in found],
-            np.array([size_of(one) for one in found], np.int64).reshape(-1, 2),
-            np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes for one in found)]),
-            np.cumsum([0, *(len(one.boxes) for one in found)]).tolist(),
-            classes.ids(label_map, *_named(found)),
-            False,
+            found.filenames,
+            found.source_ids,
+            found.sizes,
+            found.boxes,
+            found.box_splits.tolist(),
+            classes.ids(label_map, texts or [None] * total, labels or [None] * total),
+            not found.other_keys,
         )
+
+    def require_sound_boxes(self) -> None:
+        """Raise TfodError for a box that is not finite or inverted."""
+        self._refuse(~np.isfinite(self.boxes).all(axis=1), _NOT_FINITE)
+        self._refuse(np.any(self.boxes[:, 2:] < self.boxes[:, :2], axis=1), _EXCHANGED)
+
+    def _refuse(self, odd: np.ndarray, what: str) -> None:
+        for box in np.flatnonzero(odd)[:1].tolist():
+            row = int(np.searchsorted(self.splits, box, side="right")) - 1
+            raise TfodError(f"image {self.filenames[row]!r} has {what}")
 
     @property
     def rows_with_image(self) -> list[int]:
@@ -258,29 +281,6 @@ def size_of(one: Detection) -> tuple[int, int]:
     if one.height and one.width:
         return one.height, one.width
     return (image_size(bytes(one.encoded)) if one.encoded else None) or (0, 0)
-
-
-def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes) -> Images:
-    wrong = {one.row for one in found.problems} | set(found.examples.refused)
-    for row in sorted(wrong):
-        error = found.error(row)
-        if error is not None:
-            raise error
-    labels: Sequence[int | None] = found.column(keys.CLASS_LABEL, Kind.INT64).values.tolist()
-    texts: Sequence[str | None] = found.class_text_values
-    total = len(found.boxes)
-    if len(labels) not in (0, total) or len(texts) not in (0, total):
-        texts, labels = _named(found)  # only some records have them
-    return Images(
-        found,
-        found.filenames,
-        found.source_ids,
-        found.sizes,
-        found.boxes,
-        found.box_splits.tolist(),
-        classes.ids(label_map, texts or [None] * total, labels or [None] * total),
-        not found.other_keys,
-    )
 
 
 def _named(found: Sequence[Detection]) -> tuple[list[str | None], list[int | None]]:

@@ -19,7 +19,7 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
-from tfod.formats.dataset import Batch, Dataset
+from tfod.formats.dataset import Classes, Dataset, Images
 from tfod.formats.files import (
     OTHER_SIZE,
     AnnotatedSize,
@@ -239,18 +239,19 @@ class Reading:
             source_ids: of all images, where the format has ids.
         """
         label_map = self.classes.label_map
+        classes = Classes([label_map])
 
-        def read() -> Iterator[Batch]:
+        def read() -> Iterator[Images]:
             for subset, found in parts:
                 left = filter(None, found)
                 while some := list(itertools.islice(left, _BATCH)):
-                    yield Batch(subset, some, label_map)
+                    yield Images.of(subset, some, label_map, classes)
 
         def finish(images: int, objects: int) -> Sequence[str]:
             self.problems.raise_refusals(images, objects)
             return [*self.classes.notes, *self.problems.sentences(), *notes()]
 
-        return Dataset([label_map], list(subsets), read, finish, files, source_ids)
+        return Dataset(classes, list(subsets), read, finish, files, source_ids)
 
 
 def _keypoints(

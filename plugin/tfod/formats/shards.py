@@ -32,7 +32,7 @@ from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, no_subset, size_of
+from tfod.formats.dataset import Classes, Converted, Dataset, Images, no_subset, size_of
 from tfod.formats.files import Frame, settled
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.writer import Writer, write_all
@@ -97,18 +97,19 @@ def read(source: str, options: Options) -> Dataset:
         if file is not None:
             maps[file], liberties = (read_classes if named is None else load_classes)(file)
             notes += liberties
+    classes = Classes([one for one in maps.values() if one is not None])
     problems = Problems(options)
 
-    def batches() -> Iterator[Batch]:
+    def images() -> Iterator[Images]:
         for one in sets:
             for path, examples, mapping in _examples(one):
                 found = _upright(Detections(examples, mapping), options, problems)
-                yield Batch(one.subset, found, maps[files[path]])
+                yield Images.of(one.subset, found, maps[files[path]], classes)
 
     return Dataset(
-        [one for one in maps.values() if one is not None],
+        classes,
         [one.subset for one in sets],
-        batches,
+        images,
         lambda images, objects: [*notes, *problems.sentences()],
         sources=paths,
     )
@@ -185,10 +186,9 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
             are several subsets, or whatever reading and ``verify`` raise.
         WriteError: a file cannot be written.
     """
-    classes = Classes(dataset.label_maps)
-    if not dataset.label_maps:
-        for batch in dataset.read():
-            Images.of(batch, classes)
+    if not dataset.classes.label_maps:
+        for images in dataset.read():
+            images.require_sound_boxes()
     folder, name, shards_there = target or ".", "", None
     if parse_shard_name(target):
         folder, name = os.path.split(target)
@@ -198,7 +198,7 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
         folder, dataset.sources, options.overwrite, shards_there=shards_there
     ) as output:
         writer = _ShardsWriter(output, folder, name, dataset, options)
-        return write_all(dataset, writer, classes)
+        return write_all(dataset, writer)
 
 
 def _shards_in(folder: str, subset: str) -> list[str]:
@@ -252,7 +252,7 @@ class _ShardsWriter(Writer):
             None if one is None else functools.partial(numbered_file_names, self._name),
         )
 
-    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
+    def add(self, images: Images, label_map: LabelMap) -> None:
         names = label_map.class_names
         for row, one in enumerate(images.detections):
             ids = images.classes[images.splits[row] : images.splits[row + 1]]
@@ -262,7 +262,7 @@ class _ShardsWriter(Writer):
                 self._completed(one)
             )
             with _sound_texts(one.filename or ""):
-                self._writers[subset].write(encode_detection(one))
+                self._writers[images.subset].write(encode_detection(one))
 
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.formats.options import Options
-from tfod.formats.shards import has_shards
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.other_formats import other_format_in_zip
 from tfod.tfrecord.storage.publishing import ReadPaths
@@ -83,7 +82,7 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
     """
     if named is not None:
         return named
-    if has_shards(path):  # nothing else is loaded for the most usual source
+    if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
         return SHARDS
     if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
         return SHARDS  # whose reader says what is wrong with it

@@ -294,7 +294,7 @@ class VocWriter(Writer):
     def begin(self, subset: str) -> None:
         self._list(subset, "")
 
-    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
+    def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images)
         classes = label_map.class_names  # made once for each label map
         left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
@@ -319,7 +319,7 @@ class VocWriter(Writer):
             )
             path = os.path.join(self.folder, _ANNOTATIONS[0], f"{stem}.xml")
             self._write(path, text.encode("utf-8", "replace"))
-        self._list(subset, "".join(f"{stem}\n" for stem in stems))
+        self._list(images.subset, "".join(f"{stem}\n" for stem in stems))
 
     def finish(self, label_map: LabelMap) -> None:
         self._require_no_blanks(label_map)

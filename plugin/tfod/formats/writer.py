@@ -27,7 +27,7 @@ from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
-from tfod.formats.dataset import Classes, Converted, Dataset, Images
+from tfod.formats.dataset import Converted, Dataset, Images
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.storage.publishing import Output
@@ -49,6 +49,8 @@ _BLANKS = "names of images with blanks at their ends, written without"
 _SIGNATURE = 16
 _UNSPEAKABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 """What XML cannot hold, and what ends a line of a list."""
+_PLAIN = re.compile(r"\w[\w-]*\.(?:jpe?g|png)", re.IGNORECASE)
+"""What most names are, and stays as it is."""
 _HIDDEN = re.compile(r"(?:(?<=/)|\A)\.")
 Mask: TypeAlias = "np.ndarray | bytes | memoryview"
 """The pixels of a mask, or its PNG file's bytes."""
@@ -98,8 +100,8 @@ class Writer(abc.ABC):
         """Begin a subset, which may turn out to have no images."""
 
     @abc.abstractmethod
-    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        """Write some images of a subset that was begun; the label map has their classes."""
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        """Write some images, whose subset was begun; the label map has their classes."""
 
     @abc.abstractmethod
     def finish(self, label_map: LabelMap) -> None:
@@ -182,9 +184,13 @@ class Writer(abc.ABC):
     def _image_names(self, images: Images, scope: str) -> list[str]:
         """A safe file name for each image, whose stem no other one of the scope has."""
         ids = self._names.setdefault(scope, IdMaker())
+        given = [filename or "" for filename in images.filenames]
+        stems = [one.rpartition(".")[0] for one in given]
+        if all(map(_PLAIN.fullmatch, given)) and ids.take(stems, given):
+            return given
         names = []
-        for row, filename in enumerate(images.filenames):
-            path = _UNSPEAKABLE.sub("_", safe_relative_path(filename or ""))
+        for row, filename in enumerate(given):
+            path = _UNSPEAKABLE.sub("_", safe_relative_path(filename))
             stem, ending = split_extension(path.strip())
             if (stripped := stem.rstrip() + ending) != path:
                 self.losses[_BLANKS][""] += 1
@@ -216,14 +222,13 @@ class Writer(abc.ABC):
         self.losses[NO_PLACE].update({k: n for k, n in lost.items() if k not in self.CARRIES})
 
 
-def write_all(dataset: Dataset, writer: Writer, classes: Classes | None = None) -> Converted:
-    """Read a dataset and write it; classes that are known are those of its label maps.
+def write_all(dataset: Dataset, writer: Writer) -> Converted:
+    """Read a dataset and write it.
 
     Raises:
         TfodError: a subset cannot be written, or whatever reading and writing raise.
         WriteError: a file cannot be written.
     """
-    classes = classes or Classes(dataset.label_maps)
     images, objects = Counter[str](), Counter[str]()
 
     def begin(subset: str) -> None:
@@ -233,16 +238,16 @@ def write_all(dataset: Dataset, writer: Writer, classes: Classes | None = None) 
 
     for subset in dataset.subsets:
         begin(subset)
-    for batch in dataset.read():
-        found = Images.of(batch, classes)
-        if batch.subset not in images:
-            begin(batch.subset)
-        writer.add(batch.subset, found, classes.label_map)
-        images[batch.subset] += len(found.filenames)
-        objects[batch.subset] += len(found.boxes)
+    for found in dataset.read():
+        found.require_sound_boxes()
+        if found.subset not in images:
+            begin(found.subset)
+        writer.add(found, dataset.classes.label_map)
+        images[found.subset] += len(found.filenames)
+        objects[found.subset] += len(found.boxes)
     notes = list(dataset.finish(images.total(), objects.total()))
     writer.problems.raise_refusals(1, objects.total())  # shards may have no image
-    writer.finish(classes.label_map)
+    writer.finish(dataset.classes.label_map)
     notes += [*writer.notes, *writer.problems.sentences(), *writer.losses.sentences()]
     return Converted(images, objects, notes)
 

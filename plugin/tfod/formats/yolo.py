@@ -330,8 +330,8 @@ class YoloWriter(Writer):
     def begin(self, subset: str) -> None:
         self._subsets.append(stem_of_subset(subset))
 
-    def add(self, subset: str, images: Images, label_map: LabelMap) -> None:
-        subset = stem_of_subset(subset)
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        subset = stem_of_subset(images.subset)
         names = self._write_images(images, subset)
         for item in label_map.items if label_map is not self._numbered else ():
             self._places.setdefault(item.id, len(self._places))

@@ -23,7 +23,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.images.masks import decode_mask_png
 from tfod.example.columns import bytes_of
 from tfod.example.wire import Kind
-from tfod.formats.dataset import Batch, Classes, Images
+from tfod.formats.dataset import Images
 from tfod.formats.options import Options
 from tfod.formats.table import FORMATS, format_of_source
 from tfod.formats.writer import Mask, masks_of
@@ -327,19 +327,17 @@ def read_side(path: str, options: Options, named: str | None = None, option: str
     """
     format_name = format_of_source(path, named, option)
     dataset = FORMATS[format_name].read(path, options)
-    classes = Classes(dataset.label_maps)
     records: list[Record] = []
-    for batch in dataset.read():
-        records += _records(batch, classes, len(records))
+    for images in dataset.read():
+        records += _records(images, len(records))
     found = dataset.finish(len(records), sum(len(one.boxes) for one in records))
     notes = [f"{path}: {note}" for note in found]
     subsets = frozenset((*dataset.subsets, *(one.subset for one in records)))
-    names = {item.id: item.class_name for item in classes.label_map.items}
+    names = {item.id: item.class_name for item in dataset.classes.label_map.items}
     return Side(path, format_name, subsets, names, records, notes)
 
 
-def _records(batch: Batch, classes: Classes, first: int) -> Iterator[Record]:
-    images = Images.of(batch, classes, is_written=False)
+def _records(images: Images, first: int) -> Iterator[Record]:
     boxes = np.nan_to_num(images.boxes, True, *_NOT_FINITE)
     for row, filename in enumerate(images.filenames):
         source_id, data = images.source_ids[row] or "", images.encoded(row)
@@ -347,7 +345,7 @@ def _records(batch: Batch, classes: Classes, first: int) -> Iterator[Record]:
         places = slice(*images.splits[row : row + 2])
         yield Record(
             number=first + row,
-            subset=batch.subset,
+            subset=images.subset,
             name=safe_relative_path(filename or ""),
             source_id=source_id if source_id != filename else "",
             size=(height, width),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 # .jpg, .JPEG, .e; but not the number in frame.000123 nor the hash that Roboflow appends.
@@ -71,6 +71,14 @@ class IdMaker:
             name = f"{root}~{self._counts[root]}"
         self._ids.add(name)
         return name, extension
+
+    def take(self, roots: Sequence[str], paths: Sequence[str]) -> bool:
+        """Make the roots of many paths their ids; False, and nothing is made, if one is taken."""
+        if len({*roots}) < len(roots) or not self._ids.isdisjoint(roots):
+            return False
+        self._ids.update(roots)
+        self._paths.update(paths)
+        return True
 
 
 def is_id_of(item_id: str, filename: str) -> bool:
