@@ -20,7 +20,7 @@ LIGHT = {
     ),
     # A format is loaded when it is asked for.
     f"from tfod.cli.main import main; main(['convert', {_SHARD!r}, 'x.csv', '--no-images'])": (
-        "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat_xml PIL lxml"
+        "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat.dataset PIL lxml"
     ),
     "import tfod.check.find, tfod.tfrecord.reader": "fsspec s3fs aiohttp asyncio",
     "import tfod.check.check, tfod.beam": "apache_beam",

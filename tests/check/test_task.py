@@ -305,7 +305,7 @@ class TestBadInput:
     def test_what_is_held_is_bounded(
         self, write: Write, monkeypatch: pytest.MonkeyPatch, inside: str
     ) -> None:
-        monkeypatch.setattr("tfod.formats.documents._MOST_HELD", 300)
+        monkeypatch.setattr("tfod.formats.reading.documents._MOST_HELD", 300)
         head = "<annotations>\n" + "<image id='0' name='a.jpg'><points/></image>\n" * 3
         path = write("a.xml", head.replace("\n", "\n<meta/>", 1) + inside + "<box a=''/>" * 200)
         kind = inside[1:].partition(">")[0]

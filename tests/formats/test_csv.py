@@ -11,8 +11,8 @@ from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.stream import read_detections
 from tfod.errors import TfodError
 from tfod.formats.csv import COLUMNS, CsvImage, read_detection_csv
-from tfod.formats.objects import Object
 from tfod.formats.options import Problems
+from tfod.formats.reading.objects import Object
 
 from tests.commands import Run
 from tests.files import write_files

@@ -19,7 +19,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.stream import read_detections
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import convert
-from tfod.formats.yolo import YoloWriter
+from tfod.formats.yolo import Writer as YoloWriter
 from tfod.tfrecord.writer import write_records
 
 from tests.differences import counts, diff

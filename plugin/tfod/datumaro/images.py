@@ -36,7 +36,7 @@ from tfod.detection.losses import Losses
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
-from tfod.formats.files import TAKEN_UPRIGHT, TURNED
+from tfod.formats.reading.files import TAKEN_UPRIGHT, TURNED
 from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError

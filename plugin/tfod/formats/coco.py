@@ -36,12 +36,12 @@ from tfod.formats.coco_json import (
     whole_number,
 )
 from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.documents import quoted
-from tfod.formats.files import Frame, ImageFiles
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import Object, Reading
 from tfod.formats.options import Options, Problems
-from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, Writer, masks_of
+from tfod.formats.reading.documents import quoted
+from tfod.formats.reading.files import Frame, ImageFiles
+from tfod.formats.reading.objects import Object, Reading
+from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _UNPLACED = (
@@ -50,6 +50,11 @@ _UNPLACED = (
 )
 
 # Reading
+
+
+def is_at(path: str) -> bool:
+    """Whether a path is a JSON that may be COCO's of instances, or holds one."""
+    return bool(find_files(path))
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -200,7 +205,7 @@ class _Lists:
         self._file.close()
 
 
-class CocoWriter(Writer):
+class Writer(FormatWriter):
     """Ids of images are their source ids, where these are numbers that no other image has."""
 
     CARRIES = frozenset(("masks", "keypoints", ATTRIBUTES, SOURCE_ID))

@@ -20,9 +20,9 @@ import numpy as np
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
 from tfod.formats.dataset import BACKGROUND
-from tfod.formats.documents import quoted, read_json
-from tfod.formats.objects import KnownClasses
 from tfod.formats.options import Problems
+from tfod.formats.reading.documents import quoted, read_json
+from tfod.formats.reading.objects import KnownClasses
 from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _PREFIXES = ("instances_", "person_keypoints_")

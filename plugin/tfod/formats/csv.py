@@ -20,12 +20,12 @@ from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.documents import parse_number, reading
-from tfod.formats.files import AnnotatedSize, ImageFiles
 from tfod.formats.numbers import digits
-from tfod.formats.objects import KnownClasses, Object, Reading
 from tfod.formats.options import Options, Problems
-from tfod.formats.writer import Writer
+from tfod.formats.reading.documents import parse_number, reading
+from tfod.formats.reading.files import AnnotatedSize, ImageFiles
+from tfod.formats.reading.objects import KnownClasses, Object, Reading
+from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.shard_sets.names import stem_of_subset, subset_of_stem
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
@@ -46,7 +46,12 @@ _OTHER_TOOLS = {
 # Reading
 
 
-def csv_files(path: str) -> list[str]:
+def is_at(path: str) -> bool:
+    """Whether a path is a CSV, or a folder with one that begins as a detection CSV does."""
+    return bool(_csv_files(path))
+
+
+def _csv_files(path: str) -> list[str]:
     """The CSVs at a path: it, or those of a folder that begin as a detection CSV does."""
     return _all_csvs(path) if os.path.isfile(path) else list(filter(_has_header, _all_csvs(path)))
 
@@ -73,7 +78,7 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: something is missing or odd.
     """
-    every = csv_files(source)
+    every = _csv_files(source)
     if not every:
         raise TfodError(f"{source} holds no detection CSV; name one")
     problems, above = Problems(options), os.path.dirname(every[0])
@@ -235,7 +240,7 @@ def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
 # Writing
 
 
-class CsvWriter(Writer):
+class Writer(FormatWriter):
     """A CSV for each subset; an image without boxes is a row of its name and size."""
 
     LISTS_CLASSES = False

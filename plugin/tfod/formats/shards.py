@@ -33,9 +33,9 @@ from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Classes, Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.files import Frame, settled
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
-from tfod.formats.writer import Writer, write_all
+from tfod.formats.reading.files import Frame, settled
+from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
@@ -55,7 +55,7 @@ _AROUND = 12  # characters before and behind the bytes that are not text
 # Reading
 
 
-def has_shards(path: str) -> bool:
+def is_at(path: str) -> bool:
     """Whether a path holds shards."""
     try:
         # Of a file that is named everybody else takes for granted that it is a shard.
@@ -173,34 +173,6 @@ def label_map_beside(target: str, overwrite: bool) -> str | None:
     return path if os.path.isfile(path) and not overwrite else None
 
 
-def write(target: str, dataset: Dataset, options: Options) -> Converted:
-    """Write shards, each subset as ``<subset>.tfrecord``, or the only one under its own name.
-
-    Args:
-        target: a folder, or a path that ends as a shard's.
-        dataset: read twice where only its objects name the classes.
-        options: how many files, and who has to accept them.
-
-    Raises:
-        TfodError: something is there already, nothing is left, the target is one shard and there
-            are several subsets, or whatever reading and ``verify`` raise.
-        WriteError: a file cannot be written.
-    """
-    if not dataset.classes.label_maps:
-        for images in dataset.read():
-            images.require_sound_boxes()
-    folder, name, shards_there = target or ".", "", None
-    if parse_shard_name(target):
-        folder, name = os.path.split(target)
-        folder = folder or "."
-        shards_there = functools.partial(_shards_in, folder)
-    with OutputFolder(
-        folder, dataset.sources, options.overwrite, shards_there=shards_there
-    ) as output:
-        writer = _ShardsWriter(output, folder, name, dataset, options)
-        return write_all(dataset, writer)
-
-
 def _shards_in(folder: str, subset: str) -> list[str]:
     """The shards of a subset in a folder, those in other folders below it left out."""
     named = ((name, parse_shard_name(name)) for name in sorted(names_in_folder(folder)))
@@ -215,7 +187,7 @@ def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:
     return names and item.keypoints in ((), there.keypoints if there else ())
 
 
-class _ShardsWriter(Writer):
+class Writer(FormatWriter):
     """Writes the records of some images; a subset is begun with its first one at the latest.
 
     Args:
@@ -235,6 +207,30 @@ class _ShardsWriter(Writer):
         self._writers: dict[str, ShardSetWriter] = {}
         ids, self._largest = dataset.source_ids, options.largest_source_id
         self._numbers = itertools.count(last_before_free(ids, self._largest))
+
+    @classmethod
+    def write(cls, target: str, dataset: Dataset, options: Options, is_file: bool) -> Converted:
+        """Write shards, each subset as ``<subset>.tfrecord``, or the only one under its own name.
+
+        A dataset is read twice where only its objects name the classes.
+
+        Raises:
+            TfodError: something is there already, nothing is left, the target is one shard and
+                there are several subsets, or whatever reading and ``verify`` raise.
+            WriteError: a file cannot be written.
+        """
+        if not dataset.classes.label_maps:
+            for images in dataset.read():
+                images.require_sound_boxes()
+        folder, name, shards_there = target or ".", "", None
+        if parse_shard_name(target):
+            folder, name = os.path.split(target)
+            folder = folder or "."
+            shards_there = functools.partial(_shards_in, folder)
+        with OutputFolder(
+            folder, dataset.sources, options.overwrite, shards_there=shards_there
+        ) as output:
+            return cls(output, folder, name, dataset, options).write_all(dataset)
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:

@@ -21,7 +21,6 @@ from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
     from tfod.formats.dataset import Converted, Dataset
-    from tfod.formats.writer import Writer
 
 
 @dataclass(frozen=True)
@@ -29,47 +28,49 @@ class Format:
     """One format: its module in this folder, and what of it is asked before it is loaded.
 
     Attributes:
-        module: with ``read``, and the class that writes it.
-        looks: says whether a path that is there holds it; several formats may say so.
-        writes: the class; '' where shards are written, which goes otherwise.
+        module: with ``is_at``, ``read`` and ``Writer``.
         ending: of the file that stands for a dataset of one subset; '' where it is a folder.
         has_ids: whether it has ids of classes and of images, not only names.
     """
 
     module: str
-    looks: str
-    writes: str = ""
     ending: str = ""
     has_ids: bool = False
 
     def is_at(self, path: str) -> bool:
-        """Whether a path that is there holds it."""
-        return bool(self._loaded(self.looks)(path))
+        """Whether a path that is there holds it; several formats may say so."""
+        return bool(self._loaded.is_at(path))
 
     def read(self, path: str, options: Options) -> Dataset:
         """Read a dataset; what its reader raises."""
-        dataset: Dataset = self._loaded("read")(path, options)
+        dataset: Dataset = self._loaded.read(path, options)
         return dataset
 
-    def writer(self) -> type[Writer]:
-        """The class that writes it."""
-        writer: type[Writer] = self._loaded(self.writes)
-        return writer
+    def is_file(self, path: str) -> bool:
+        """Whether a path is to be one file, which stands for a dataset of one subset."""
+        return bool(self.ending) and path.lower().endswith(self.ending)
 
-    def _loaded(self, name: str) -> Any:
-        return getattr(importlib.import_module(f"tfod.formats.{self.module}"), name)
+    def write(self, path: str, dataset: Dataset, options: Options) -> Converted:
+        """Write a dataset; what its writer raises."""
+        is_file = self.is_file(path)
+        converted: Converted = self._loaded.Writer.write(path, dataset, options, is_file)
+        return converted
+
+    @property
+    def _loaded(self) -> Any:
+        return importlib.import_module(f"tfod.formats.{self.module}")
 
 
 SHARDS = "shards"
 _FILES = frozenset((".zip", ".tar", ".gz", ".txt", ".yaml", ".yml", ".pbtxt", ".jpg", ".png"))
 """Endings that a folder does not have."""
 FORMATS = {
-    SHARDS: Format("shards", "has_shards", has_ids=True),
-    "coco": Format("coco", "find_files", "CocoWriter", ".json", has_ids=True),
-    "voc": Format("voc", "is_voc", "VocWriter"),
-    "yolo": Format("yolo", "find_file", "YoloWriter"),
-    "csv": Format("csv", "csv_files", "CsvWriter", ".csv"),
-    "cvat_xml": Format("cvat_xml", "is_cvat_xml", "CvatXmlWriter", ".xml"),
+    SHARDS: Format("shards", has_ids=True),
+    "coco": Format("coco", ".json", has_ids=True),
+    "voc": Format("voc"),
+    "yolo": Format("yolo"),
+    "csv": Format("csv", ".csv"),
+    "cvat_xml": Format("cvat.dataset", ".xml"),
 }
 """By the names that ``--from`` and ``--to`` take."""
 
@@ -111,7 +112,7 @@ def format_of_target(path: str, named: str | None, source: str) -> str:
     if named is not None:
         return named
     for name, one in FORMATS.items():
-        if one.ending and path.lower().endswith(one.ending):
+        if one.is_file(path):
             return name
     if parse_shard_name(path) is not None:
         return SHARDS
@@ -156,20 +157,14 @@ def convert(
     # Shards may lie among what they are made from, and replace only shards.
     if target_format != SHARDS or source_format == SHARDS:
         ReadPaths([source]).require_other(target)
-    if target_format == SHARDS:
-        from tfod.formats.shards import label_map_beside, write
+    if target_format == SHARDS and options.label_map is None:
+        from tfod.formats.shards import label_map_beside
 
-        if options.label_map is None and not FORMATS[source_format].has_ids:
-            # The splits of a dataset in one folder get one map.
+        if not FORMATS[source_format].has_ids:  # the splits of a dataset in one folder get one map
             options = replace(options, label_map=label_map_beside(target, options.overwrite))
-        return write(target, FORMATS[source_format].read(source, options), options)
-    from tfod.formats.writer import write_files
-
-    one = FORMATS[target_format]
-    # Of another source it is where the images are.
-    images = options.images if source_format == SHARDS else None
-    is_file = bool(one.ending) and target.lower().endswith(one.ending)
     dataset = FORMATS[source_format].read(source, options)
-    if is_file and source_format != SHARDS:
-        options = replace(options, no_images=True)  # they stay where they are
-    return write_files(one.writer(), target, dataset, options, images, is_file)
+    one = FORMATS[target_format]
+    if source_format != SHARDS:  # its images are where they were named, and stay there for a file
+        no_images = options.no_images or one.is_file(target)
+        options = replace(options, images=None, no_images=no_images)
+    return one.write(target, dataset, options)

@@ -22,7 +22,9 @@ from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
-from tfod.formats.documents import (
+from tfod.formats.numbers import digits, lines_of
+from tfod.formats.options import Options, Problems
+from tfod.formats.reading.documents import (
     begins_with,
     number_in,
     parse,
@@ -30,11 +32,9 @@ from tfod.formats.documents import (
     read_lines,
     xml_text,
 )
-from tfod.formats.files import ImageFiles, ends_of, files_below
-from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import KnownClasses, Object, Reading
-from tfod.formats.options import Options, Problems
-from tfod.formats.writer import Writer
+from tfod.formats.reading.files import ImageFiles, ends_of, files_below
+from tfod.formats.reading.objects import KnownClasses, Object, Reading
+from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
@@ -57,7 +57,7 @@ _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 # Reading
 
 
-def is_voc(path: str) -> bool:
+def is_at(path: str) -> bool:
     """Whether a folder is laid out as VOC's, or holds XML files of images."""
     names = os.listdir(path) if os.path.isdir(path) else []
     places = [os.path.join(path, one) for one in names]
@@ -284,7 +284,7 @@ _UNLISTED = "classes left out of labelmap.txt, which takes no colon, line end or
 _FRACTIONS = "flags that are no whole numbers, rounded up"
 
 
-class VocWriter(Writer):
+class Writer(FormatWriter):
     """Names of images are unique in the whole dataset, since all XML files share a folder."""
 
     IMAGES = _IMAGES[0]

@@ -57,7 +57,7 @@ Mask: TypeAlias = "np.ndarray | bytes | memoryview"
 _DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
 
 
-class Writer(abc.ABC):
+class FormatWriter(abc.ABC):
     """Writes the files of one format; subclasses say which.
 
     Args:
@@ -89,6 +89,62 @@ class Writer(abc.ABC):
         self._options = options
         self._names: dict[str, IdMaker] = {}
         self._made: set[str] = set()
+
+    @classmethod
+    def write(cls, target: str, dataset: Dataset, options: Options, is_file: bool) -> Converted:
+        """Write a dataset as files that lie anywhere in a folder, or as one file.
+
+        Raises:
+            OutputExistsError: something is there already.
+            TfodError: a subset cannot be written, or whatever reading and writing raise.
+            WriteError: a file cannot be written.
+        """
+        with Output(dataset.sources, options.overwrite) as output:
+            folder = output.add(target, is_file)
+            images = None
+            if not options.no_images and options.images:
+                images = output.add(options.images)
+            elif not options.no_images and not is_file:
+                images = os.path.join(folder, cls.IMAGES)
+            writer = cls(folder, images, options)
+            converted = writer.write_all(dataset)
+            if is_file:
+                if len(writer.documents) != 1:
+                    names = ", ".join(os.path.basename(one) for one in writer.documents)
+                    raise TfodError(
+                        f"{target} is one file, and there are {len(writer.documents)} ({names}); "
+                        "name a folder instead"
+                    )
+                output.replace(target, writer.documents[0])
+                notes = _keep_ids(output, folder, target)
+                converted = converted._replace(notes=(*converted.notes, *notes))
+        return converted
+
+    def write_all(self, dataset: Dataset) -> Converted:
+        """Read a dataset and write it, subset by subset; what :meth:`write` raises."""
+        images, objects = Counter[str](), Counter[str]()
+
+        def begin(subset: str) -> None:
+            self.require_name(subset)
+            images[subset] = objects[subset] = 0
+            self.begin(subset)
+
+        for subset in dataset.subsets:
+            begin(subset)
+        for found in dataset.read():
+            found.require_sound_boxes()
+            if found.subset not in images:
+                begin(found.subset)
+            self.add(found, dataset.classes.label_map)
+            images[found.subset] += len(found.filenames)
+            objects[found.subset] += len(found.boxes)
+        notes = list(dataset.finish(images.total(), objects.total()))
+        self.problems.raise_refusals(1, objects.total())  # shards may have no image
+        self.finish(dataset.classes.label_map)
+        notes += [*self.notes, *self.problems.sentences(), *self.losses.sentences()]
+        return Converted(images, objects, notes)
+
+    # What subclasses say
 
     def require_name(self, subset: str) -> None:
         """See that a subset can be written under its name; raises TfodError where it cannot."""
@@ -220,80 +276,6 @@ class Writer(abc.ABC):
             lost[LABELS] += sum(len(label.attributes) for label in one.image_labels)
             lost.update((*one.image_attributes, *one.image_extra, *one.unread_keys))
         self.losses[NO_PLACE].update({k: n for k, n in lost.items() if k not in self.CARRIES})
-
-
-def write_all(dataset: Dataset, writer: Writer) -> Converted:
-    """Read a dataset and write it.
-
-    Raises:
-        TfodError: a subset cannot be written, or whatever reading and writing raise.
-        WriteError: a file cannot be written.
-    """
-    images, objects = Counter[str](), Counter[str]()
-
-    def begin(subset: str) -> None:
-        writer.require_name(subset)
-        images[subset] = objects[subset] = 0
-        writer.begin(subset)
-
-    for subset in dataset.subsets:
-        begin(subset)
-    for found in dataset.read():
-        found.require_sound_boxes()
-        if found.subset not in images:
-            begin(found.subset)
-        writer.add(found, dataset.classes.label_map)
-        images[found.subset] += len(found.filenames)
-        objects[found.subset] += len(found.boxes)
-    notes = list(dataset.finish(images.total(), objects.total()))
-    writer.problems.raise_refusals(1, objects.total())  # shards may have no image
-    writer.finish(dataset.classes.label_map)
-    notes += [*writer.notes, *writer.problems.sentences(), *writer.losses.sentences()]
-    return Converted(images, objects, notes)
-
-
-def write_files(
-    make: type[Writer],
-    target: str,
-    dataset: Dataset,
-    options: Options,
-    image_folder: str | None,
-    is_file: bool,
-) -> Converted:
-    """Write a dataset as files that lie anywhere in a folder, or as one file.
-
-    Args:
-        make: the writer.
-        target: a folder, or the only file.
-        dataset: what is written.
-        options: what was asked for.
-        image_folder: where the images go; None for the writer's own place.
-        is_file: whether the target is the only file.
-
-    Raises:
-        OutputExistsError: something is there already.
-        TfodError, WriteError: as of :func:`write_all`.
-    """
-    with Output(dataset.sources, options.overwrite) as output:
-        folder = output.add(target, is_file)
-        images = None
-        if not options.no_images and image_folder:
-            images = output.add(image_folder)
-        elif not options.no_images and not is_file:
-            images = os.path.join(folder, make.IMAGES)
-        writer = make(folder, images, options)
-        converted = write_all(dataset, writer)
-        if is_file:
-            if len(writer.documents) != 1:
-                names = ", ".join(os.path.basename(one) for one in writer.documents)
-                raise TfodError(
-                    f"{target} is one file, and there are {len(writer.documents)} ({names}); name "
-                    "a folder instead"
-                )
-            output.replace(target, writer.documents[0])
-            notes = _keep_ids(output, folder, target)
-            converted = converted._replace(notes=(*converted.notes, *notes))
-    return converted
 
 
 def _keep_ids(output: Output, folder: str, target: str) -> Iterator[str]:

@@ -23,12 +23,12 @@ from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
-from tfod.formats.documents import read_lines
-from tfod.formats.files import ImageFiles, files_below
 from tfod.formats.numbers import digits, lines_of
-from tfod.formats.objects import KnownClasses, Object, Reading
 from tfod.formats.options import Options, Problems, Refusal
-from tfod.formats.writer import Writer
+from tfod.formats.reading.documents import read_lines
+from tfod.formats.reading.files import ImageFiles, files_below
+from tfod.formats.reading.objects import KnownClasses, Object, Reading
+from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
@@ -68,7 +68,12 @@ class _Layout:
     points: tuple[int, int] = (0, 0)
 
 
-def find_file(path: str) -> str | None:
+def is_at(path: str) -> bool:
+    """Whether a path names classes as YOLO's files do, or a folder holds such a file."""
+    return _find_file(path) is not None
+
+
+def _find_file(path: str) -> str | None:
     """The file of a dataset that names its classes; None where there is none."""
     if os.path.isfile(path):
         return path if path.lower().endswith((".yaml", ".yml", ".names")) else None
@@ -82,7 +87,7 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: a file is missing or makes no sense, with the line.
     """
-    file = find_file(source)
+    file = _find_file(source)
     if options.images is not None:
         raise TfodError(
             f"--images {options.images}: YOLO's images are where its YAML says; leave it out"
@@ -313,7 +318,7 @@ _OTHER_KEYS = (
 _NO_SUBSET = "subsets that Ultralytics asks for in data.yaml and that are not there"
 
 
-class YoloWriter(Writer):
+class Writer(FormatWriter):
     """Classes are numbered in the order of the label map; those that it lacks follow."""
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:

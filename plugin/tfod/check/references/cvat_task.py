@@ -15,7 +15,7 @@ from tfod.detection.images.image import FORMAT_OF_EXTENSION, image_size
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import CvatMeta, read_cvat_xml
 from tfod.formats.cvat.shapes import CvatImage
-from tfod.formats.documents import read_json
+from tfod.formats.reading.documents import read_json
 
 _HEAD = 64 << 10
 

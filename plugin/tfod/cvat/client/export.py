@@ -13,11 +13,11 @@ from typing import Any
 from tfod.cvat.client.connection import writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
+from tfod.formats.cvat.dataset import image_of_frame
 from tfod.formats.cvat.document import CvatMeta, read_cvat_stream
 from tfod.formats.cvat.shapes import CvatImage
-from tfod.formats.cvat_xml import image_of_frame
-from tfod.formats.documents import open_xml
-from tfod.formats.files import ImageFiles
+from tfod.formats.reading.documents import open_xml
+from tfod.formats.reading.files import ImageFiles
 from tfod.tfrecord.storage.publishing import Output
 
 FORMAT = "CVAT for images 1.1"

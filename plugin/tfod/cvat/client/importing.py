@@ -22,7 +22,7 @@ from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
 from tfod.cvat.refusal import check_upload, refusal
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, head_text, image_text
-from tfod.formats.documents import MEMBER
+from tfod.formats.reading.documents import MEMBER
 
 Say = Callable[[str], object]
 _NAMES_SHOWN = 5

@@ -1,7 +1,7 @@
 """From a frame of CVAT to a Detection and back, and a count of what cannot come.
 
 The one way out of CVAT and into it: of its own formats (:mod:`tfod.cvat.server`), of the bridge
-(:mod:`tfod.cvat.client`) and of its XML (:mod:`tfod.formats.cvat_xml`).
+(:mod:`tfod.cvat.client`) and of its XML (:mod:`tfod.formats.cvat.dataset`).
 """
 
 from __future__ import annotations

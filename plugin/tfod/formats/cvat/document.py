@@ -29,7 +29,7 @@ from tfod.formats.cvat.shapes import (
     CvatTag,
     make_shape,
 )
-from tfod.formats.documents import (
+from tfod.formats.reading.documents import (
     iterate,
     open_xml,
     xml_attribute,

@@ -211,14 +211,14 @@ def _lxml(name: str) -> Iterator[Any]:
         ) from None
 
 
-def read_json(path: str, **options: Any) -> Any:
-    """Read a JSON file; options are those of :func:`json.loads`.
+def read_json(path: str) -> Any:
+    """Read a JSON file.
 
     Raises:
         TfodError: it cannot be read or is no JSON, with the line.
     """
     try:
-        return json.loads(Path(path).read_bytes(), **options)
+        return json.loads(Path(path).read_bytes())
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except json.JSONDecodeError as error:

@@ -20,7 +20,8 @@ from tfod.detection.labels.label_map import (
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.formats.dataset import Classes, Dataset, Images
-from tfod.formats.files import (
+from tfod.formats.options import OddBoxes, Options, Problems, Refusal
+from tfod.formats.reading.files import (
     OTHER_SIZE,
     AnnotatedSize,
     Frame,
@@ -30,7 +31,6 @@ from tfod.formats.files import (
     frame_of,
     settled,
 )
-from tfod.formats.options import OddBoxes, Options, Problems, Refusal
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(

@@ -33,19 +33,19 @@ from tfod.formats.cvat.shapes import (
     CvatTag,
 )
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
-from tfod.formats.documents import (
+from tfod.formats.options import OddBoxes, Options, Problems
+from tfod.formats.reading.documents import (
     MEMBER,
     begins_with,
     is_zip,
     open_xml,
 )
-from tfod.formats.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
-from tfod.formats.objects import KnownClasses, Reading, sound_boxes
-from tfod.formats.options import OddBoxes, Options, Problems
-from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, Writer, masks_of
+from tfod.formats.reading.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
+from tfod.formats.reading.objects import KnownClasses, Reading, sound_boxes
+from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, FormatWriter, masks_of
 
 
-def is_cvat_xml(path: str) -> bool:
+def is_at(path: str) -> bool:
     """Whether a path is CVAT's XML, a zip that holds it, or its folder."""
     file = _document(path)
     try:
@@ -178,7 +178,7 @@ _EMPTY = "masks without a pixel, written as boxes"
 _KINDS = {bool: "checkbox", int: "number", float: "number", str: "text"}
 
 
-class CvatXmlWriter(Writer):
+class Writer(FormatWriter):
     """The frames are numbered from 0; what they hold lies in a file of its own until the end."""
 
     CARRIES = frozenset(("masks", "image classes", "keypoints", DRAWN, LABELS, ATTRIBUTES))

@@ -1,0 +1,1 @@
+"""What readers of annotations share: documents, images by the names in them, and objects."""
