@@ -9,11 +9,20 @@ from __future__ import annotations
 import importlib
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.formats.options import Options
+from tfod.formats.recognition import (
+    coco_files,
+    detection_csvs,
+    has_shards,
+    is_cvat_xml,
+    is_voc,
+    yolo_file,
+)
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.other_formats import other_format_in_zip
 from tfod.tfrecord.storage.publishing import ReadPaths
@@ -21,6 +30,7 @@ from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
     from tfod.formats.dataset import Converted, Dataset
+    from tfod.formats.writer import FormatWriter
 
 
 @dataclass(frozen=True)
@@ -28,18 +38,16 @@ class Format:
     """One format: its module in this folder, and what of it is asked before it is loaded.
 
     Attributes:
-        module: with ``is_at``, ``read`` and ``Writer``.
+        is_at: whether a path that is there holds it; several formats may say so.
+        module: with ``read`` and ``Writer``.
         ending: of the file that stands for a dataset of one subset; '' where it is a folder.
         has_ids: whether it has ids of classes and of images, not only names.
     """
 
+    is_at: Callable[[str], object]
     module: str
     ending: str = ""
     has_ids: bool = False
-
-    def is_at(self, path: str) -> bool:
-        """Whether a path that is there holds it; several formats may say so."""
-        return bool(self._loaded.is_at(path))
 
     def read(self, path: str, options: Options) -> Dataset:
         """Read a dataset; what its reader raises."""
@@ -50,11 +58,11 @@ class Format:
         """Whether a path is to be one file, which stands for a dataset of one subset."""
         return bool(self.ending) and path.lower().endswith(self.ending)
 
-    def write(self, path: str, dataset: Dataset, options: Options) -> Converted:
-        """Write a dataset; what its writer raises."""
-        is_file = self.is_file(path)
-        converted: Converted = self._loaded.Writer.write(path, dataset, options, is_file)
-        return converted
+    @property
+    def writer(self) -> type[FormatWriter]:
+        """The class that writes it."""
+        writer: type[FormatWriter] = self._loaded.Writer
+        return writer
 
     @property
     def _loaded(self) -> Any:
@@ -65,12 +73,12 @@ SHARDS = "shards"
 _FILES = frozenset((".zip", ".tar", ".gz", ".txt", ".yaml", ".yml", ".pbtxt", ".jpg", ".png"))
 """Endings that a folder does not have."""
 FORMATS = {
-    SHARDS: Format("shards", has_ids=True),
-    "coco": Format("coco", ".json", has_ids=True),
-    "voc": Format("voc"),
-    "yolo": Format("yolo"),
-    "csv": Format("csv", ".csv"),
-    "cvat_xml": Format("cvat.dataset", ".xml"),
+    SHARDS: Format(has_shards, "shards", has_ids=True),
+    "coco": Format(coco_files, "coco", ".json", has_ids=True),
+    "voc": Format(is_voc, "voc"),
+    "yolo": Format(yolo_file, "yolo"),
+    "csv": Format(detection_csvs, "csv", ".csv"),
+    "cvat_xml": Format(is_cvat_xml, "cvat.dataset", ".xml"),
 }
 """By the names that ``--from`` and ``--to`` take."""
 
@@ -83,7 +91,7 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
     """
     if named is not None:
         return named
-    if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
+    if has_shards(path):
         return SHARDS
     if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
         return SHARDS  # whose reader says what is wrong with it
@@ -163,8 +171,7 @@ def convert(
         if not FORMATS[source_format].has_ids:  # the splits of a dataset in one folder get one map
             options = replace(options, label_map=label_map_beside(target, options.overwrite))
     dataset = FORMATS[source_format].read(source, options)
-    one = FORMATS[target_format]
+    is_file = FORMATS[target_format].is_file(target)
     if source_format != SHARDS:  # its images are where they were named, and stay there for a file
-        no_images = options.no_images or one.is_file(target)
-        options = replace(options, images=None, no_images=no_images)
-    return one.write(target, dataset, options)
+        options = replace(options, images=None, no_images=options.no_images or is_file)
+    return FORMATS[target_format].writer.write(target, dataset, options, is_file)
