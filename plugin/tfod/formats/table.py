@@ -1,7 +1,8 @@
 """The formats of ``tfod convert``, how they are recognized, and the way from one to another.
 
-A new format is a module with a ``read`` and a ``Writer``, and one entry of :data:`FORMATS`. It is
-loaded when it is asked for: a command reads one format and writes one.
+A new format is a module with a ``read`` and a ``Writer``, a function in
+:mod:`tfod.formats.recognition`, and one entry of :data:`FORMATS`. It is loaded when it is asked
+for: a command reads one format and writes one.
 """
 
 from __future__ import annotations
