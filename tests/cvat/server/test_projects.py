@@ -33,6 +33,7 @@ from tests.cvat.server.tasks import (
     shape,
     stored,
     tag,
+    track,
     upload,
 )
 from tests.image_kinds import saved
@@ -93,6 +94,18 @@ def test_a_subset_is_a_shard(tmp_path: Path) -> None:
     assert found.names("train") == ["t0/a.jpg", "t0/b.jpg", "t2/a.jpg", "t2/b.jpg"]
     assert found.names("val") == ["t1/a.jpg", "t1/b.jpg"]
     assert [len(one.boxes) for one in found.subsets["train"]] == [0, 1, 0, 1]
+
+
+def test_tracks_of_different_tasks_have_different_numbers(tmp_path: Path) -> None:
+    """Each task counts its own from 0."""
+    project = project_of("train", "train")
+    for task in project.tasks:
+        task.annotations = Annotations([], [track("cat", box(0, "cat"))], [])
+    found = export(project, tmp_path)
+    numbers = [one.attributes["track_id"] for one in found.records]
+    assert numbers == [[0], [0], [1], [1]]
+    notes = found.files["EXPORT_NOTES.txt"].decode()
+    assert "- tracks written as single shapes, one a frame: 2\n" in notes
 
 
 def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
