@@ -286,7 +286,7 @@ class ShapeBuilder:
             if text is not None:
                 found.append((name, text))
             # A track's is a number of the task that was exported, of no use here.
-            if text is None and name != TRACK or name == SCORE and spec and self._by_datumaro:
+            if (text is None and name != TRACK) or (name == SCORE and spec and self._by_datumaro):
                 self.losses[_ATTRIBUTES][name] += 1
         return tuple(found)
 

@@ -121,6 +121,15 @@ def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
     assert not (tmp_path / "up.tfrecord").exists()
 
 
+def test_a_subset_without_a_frame_has_no_shard(tmp_path: Path) -> None:
+    """An empty one would be refused when it comes back."""
+    project = project_of("train", "val")
+    project.tasks[1].deleted_frames = [0, 1]
+    found = export(project, tmp_path, save_images=True)
+    assert sorted(found.files) == ["EXPORT_NOTES.txt", "label_map.pbtxt", "train.tfrecord"]
+    assert [one.name for one in load(tmp_path, found.files).tasks] == ["train"]
+
+
 def test_a_project_without_a_task(tmp_path: Path) -> None:
     found = export(Project(labels("cat")), tmp_path)
     assert sum(len(records) for records in found.subsets.values()) == 0

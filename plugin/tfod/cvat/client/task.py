@@ -68,6 +68,8 @@ class Held:
                 held.tracks += 1
             else:
                 held.others[f"{kind} tracks"] += 1
+        if annotations.get("intervals"):  # of sounds, since 2.73
+            held.others["intervals"] = len(annotations["intervals"])
         held.frames.intersection_update(there)
         return held
 
