@@ -285,7 +285,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
             (
                 "YOLO",
                 {"obj.data": b"x", "obj.names": b"cat", "obj_train_data/a.txt": b"0 1 1 1 1"},
-                "YOLO 1.1",
+                "Ultralytics YOLO Detection 1.0 or, without data.yaml, YOLO 1.1",
             ),
         )
     },
