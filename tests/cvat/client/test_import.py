@@ -355,7 +355,7 @@ class TestProject:
     def test_new_tasks(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         data = jpeg(200, 100, 3)
         path = make_zip(
-            car("day/a.jpg") | {"image/encoded": data},
+            car("day/a.jpg") | {"image/encoded": data, "image/object/attribute/colour": ["true"]},
             image("b") | {"image/encoded": data},
             subset="val",
         )
@@ -376,6 +376,8 @@ class TestProject:
             {"path": "day/a.jpg", "size": [100, 200]},
         )
         assert first["annotations"][0]["bbox"] == [20, 10, 80, 40]
+        # A text, which CVAT would otherwise store as "True".
+        assert first["annotations"][0]["attributes"] == {"colour": "true"}
         assert second["annotations"] == []
 
     def test_without_images(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
