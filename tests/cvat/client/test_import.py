@@ -271,6 +271,15 @@ class TestTheCheckComesFirst:
         assert run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).code == 0
         assert {one["frame"] for one in state(stub)[0]} == {1}
 
+    def test_placeholders_are_copies(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+        """Of a validation frame, under its name: what is on them is not counted as removed."""
+        task = stub.tasks[1]
+        task.frames[2] = task.frames[0]
+        box = [20.0, 10.0, 100.0, 50.0]
+        task.shapes, task.tags = [shape(0, box), shape(2, box)], []
+        ran = run("cvat", "import", "task", 1, make_zip(car("a.jpg"), alone=True), "--dry-run")
+        assert ran.out.splitlines()[1].split() == ["car", "(box)", "1", "1", "0", "0"]
+
     def test_frames_that_differ_in_their_extension(
         self, run: Run, stub: StubServer, make_zip: MakeZip
     ) -> None:

@@ -119,6 +119,10 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
         annotations = server.get(f"{target.path}/annotations")
         names = {one["id"]: one["name"] for one in known}
         held = Held.of(annotations, names, frames.keys() - deleted)
+        last = {one.name: number for number, one in frames.items()}
+        for number, one in frames.items():
+            if last[one.name] != number:  # a placeholder, which CVAT fills with a copy
+                held.keys.pop(number, None)
         return LiveTask(
             target=target,
             task=Task(
