@@ -206,7 +206,7 @@ def walk(
     is_plain = compression is Compression.NONE
     plain = rejoined if is_plain else InflatingStream(rejoined)
     stop = size if is_plain and size is not None else ENDLESS
-    buffer = ReadBuffer(plain, 0, stop)
+    buffer = ReadBuffer(plain, stop)
     recovery = Recovery(buffer, name, stop, goes_on, max_record_bytes)
     try:
         yield from _walk(buffer, recovery, name, max_record_bytes)
@@ -220,23 +220,19 @@ def _walk(
     buffer: ReadBuffer, recovery: Recovery, name: str, limit: int | None
 ) -> Iterator[RecordBatch | Damage]:
     longest = LONGEST_RECORD if limit is None else max(limit - FRAME_BYTES, 0)
-    position = index = 0
-    while True:
-        end = WalkEnd.BUFFER
+    while not recovery.is_over:
+        position, end = recovery.position, WalkEnd.BUFFER
         if buffer.have - position >= HEADER_BYTES:
             found = find_records(buffer.array[position : buffer.have], longest=longest)
-            if len(found.starts):
+            count, end = len(found.starts), found.end
+            if count:
+                starts = found.starts + position
                 yield RecordBatch(
-                    name, index, buffer.base, buffer.content, found.starts + position, found.lengths
+                    name, recovery.index, buffer.base, buffer.content, starts, found.lengths
                 )
-            buffer.note_records(len(found.starts))
-            position += found.position
-            index += len(found.starts)
-            end = found.end
-        place, damage = recovery.go_on(end, position, index)
+            buffer.note_records(count)
+            recovery.position += found.position
+            recovery.index += count
+        damage = recovery.go_on(end)
         if damage is not None:
             yield damage
-        if place is None:
-            return
-        position, passed = place
-        index += passed
