@@ -90,7 +90,7 @@ class DetectionBuilder:
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
         self.changed = Losses(TRACKS, _ENCLOSED, _MASKED, _CLIPPED, _CONVERTED)
-        self._tracks: set[tuple[str, int]] = set()
+        self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts its own from 0
 
     def build(self, image: CvatImage) -> Detection:
         """Make the Detection of a frame, with those of its shapes of which it shows something.
@@ -129,7 +129,7 @@ class DetectionBuilder:
             class_text=[one.label for one in shapes],
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
-            attributes=self._attributes(shapes, image.subset),
+            attributes=self._attributes(shapes, image.task),
             drawn=drawn_by_number([_drawn(one) for one in shapes]),
             image_labels=[
                 ImageLabel(
@@ -225,7 +225,7 @@ class DetectionBuilder:
                 self.changed[_MASKED][kind] += 1
 
     def _attributes(
-        self, shapes: Sequence[CvatShape], subset: str
+        self, shapes: Sequence[CvatShape], task: int | None
     ) -> dict[str, list[AttributeValue]]:
         found = [self._values(shape.label, shape.attributes) for shape in shapes]
         for shape, own in zip(shapes, found, strict=True):
@@ -234,8 +234,8 @@ class DetectionBuilder:
             self.left_out[_ATTRIBUTES][OCCLUDED] += text.lower() not in _NOT_SET
             own[OCCLUDED] = int(shape.occluded)
             if shape.track is not None:
-                own.setdefault(TRACK, shape.track)
-                self._tracks.add((subset, shape.track))
+                number = self._tracks.setdefault((task, shape.track), len(self._tracks))
+                own.setdefault(TRACK, number)
         self.changed[TRACKS][""] = len(self._tracks)
         names = dict.fromkeys(name for own in found for name in own)
         return {name: [own.get(name) for own in found] for name in names}
