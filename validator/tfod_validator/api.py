@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from flask import Blueprint, Response, current_app, request, send_file, url_for
+from flask import Blueprint, Response, current_app, request, url_for
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from tfod.check.finding import FAMILIES, Rule, Severity
 from tfod.check.profiles.file import profile_to_document
@@ -23,28 +19,22 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import all_rules
 from werkzeug.wrappers import Response as AnyResponse
 
+from tfod_validator.answers import TYPES, around, as_json, from_file
 from tfod_validator.errors import ProblemError
 from tfod_validator.folder import REPORTS, Validation
-from tfod_validator.uploads import accept, find, service, wait_for
+from tfod_validator.uploads import accept, find, queue, wait_for
 from tfod_validator.uploads import repair as repair_upload
 
 api = Blueprint("api", __name__)
 _V1 = "/api/v1"
 _RETRY_AFTER = {"Retry-After": "1"}
-_TYPES = {
-    "json": "application/json",
-    "html": "text/html",
-    "junit": "application/xml",
-    "text": "text/plain",
-}
-_FORMATS = {value: name for name, value in _TYPES.items()}
+_FORMATS = {value: name for name, value in TYPES.items()}
 _DOCUMENT_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 )
 _ANSWER = ("wait", "format", "fail")
-_NO_REPORT = b'\n  "report": null'
-_IN_MEMORY = 128 << 10
+_REPORT = '\n  "report": '
 _RULE = ("code", "severity", "title", "why", "fix", "source")
 
 
@@ -70,7 +60,7 @@ def parameters(*names: str) -> dict[str, str]:
 
 
 def _wait_of(given: Mapping[str, str]) -> float:
-    most = service().settings.max_wait_seconds
+    most = queue().settings.max_wait_seconds
     try:
         seconds = float(given.get("wait", "0"))
     except ValueError:
@@ -108,7 +98,7 @@ def _created(
         detail = f"The check has not ended in time; it goes on at {location['Location']}."
         raise ProblemError(409, detail, headers=location)
     else:
-        response = _json(describe(found, token), 202)
+        response = as_json(describe(found, token), 202)
         response.headers.update(_RETRY_AFTER)
     response.headers.update(location)
     return response
@@ -127,7 +117,7 @@ def validation(key: str) -> AnyResponse:
 @api.delete(f"{_V1}/validations/<key>")
 def delete(key: str) -> AnyResponse:
     """Delete a validation, its report and its files, as only who has its token may."""
-    service().folder.delete(find(key, parameters("token").get("token", "")).id)
+    queue().folder.delete(find(key, parameters("token").get("token", "")).id)
     return Response(status=204)
 
 
@@ -149,19 +139,19 @@ def repaired(key: str) -> AnyResponse:
     path = found.request.files[0].place(found.folder)
     if not (found.result and path.is_file()):
         raise ProblemError(410, "The repaired zip is no longer kept; repair the upload again.")
-    return _file(path, "application/zip", as_attachment=True)
+    return from_file(path, "application/zip", as_attachment=True)
 
 
 @api.get(f"{_V1}/profiles")
 def profiles() -> AnyResponse:
     """All profiles that have a name."""
-    return _json({"profiles": [profile_to_document(one) for one in READY.values()]})
+    return as_json({"profiles": [profile_to_document(one) for one in READY.values()]})
 
 
 @api.get(f"{_V1}/rules")
 def rules() -> AnyResponse:
     """All rules, with why they matter and what to do."""
-    return _json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
+    return as_json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
 
 
 @api.get(f"{_V1}/rules/<code>")
@@ -170,7 +160,7 @@ def rule(code: str) -> AnyResponse:
     found = all_rules().get(code)
     if found is None:
         raise ProblemError(404, f"There is no such rule; see {_V1}/rules.")
-    return _json(_rule(found))
+    return as_json(_rule(found))
 
 
 def _rule(one: Rule) -> dict[str, str]:
@@ -180,20 +170,20 @@ def _rule(one: Rule) -> dict[str, str]:
 @api.get("/healthz")
 def live() -> AnyResponse:
     """Whether the process answers."""
-    return _json({"status": "ok"})
+    return as_json({"status": "ok"})
 
 
 @api.get("/readyz")
 def ready() -> AnyResponse:
     """Whether disk, data folder and workers are there: 503 if one is not."""
-    folder, least = service().folder, service().settings.min_free_bytes
+    folder, least = queue().folder, queue().settings.min_free_bytes
     checks = {
         "disk": _state_of(lambda: folder.free_bytes() > least),
         "folder": _state_of(folder.is_there),
-        "workers": _state_of(service().queue.is_alive),
+        "workers": _state_of(queue().is_alive),
     }
     status = "failing" if "failing" in checks.values() else "ok"
-    return _json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
+    return as_json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
 
 
 def _state_of(is_there: Callable[[], bool]) -> str:
@@ -235,7 +225,7 @@ def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
         "created": _moment(wanted.created),
         "started": _moment(result.started) if result else None,
         "ended": _moment(result.ended) if result else None,
-        "expires": _moment(wanted.created + service().settings.report_seconds),
+        "expires": _moment(wanted.created + queue().settings.report_seconds),
         "files": [vars(one) for one in wanted.files],
         "options": {"for": wanted.receiver, "profile": wanted.profile},
         "progress": {
@@ -272,18 +262,13 @@ def _state_or_report(
 
 
 def _with_report(found: Validation, token: str | None) -> AnyResponse:
-    """A validation and its report, which may be long, and is not read into memory."""
-    answer = _json(describe(found, token))
+    """A validation and its report."""
+    answer = as_json(describe(found, token))
     if found.state != "finished":
         return answer
-    head, _, tail = answer.get_data().partition(_NO_REPORT)
-    whole = tempfile.SpooledTemporaryFile(_IN_MEMORY)
-    whole.write(head + _NO_REPORT.removesuffix(b"null"))
-    with found.document("json").open("rb") as saved:
-        shutil.copyfileobj(saved, whole, _IN_MEMORY)
-    whole.write(tail)
-    whole.seek(0)
-    return _file(whole, _TYPES["json"])
+    before, _, after = answer.get_data(as_text=True).partition(f"{_REPORT}null")
+    path = found.document("json")
+    return around(before + _REPORT, path, 0, path.stat().st_size, after, TYPES["json"])
 
 
 def _document(found: Validation, name: str) -> AnyResponse:
@@ -292,7 +277,7 @@ def _document(found: Validation, name: str) -> AnyResponse:
         raise _not_yet()
     if found.result.failure:
         raise ProblemError(**found.result.failure)
-    response = _file(found.document(name), _TYPES[name])
+    response = from_file(found.document(name), TYPES[name])
     if name == "html":
         response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
     return response
@@ -302,17 +287,6 @@ def _not_yet() -> ProblemError:
     return ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
 
 
-def _file(file: Path | IO[bytes], kind: str, **more: Any) -> AnyResponse:
-    response = send_file(file, kind, conditional=False, etag=False, **more)
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
 def _accepted() -> str:
     """The format that the header Accept prefers."""
     return _FORMATS[request.accept_mimetypes.best_match(list(_FORMATS), "application/json")]
-
-
-def _json(document: object, status: int = 200) -> AnyResponse:
-    text = json.dumps(document, ensure_ascii=False, indent=2)
-    return Response(text + "\n", status, content_type="application/json")
