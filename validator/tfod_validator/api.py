@@ -56,62 +56,95 @@ def parameters(*names: str) -> dict[str, str]:
         if name in known and text not in known[name]:
             detail = f"{name}={text[:80]}: expected one of {', '.join(known[name])}."
             raise ProblemError(400, detail, parameter=name)
+    most = queue().settings.max_wait_seconds
+    if not 0 <= _number(given.get("wait", "0")) <= most:
+        detail = f"wait={given['wait'][:80]}: expected seconds, from 0 to {most}."
+        raise ProblemError(400, detail, parameter="wait")
     return given
 
 
-def _wait_of(given: Mapping[str, str]) -> float:
-    most = queue().settings.max_wait_seconds
+def _number(text: str) -> float:
     try:
-        seconds = float(given.get("wait", "0"))
+        return float(text)
     except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= most:
-        detail = f"wait={given['wait'][:80]}: expected seconds, from 0 to {most}."
-        raise ProblemError(400, detail, parameter="wait")
-    return seconds
+        return math.nan
 
 
 @api.post(f"{_V1}/validations")
 def create() -> AnyResponse:
     """Upload files and have them checked."""
     given = parameters(*_ANSWER, "for")
-    seconds = _wait_of(given)
-    return _created(*accept({name: given[name] for name in given.keys() & {"for"}}), given, seconds)
+    return _answer(given, *accept({name: given[name] for name in given.keys() & {"for"}}))
 
 
 @api.post(f"{_V1}/validations/<key>/repair")
 def repair(key: str) -> AnyResponse:
     """Repair a copy of an upload, and check it: a validation of its own."""
     given = parameters(*_ANSWER, "token")
-    seconds = _wait_of(given)
-    return _created(*repair_upload(key, given.get("token", "")), given, seconds)
-
-
-def _created(
-    found: Validation, token: str, given: Mapping[str, str], seconds: float
-) -> AnyResponse:
-    found = wait_for(found, seconds)
-    location = {"Location": url_for("api.validation", key=found.id)}
-    if found.result:
-        response = _state_or_report(found, given, token)
-    elif "fail" in given:
-        detail = f"The check has not ended in time; it goes on at {location['Location']}."
-        raise ProblemError(409, detail, headers=location)
-    else:
-        response = as_json(describe(found, token), 202)
-        response.headers.update(_RETRY_AFTER)
-    response.headers.update(location)
-    return response
+    return _answer(given, *repair_upload(key, given.get("token", "")))
 
 
 @api.get(f"{_V1}/validations/<key>")
 def validation(key: str) -> AnyResponse:
     """State, progress and report of a validation."""
-    given = parameters(*_ANSWER)
-    found = wait_for(find(key), _wait_of(given))
+    return _answer(parameters(*_ANSWER), find(key))
+
+
+def _answer(given: Mapping[str, str], found: Validation, token: str = "") -> AnyResponse:
+    """A validation, a new one with its token, in the format that is asked for, when it has ended.
+
+    It says as much as there is when the time to wait is over; 409 or 422 where `fail` says so.
+    """
+    found, name = wait_for(found, float(given.get("wait", "0"))), given.get("format") or _accepted()
+    location = {"Location": url_for("api.validation", key=found.id)}
     if "fail" in given and not found.result:
-        raise _not_yet()
-    return _state_or_report(found, given)
+        detail = f"The check has not ended in time; it goes on at {location['Location']}."
+        raise ProblemError(409, detail, headers=location | _RETRY_AFTER)
+    if token and not found.result:
+        response = as_json(describe(found, token), 202)
+        response.headers.update(_RETRY_AFTER)
+    elif name == "json" and not (found.state == "failed" and "fail" in given):
+        response = _with_report(found, token)
+    else:
+        response = _document(found, name)
+    if "fail" in given and found.result:
+        least = Severity(given["fail"]).rank
+        if any(found.result.findings.get(one.value) for one in Severity if one.rank >= least):
+            response.status_code = 422
+    if token:
+        response.headers.update(location)
+    return response
+
+
+def _with_report(found: Validation, token: str) -> AnyResponse:
+    """A validation and its report."""
+    answer = as_json(describe(found, token))
+    if found.state != "finished":
+        return answer
+    before, _, after = answer.get_data(as_text=True).partition(f"{_REPORT}null")
+    path = found.document("json")
+    return around(before + _REPORT, path, 0, path.stat().st_size, after, TYPES["json"])
+
+
+def _document(found: Validation, name: str) -> AnyResponse:
+    """The report in a format, or why there is none.
+
+    Raises:
+        ProblemError: the check has not ended, or could not be done.
+    """
+    if not found.result:
+        raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
+    if found.result.failure:
+        raise ProblemError(**found.result.failure)
+    response = from_file(found.document(name), TYPES[name])
+    if name == "html":
+        response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
+    return response
+
+
+def _accepted() -> str:
+    """The format that the header Accept prefers."""
+    return _FORMATS[request.accept_mimetypes.best_match(list(_FORMATS), "application/json")]
 
 
 @api.delete(f"{_V1}/validations/<key>")
@@ -206,7 +239,7 @@ def description() -> AnyResponse:
     return current_app.send_static_file("openapi.json")
 
 
-def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
+def describe(found: Validation, token: str) -> dict[str, Any]:
     """A validation as JSON: its state and its progress, and where its report belongs."""
     key, wanted, result = found.id, found.request, found.result
     total = sum(one.bytes for one in wanted.files)
@@ -220,7 +253,7 @@ def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
         links["repaired"] = url_for("api.repaired", key=key)
     return {
         "id": key,
-        **({} if token is None else {"token": token}),
+        **({"token": token} if token else {}),
         "state": found.state,
         "created": _moment(wanted.created),
         "started": _moment(result.started) if result else None,
@@ -243,50 +276,3 @@ def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
-
-
-def _state_or_report(
-    found: Validation, given: Mapping[str, str], token: str | None = None
-) -> AnyResponse:
-    """A validation in the format that is asked for; 422 where `fail` says so."""
-    name = given.get("format") or _accepted()
-    if name == "json" and not (found.state == "failed" and "fail" in given):
-        response = _with_report(found, token)
-    else:
-        response = _document(found, name)
-    if "fail" in given and found.result:
-        least = Severity(given["fail"]).rank
-        if any(found.result.findings.get(one.value) for one in Severity if one.rank >= least):
-            response.status_code = 422
-    return response
-
-
-def _with_report(found: Validation, token: str | None) -> AnyResponse:
-    """A validation and its report."""
-    answer = as_json(describe(found, token))
-    if found.state != "finished":
-        return answer
-    before, _, after = answer.get_data(as_text=True).partition(f"{_REPORT}null")
-    path = found.document("json")
-    return around(before + _REPORT, path, 0, path.stat().st_size, after, TYPES["json"])
-
-
-def _document(found: Validation, name: str) -> AnyResponse:
-    """The report in a format, or why there is none."""
-    if not found.result:
-        raise _not_yet()
-    if found.result.failure:
-        raise ProblemError(**found.result.failure)
-    response = from_file(found.document(name), TYPES[name])
-    if name == "html":
-        response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
-    return response
-
-
-def _not_yet() -> ProblemError:
-    return ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-
-
-def _accepted() -> str:
-    """The format that the header Accept prefers."""
-    return _FORMATS[request.accept_mimetypes.best_match(list(_FORMATS), "application/json")]
