@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
 
 from tfod_validator.access import is_allowed, network_of
@@ -114,6 +114,13 @@ class Parser(HTTPRequestParser):
         self.body_rcv, self.expect_continue = None, False
         self.headers_finished = self.completed = True
         return len(data)
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read the head, as waitress does, which does not expect addresses such as ``http://[``."""
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:
+            raise ParsingError(str(error)) from None
 
     def _objection(self) -> str:
         """Why the request is refused, by what has come of it; empty if it is not."""

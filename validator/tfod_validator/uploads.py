@@ -231,9 +231,11 @@ def _require_known(texts: Mapping[str, str], files: Iterable[UploadedFile]) -> N
             raise ProblemError(400, f"There are several files for {role}; send one.")
 
 
-def _no_field(name: str, what: str, fields: Iterable[str]) -> ProblemError:
-    detail = f"{name[:80]} is not {what}; these are: {', '.join(fields)}."
-    return ProblemError(400, detail, parameter=name[:80])
+def _no_field(name: str | None, what: str, fields: Iterable[str]) -> ProblemError:
+    given = str(name)[:80]  # a part of a form may have none
+    return ProblemError(
+        400, f"{given} is not {what}; these are: {', '.join(fields)}.", parameter=given
+    )
 
 
 def _queue(
