@@ -17,11 +17,11 @@ from tfod.check.dataset import File
 from tfod.check.find import find_uploads
 from tfod.check.finding import plural
 from tfod.cvat.records import (
-    SCORE,
     NewImage,
     NewImages,
     ShapeBuilder,
     ZipRecord,
+    datumaro_attributes,
     label_maps_of,
     on_frames,
     read_zip,
@@ -46,7 +46,7 @@ _FINDINGS_KEPT = 300
 _IMAGES = "images"
 _FRAME = "frame"
 _SUBSET = "default"
-_LONGEST_SUBSET = 64  # of CVAT's tables
+_LONGEST = 64  # names of subsets and labels in CVAT's tables
 _MOST_OUTLINES = 100
 _NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
@@ -132,7 +132,7 @@ class _Converter:
         task, noun = self._instance.task, self._instance.noun
         named = {os.path.splitext(frame.name)[0] for frame in task.frames or ()}
         marks = ("frame " + "#" * count for count in itertools.count())
-        mark = next(mark for mark in marks if not any(one.startswith(mark) for one in named))
+        mark = next(mark for mark in marks if not any(mark in one for one in named))
         items, others = [], 0
         for record, frame in on_frames(self._path, task, f"this {noun}"):
             if frame is None:
@@ -157,11 +157,7 @@ class _Converter:
                     self._label(item.class_name)
         images, items = NewImages(), []
         for record in read_zip(self._path):
-            if len(record.subset) > _LONGEST_SUBSET:
-                raise TfodError(
-                    f"subset {record.subset!r} has {len(record.subset)} letters, CVAT takes "
-                    f"{_LONGEST_SUBSET}; rename its shard"
-                )
+            _require_storable("subset", record.subset, "rename its shard")
             image = images.of(record)
             file = os.path.join(folder, record.subset, image.item_id + image.extension)
             _write_image(file, image)
@@ -187,6 +183,8 @@ class _Converter:
         return Dataset.from_iterable(items, categories=[*self._labels], media_type=compat.Image)
 
     def _label(self, name: str) -> int:
+        if self._instance.task.labels is None:
+            _require_storable("class", name, "give it another name")
         return self._labels.setdefault(name, len(self._labels))
 
     def _annotations(self, record: ZipRecord, size: tuple[int, int]) -> list[Any]:
@@ -208,13 +206,9 @@ class _Converter:
 
         What is too thin for a polygon, or would be hundreds, stays a mask.
         """
-        attributes: dict[str, Any] = dict(shape.attributes)
-        if SCORE in attributes:
-            attributes[SCORE] = float(attributes[SCORE])
-        attributes["occluded"] = shape.occluded
         fields = {
             "label": self._label(shape.label),
-            "attributes": attributes,
+            "attributes": datumaro_attributes(shape),
             "group": shape.group,
             "z_order": shape.z_order,
         }
@@ -224,8 +218,6 @@ class _Converter:
             yield from self._mask(shape, size, free, fields)
         else:
             left, top, right, bottom = shape.extent
-            if shape.rotation:
-                attributes["rotation"] = shape.rotation
             yield annotation.Bbox(left, top, right - left, bottom - top, **fields)
 
     def _mask(
@@ -253,6 +245,12 @@ def _image_of(size: tuple[int, int]) -> Any:
 
 def _draw(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
     return decode_runs(runs, extent, size)
+
+
+def _require_storable(what: str, name: str, fix: str) -> None:
+    if len(name) > _LONGEST:  # CVAT would cut it off, and not find it again
+        letters = f"{len(name)} letters, CVAT takes {_LONGEST}"
+        raise TfodError(f"the name of a {what} has {letters}; {name!r}; {fix}")
 
 
 def _write_image(path: str, image: NewImage) -> None:
