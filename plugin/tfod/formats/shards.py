@@ -36,7 +36,6 @@ from tfod.formats.dataset import Classes, Converted, Dataset, Images, no_subset,
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
 from tfod.formats.writer import FormatWriter
-from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
@@ -44,6 +43,7 @@ from tfod.tfrecord.shard_sets.search import (
     ShardSet,
     find_all_shards,
     missing_shards,
+    shards_by_subset,
 )
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
@@ -161,13 +161,6 @@ def label_map_beside(target: str, overwrite: bool) -> str | None:
     return path if os.path.isfile(path) and not overwrite else None
 
 
-def _shards_in(folder: str, subset: str) -> list[str]:
-    """The shards of a subset in a folder, those in other folders below it left out."""
-    named = ((name, parse_shard_name(name)) for name in sorted(names_in_folder(folder)))
-    own = (name for name, one in named if one and subset_of_stem(one.stem) == subset)
-    return [os.path.join(folder, name) for name in own]
-
-
 def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:
     """Whether a label map has a class under this id, and at least what is known of it."""
     there = label_map.find_id(item.id)
@@ -210,13 +203,20 @@ class Writer(FormatWriter):
         if not dataset.classes.label_maps:
             for images in dataset.read():
                 images.require_sound_boxes()
-        folder, name, shards_there = target or ".", "", None
-        if parse_shard_name(target):
+        folder, name = target or ".", ""
+        is_shard = parse_shard_name(target) is not None
+        if is_shard:
             folder, name = os.path.split(target)
             folder = folder or "."
-            shards_there = functools.partial(_shards_in, folder)
+
+        def shards_there(subset: str) -> list[str]:
+            return shards_by_subset(folder).get(subset, [])
+
         with OutputFolder(
-            folder, dataset.sources, options.overwrite, shards_there=shards_there
+            folder,
+            dataset.sources,
+            options.overwrite,
+            shards_there=shards_there if is_shard else None,
         ) as output:
             return cls(output, folder, name, dataset, options).write_all(dataset)
 

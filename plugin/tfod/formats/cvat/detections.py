@@ -18,7 +18,14 @@ import numpy as np
 
 from tfod.detection.attributes import box_as_drawn
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
-from tfod.detection.detection import AttributeValue, Detection, Drawn, ImageLabel, PngMask
+from tfod.detection.detection import (
+    AttributeValue,
+    Detection,
+    Drawn,
+    ImageLabel,
+    PngMask,
+    drawn_by_number,
+)
 from tfod.detection.images.image import format_name, sniff_format
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
@@ -123,7 +130,7 @@ class DetectionBuilder:
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
             attributes=self._attributes(shapes, image.task),
-            drawn=_drawn(shapes),
+            drawn=drawn_by_number([_drawn(one) for one in shapes]),
             image_labels=[
                 ImageLabel(
                     tag.label,
@@ -248,23 +255,17 @@ class DetectionBuilder:
         return found
 
 
-def _drawn(shapes: Sequence[CvatShape]) -> dict[int, Drawn]:
-    """How shapes were drawn that are not plain boxes. A group of one is none, as to CVAT."""
-    members = Counter(one.group for one in shapes)
-    found = {}
-    for number, one in enumerate(shapes):
-        if not (one.rotation or one.z_order or one.group):
-            continue
-        turned = one.kind == BOX and one.rotation
-        drawn = Drawn(
-            box=one.extent if turned else None,
-            rotation=one.rotation if turned else 0.0,
-            z_order=one.z_order,
-            group=one.group if members[one.group] > 1 else 0,
-        )
-        if drawn:
-            found[number] = drawn
-    return found
+def _drawn(shape: CvatShape) -> Drawn:
+    """How a shape was drawn that is not a plain box."""
+    if not (shape.rotation or shape.z_order or shape.group):
+        return _PLAIN
+    turned = shape.kind == BOX and shape.rotation
+    return Drawn(
+        box=shape.extent if turned else None,
+        rotation=shape.rotation if turned else 0.0,
+        z_order=shape.z_order,
+        group=shape.group,
+    )
 
 
 _PLAIN = Drawn()
