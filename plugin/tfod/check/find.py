@@ -11,9 +11,8 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -75,8 +74,8 @@ def find(
     for one in named:
         require_label_map(one)
     for_all = LabelMapFile.named(label_map) if label_map is not None else None
-    with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
-        search = _Search(named, limits or ZipLimits(), scratch, for_all is None)
+    with ExitStack() as held:
+        search = _Search(named, limits or ZipLimits(), held, for_all is None)
         for source in others:
             search.add(source)
         if for_all is None:
@@ -94,7 +93,7 @@ class _Search:
     """
 
     def __init__(
-        self, named: Sequence[str], limits: ZipLimits, scratch: str, looks_for_maps: bool
+        self, named: Sequence[str], limits: ZipLimits, held: ExitStack, looks_for_maps: bool
     ) -> None:
         self._shards: dict[str, Shard] = {}  # by where they are, whatever links lead to them
         self._zips: dict[str, Dataset] = {}
@@ -107,7 +106,8 @@ class _Search:
         self._finder = LabelMapFinder(self._texts_in if looks_for_maps else lambda _: ())
         self._is_relative = False
         self._limits = limits
-        self._scratch = scratch
+        self._held = held
+        self._scratch = ""  # the folder of what was copied here
 
     def add(self, source: str) -> None:
         """Look at one more.
@@ -120,7 +120,7 @@ class _Search:
         if source == STANDARD_INPUT:
             if sys.stdin is None:
                 raise TfodError("standard input is closed; name a file")
-            self._add_file(_spool(sys.stdin.buffer, "<stdin>", self._scratch))
+            self._add_file(self._spool(sys.stdin.buffer, "<stdin>"))
         elif is_url(source):
             self._add_remote(source)
         elif os.path.isfile(source):
@@ -162,7 +162,7 @@ class _Search:
 
     def _named_for(self, path: str) -> str | None:
         """The label map that was named for a file, in place of what is found."""
-        if path.startswith(self._scratch) and len(self._named) == 1:
+        if self._scratch and path.startswith(self._scratch) and len(self._named) == 1:
             return self._named[0]
         beside = self._named_in.get(folder_of(path), ())
         return beside[0] if len(beside) == 1 else self._for_all
@@ -221,8 +221,20 @@ class _Search:
                 self._add_shard(file, group.subset, by_itself=list(found.files) == [source])
         for url in found.zips:
             with open_stream(url) as stream:
-                copy = _spool(stream, url, self._scratch)
+                copy = self._spool(stream, url)
             self._zips[copy.path] = zip_dataset(copy, self._limits)
+
+    def _spool(self, stream: BinaryIO | ShardStream, name: str) -> File:
+        """Copy a stream to a file: it may be a zip, and it is read more than once."""
+        import tempfile  # few sources are copied
+
+        if not self._scratch:
+            folder = tempfile.TemporaryDirectory(prefix="tfod-check-")
+            self._scratch = self._held.enter_context(folder)
+        handle, path = tempfile.mkstemp(dir=self._scratch)
+        with open(handle, "wb") as file:
+            shutil.copyfileobj(stream, file, 1 << 20)
+        return File.at(path, name)
 
 
 def find_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> Found:
@@ -381,11 +393,3 @@ def _shards_beside(label_map: str) -> list[str]:
 
 def _real_path(file: File) -> str:
     return file.path if file.is_remote else os.path.realpath(file.path)
-
-
-def _spool(stream: BinaryIO | ShardStream, name: str, scratch: str) -> File:
-    """Copy a stream to a file: it may be a zip, and it is read more than once."""
-    handle, path = tempfile.mkstemp(dir=scratch)
-    with open(handle, "wb") as file:
-        shutil.copyfileobj(stream, file, 1 << 20)
-    return File.at(path, name)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.policy import Policy
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from tfod.check.references.cvat_task import Task
 
 
-@dataclass(frozen=True)
-class Receiver:
+class Receiver(NamedTuple):
     """Who reads the shards next.
 
     Attributes:
@@ -178,8 +176,7 @@ class Verdict(str, enum.Enum):
     FAILS = "fails"
 
 
-@dataclass(frozen=True)
-class ReceiverVerdict:
+class ReceiverVerdict(NamedTuple):
     """What a receiver makes of shards, and why: rules, or what its layout needs and they lack."""
 
     receiver: Receiver
@@ -239,5 +236,5 @@ def worst_of(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:
             found[one.receiver.name] = one
         elif not difference:
             reasons = tuple(dict.fromkeys((*known.reasons, *one.reasons)))
-            found[one.receiver.name] = replace(known, reasons=reasons)
+            found[one.receiver.name] = known._replace(reasons=reasons)
     return list(found.values())

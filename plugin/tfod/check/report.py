@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -44,8 +44,7 @@ class ChosenProfile(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """True totals, whatever part of the findings is listed.
 
     Attributes:
@@ -70,15 +69,24 @@ class Counts:
     @classmethod
     def of(cls, shards: Sequence[ShardResult], findings: Findings) -> Counts:
         """Those of some shards and of what was found in them."""
+        by_code = {code: counts.total() for code, counts in sorted(findings.counts.items())}
+        by_severity = dict.fromkeys(Severity, 0)
+        for code, count in by_code.items():
+            if count:
+                by_severity[findings.worst[code]] += count
+        by_shard: dict[str, dict[str, int]] = {}
+        for code in by_code:
+            for shard, count in findings.counts[code].items():
+                by_shard.setdefault(shard, {})[code] = count
         return cls(
             shards=len(shards),
             records=sum(one.records for one in shards),
             images=sum(one.images for one in shards),
             decoded=sum(one.decoded for one in shards),
             boxes=sum(one.boxes for one in shards),
-            by_code=findings.by_code(),
-            by_severity=findings.by_severity(),
-            by_shard=findings.by_shard(),
+            by_code=by_code,
+            by_severity=by_severity,
+            by_shard=by_shard,
         )
 
 
@@ -205,7 +213,8 @@ class Report:
         # A rule may be more severe in one data set than in another.
         levels = [one.counts.by_severity for one in self._parts]
         by_severity = {level: sum(one[level] for one in levels) for level in Severity}
-        return replace(Counts.of(self.shards, self._all_findings), by_severity=by_severity)
+        counts = Counts.of(self.shards, self._all_findings)
+        return counts._replace(by_severity=by_severity)
 
     @property
     def total(self) -> int:
