@@ -137,9 +137,9 @@ def check(
         from tfod.check.baseline import without_known
 
         baseline = without_known([one.findings for one in (*checked, rest)], baseline)
-    return Report(
-        datasets=checked,
-        rest=rest,
+    return Report.of(
+        checked,
+        rest,
         receiver=receiver.name,
         fail_on=options.fail_on,
         most=options.max_findings,

@@ -117,16 +117,23 @@ class _Search:
             TfodError: it cannot be reached.
         """
         self._is_relative = not (is_url(source) or os.path.isabs(source))
-        if source == STANDARD_INPUT:
-            if sys.stdin is None:
-                raise TfodError("standard input is closed; name a file")
-            self._add_file(self._spool(sys.stdin.buffer, "<stdin>"))
-        elif is_url(source):
+        if is_url(source):
             self._add_remote(source)
-        elif os.path.isfile(source):
-            self._add_file(File.at(source))
-        else:
+            return
+        if source != STANDARD_INPUT and not os.path.isfile(source):
             self._add_found(source)
+            return
+        if source != STANDARD_INPUT:
+            file = File.at(source)
+        elif sys.stdin is None:
+            raise TfodError("standard input is closed; name a file")
+        else:
+            file = self._spool(sys.stdin.buffer, "<stdin>")
+        if is_zip(file.path):
+            where = os.path.realpath(file.path)
+            self._zips.setdefault(where, zip_dataset(file, self._limits))
+        else:
+            self._add_shard(file, "", by_itself=True)  # its subset: all names together say it
 
     def add_beside_label_maps(self) -> None:
         """Add the shards beside the label maps that go with none of the others."""
@@ -180,14 +187,8 @@ class _Search:
         shard = Shard(
             file.name, file.path, file.size, subset, label_map, candidates, by_itself=by_itself
         )
-        self._shards.setdefault(_real_path(file), shard)
-
-    def _add_file(self, file: File) -> None:
-        """One file that was named: a zip by its bytes, or by its name, or else a shard."""
-        if is_zip(file.path):
-            self._zips.setdefault(_real_path(file), zip_dataset(file, self._limits))
-            return
-        self._add_shard(file, "", by_itself=True)  # its subset the names of all that are named say
+        where = file.path if file.is_remote else os.path.realpath(file.path)
+        self._shards.setdefault(where, shard)
 
     def _add_found(self, source: str) -> None:
         """A folder or a glob. Beside shards, a folder's zips are checked where they hold some."""
@@ -389,7 +390,3 @@ def _shards_beside(label_map: str) -> list[str]:
         return []
     names = sorted(os.listdir(folder or os.curdir))
     return [os.path.join(folder, name) for name in names if parse_shard_name(name)]
-
-
-def _real_path(file: File) -> str:
-    return file.path if file.is_remote else os.path.realpath(file.path)

@@ -37,6 +37,17 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
 
+class ClassUse(NamedTuple):
+    """What an object says about its class: a text, an id, both or nothing.
+
+    None is a record without that list; ``label_map`` is None where no map is known.
+    """
+
+    text: str | None
+    label: int | None
+    label_map: LabelMap | None
+
+
 class Batch:
     """A batch of records, as columns.
 
@@ -262,6 +273,11 @@ class Batch:
     def uses(self) -> tuple[np.ndarray, list[Use]]:
         """What names the classes of the boxes; as :meth:`DetectionColumns.class_uses`."""
         return self.detections.class_uses(self.box_counts)
+
+    @cached_property
+    def class_uses(self) -> Sequence[ClassUse]:
+        """The same, each pair of text and id once, with the label map."""
+        return [ClassUse(*use, self.label_map) for use in self.uses[1]]
 
     @cached_property
     def rows_by_class(self) -> Mapping[Use, list[int]]:

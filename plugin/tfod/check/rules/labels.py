@@ -13,15 +13,9 @@ from typing import TypeAlias
 
 from tfod.check.dataset import LabelMapFile
 from tfod.check.finding import Finding, JsonValue, first_of, plural
+from tfod.check.records.batch import ClassUse
 from tfod.check.records.result import DatasetResult
-from tfod.check.rules.registry import (
-    ClassUse,
-    dataset_rule,
-    detection_rule,
-    each_class,
-    each_label_map,
-    rule,
-)
+from tfod.check.rules.registry import dataset_rule, detection_rule, each_class, each_label_map, rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded

@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfod.check.finding import FAMILIES, Finding, Rule, Severity
 from tfod.detection.problems import Wrong
@@ -21,10 +21,9 @@ from tfod.errors import TfodError
 if TYPE_CHECKING:
     from tfod.check.dataset import LabelMapFile
     from tfod.check.finding import Findings
-    from tfod.check.records.batch import Batch
+    from tfod.check.records.batch import Batch, ClassUse
     from tfod.check.records.images import ImageFacts
     from tfod.check.records.result import DatasetResult
-    from tfod.detection.labels.label_map import LabelMap
 
 _HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
 
@@ -100,25 +99,14 @@ def each_image(check: Callable[[ImageFacts], Iterable[Finding]]) -> BatchCheck:
     return of_batch
 
 
-class ClassUse(NamedTuple):
-    """What an object says about its class: a text, an id, both or nothing.
-
-    None is a record without that list; ``label_map`` is None where no map is known.
-    """
-
-    text: str | None
-    label: int | None
-    label_map: LabelMap | None
-
-
 def each_class(check: Callable[[ClassUse], Iterable[Finding]]) -> BatchCheck:
     """A rule about what an object says about its class; see :func:`_of_rows`."""
 
     @functools.wraps(check)
     def of_batch(batch: Batch) -> Iterator[Finding]:
-        for use in batch.uses[1]:
-            for found in check(ClassUse(*use, batch.label_map)):
-                yield from _of_rows(batch, batch.rows_by_class[use], found)
+        for use in batch.class_uses:
+            for found in check(use):
+                yield from _of_rows(batch, batch.rows_by_class[use.text, use.label], found)
 
     return of_batch
 
