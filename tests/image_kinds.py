@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from PIL import Image, features
 HEIGHT, WIDTH = 21, 34
 
 Maker = Callable[[], bytes]
-_MAKERS: dict[str, Maker] = {}
 
 
 def saved(
@@ -188,83 +188,80 @@ def _without_height() -> bytes:
     return jpeg[:place] + b"\0\0" + jpeg[place + 2 :]
 
 
-def _kinds() -> None:
-    add = _MAKERS.__setitem__
+def _kinds() -> Iterator[tuple[str, Maker]]:
+    """Each kind's name and what makes it."""
     for mode in ("1", "L", "RGB", "CMYK"):
-        add(f"jpeg {mode}", lambda mode=mode: saved(mode, "JPEG"))
-        add(f"jpeg {mode} progressive", lambda mode=mode: saved(mode, "JPEG", progressive=True))
-    add("jpeg 444", lambda: saved("RGB", "JPEG", subsampling=0))
-    add("jpeg comment", lambda: saved("RGB", "JPEG", comment=b"made by hand"))
-    add("jpeg icc", lambda: saved("RGB", "JPEG", icc_profile=bytes(70000)))
-    add("jpeg optimised", lambda: saved("RGB", "JPEG", optimize=True, quality=95))
-    add("jpeg restart", lambda: saved("RGB", "JPEG", restart_marker_rows=1))
-    add("jpeg ycck", _ycck_jpeg)
+        yield f"jpeg {mode}", partial(saved, mode, "JPEG")
+        yield f"jpeg {mode} progressive", partial(saved, mode, "JPEG", progressive=True)
+    for name, how in {
+        "444": {"subsampling": 0},
+        "comment": {"comment": b"made by hand"},
+        "icc": {"icc_profile": bytes(70000)},
+        "optimised": {"optimize": True, "quality": 95},
+        "restart": {"restart_marker_rows": 1},
+    }.items():
+        yield f"jpeg {name}", partial(saved, "RGB", "JPEG", **how)
+    yield "jpeg ycck", _ycck_jpeg
     for order in "<>":
-        add(f"jpeg exif {order}", lambda order=order: exif_jpeg(6, order))
-    add("jpeg 12 bits", lambda: with_frame(saved("L", "JPEG"), 0xC1, 12))
-    add("jpeg extended", lambda: with_frame(saved("L", "JPEG"), 0xC1))
-    add("jpeg arithmetic", lambda: with_frame(saved("L", "JPEG"), 0xC9))
-    add(
-        "jpeg arithmetic progressive",
-        lambda: with_frame(saved("L", "JPEG", progressive=True), 0xCA),
-    )
-    add("jpeg hierarchical", lambda: with_frame(saved("L", "JPEG"), 0xC5))
-    add("jpeg lossless gray", lambda: lossless_jpeg(8, 1))
-    add("jpeg lossless", lambda: lossless_jpeg(8, 3))
-    add("jpeg lossless 16 bits", lambda: lossless_jpeg(16, 1))
-    add("jpeg two components", lambda: _two_components())
-    add("jpeg without height", _without_height)
-    add(
-        "jpeg fill bytes", lambda: saved("RGB", "JPEG").replace(b"\xff\xdb", b"\xff\xff\xff\xdb", 1)
-    )
-    add("jpeg bytes after the end", lambda: saved("RGB", "JPEG") + bytes(50))
-    add("jpeg bytes between", lambda: saved("RGB", "JPEG").replace(b"\xff\xdb", b"\0\0\xff\xdb", 1))
-    add("jpeg without jfif", lambda: _without_app0())
-    for color, depths in (
-        (0, (1, 2, 4, 8, 16)),
-        (2, (8, 16)),
-        (3, (1, 2, 4, 8)),
-        (4, (8, 16)),
-        (6, (8, 16)),
+        yield f"jpeg exif {order}", partial(exif_jpeg, 6, order)
+    for name, marker, bits in (
+        ("12 bits", 0xC1, 12),
+        ("extended", 0xC1, 8),
+        ("arithmetic", 0xC9, 8),
+        ("arithmetic progressive", 0xCA, 8),
+        ("hierarchical", 0xC5, 8),
     ):
-        for bits in depths:
-            for interlaced in (False, True):
-                name = f"png color {color} bits {bits}" + " interlaced" * interlaced
-                add(
-                    name,
-                    lambda bits=bits, color=color, i=interlaced: png(bits, color, interlaced=i),
-                )
+        plain = saved("L", "JPEG", progressive="progressive" in name)
+        yield f"jpeg {name}", partial(with_frame, plain, marker, bits)
+    yield "jpeg lossless gray", partial(lossless_jpeg, 8, 1)
+    yield "jpeg lossless", partial(lossless_jpeg, 8, 3)
+    yield "jpeg lossless 16 bits", partial(lossless_jpeg, 16, 1)
+    yield "jpeg two components", _two_components
+    yield "jpeg without height", _without_height
+    plain = saved("RGB", "JPEG")
+    for name, data in {
+        "fill bytes": plain.replace(b"\xff\xdb", b"\xff\xff\xff\xdb", 1),
+        "bytes after the end": plain + bytes(50),
+        "bytes between": plain.replace(b"\xff\xdb", b"\0\0\xff\xdb", 1),
+        "without jfif": plain[:2] + plain[20:],
+    }.items():
+        yield f"jpeg {name}", partial(bytes, data)
+    depths = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+    for color, bits in ((color, bits) for color, some in depths.items() for bits in some):
+        name = f"png color {color} bits {bits}"
+        yield name, partial(png, bits, color)
+        yield f"{name} interlaced", partial(png, bits, color, interlaced=True)
     for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"):
-        add(f"png {mode}", lambda mode=mode: saved(mode, "PNG"))
-    add("png transparent colour", lambda: saved("RGB", "PNG", transparency=(0, 0, 0)))
-    add("png transparent palette", lambda: saved("P", "PNG", transparency=0))
-    add("png exif", lambda: png(8, 2, chunks=chunk(b"eXIf", exif_block(8, ">"))))
-    add("png text", lambda: png(8, 2, chunks=chunk(b"tEXt", b"Software\0tfod")))
-    add("png animated", lambda: _animated("RGB", "PNG"))
-    add("png apple", apple_png)
-    add("gif", lambda: saved("P", "GIF"))
-    add("gif gray", lambda: saved("L", "GIF"))
-    add("gif animated", lambda: _animated("P", "GIF"))
+        yield f"png {mode}", partial(saved, mode, "PNG")
+    yield "png transparent colour", partial(saved, "RGB", "PNG", transparency=(0, 0, 0))
+    yield "png transparent palette", partial(saved, "P", "PNG", transparency=0)
+    yield "png exif", partial(png, 8, 2, chunks=chunk(b"eXIf", exif_block(8, ">")))
+    yield "png text", partial(png, 8, 2, chunks=chunk(b"tEXt", b"Software\0tfod"))
+    yield "png animated", partial(_animated, "RGB", "PNG")
+    yield "png apple", apple_png
+    yield "gif", partial(saved, "P", "GIF")
+    yield "gif gray", partial(saved, "L", "GIF")
+    yield "gif animated", partial(_animated, "P", "GIF")
     for bits in (1, 4, 8, 16, 24, 32):
-        add(f"bmp {bits} bits", lambda bits=bits: bmp(bits))
-        add(f"bmp {bits} bits top down", lambda bits=bits: bmp(bits, top_down=True))
+        yield f"bmp {bits} bits", partial(bmp, bits)
+        yield f"bmp {bits} bits top down", partial(bmp, bits, top_down=True)
     for bits in (1, 4, 8, 24):
-        add(f"bmp {bits} bits os2", lambda bits=bits: bmp(bits, core=True))
+        yield f"bmp {bits} bits os2", partial(bmp, bits, core=True)
     for mode in ("1", "L", "P", "RGB", "RGBA"):
-        add(f"bmp {mode}", lambda mode=mode: saved(mode, "BMP"))
-    add("bmp rle", lambda: bmp_rle())
-    add("bmp bytes after the end", lambda: bmp(24) + b"\0\0")
+        yield f"bmp {mode}", partial(saved, mode, "BMP")
+    yield "bmp rle", bmp_rle
+    yield "bmp bytes after the end", partial(bytes, bmp(24) + b"\0\0")
     for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
-        add(f"tiff {mode}", lambda mode=mode: saved(mode, "TIFF"))
-    add("tiff lzw", lambda: saved("RGB", "TIFF", compression="tiff_lzw"))
-    add("tiff orientation", lambda: saved("RGB", "TIFF", tiffinfo={0x0112: 6}))
+        yield f"tiff {mode}", partial(saved, mode, "TIFF")
+    yield "tiff lzw", partial(saved, "RGB", "TIFF", compression="tiff_lzw")
+    yield "tiff orientation", partial(saved, "RGB", "TIFF", tiffinfo={0x0112: 6})
     if features.check("webp"):
-        add("webp", lambda: saved("RGB", "WEBP"))
-        add("webp alpha", lambda: saved("RGBA", "WEBP"))
-        add("webp lossless", lambda: saved("RGB", "WEBP", lossless=True))
-        add("webp lossless alpha", lambda: saved("RGBA", "WEBP", lossless=True))
-        add("webp exif", lambda: saved("RGB", "WEBP", exif=b"Exif\0\0" + exif_block(3)))
-        add("webp animated", lambda: _animated("RGB", "WEBP"))
+        yield "webp", partial(saved, "RGB", "WEBP")
+        yield "webp alpha", partial(saved, "RGBA", "WEBP")
+        yield "webp lossless", partial(saved, "RGB", "WEBP", lossless=True)
+        yield "webp lossless alpha", partial(saved, "RGBA", "WEBP", lossless=True)
+        yield "webp exif", partial(saved, "RGB", "WEBP", exif=b"Exif\0\0" + exif_block(3))
+        yield "webp animated", partial(_animated, "RGB", "WEBP")
 
 
 def bmp_rle() -> bytes:
@@ -289,12 +286,7 @@ def _two_components() -> bytes:
     return tables + b"\xff\xda\0\x0a\x02\x01\0\x02\0\0\x3f\0" + coded
 
 
-def _without_app0() -> bytes:
-    jpeg = saved("RGB", "JPEG")
-    return jpeg[:2] + jpeg[20:]
-
-
-_kinds()
+_MAKERS = dict(_kinds())
 KINDS: tuple[str, ...] = tuple(_MAKERS)
 """The names of the kinds; the first word is the format."""
 

@@ -25,6 +25,9 @@ LIGHT = {
     "import tfod.check.find, tfod.tfrecord.reader": "fsspec s3fs aiohttp asyncio",
     "import tfod.check.check, tfod.beam": "apache_beam",
     f"import tfod; list(tfod.read_detections({_SHARD!r}))": "tfod.tfrecord.storage.archive",
+    f"from tfod.cli.main import main; main(['check', '--decode=none', {_SHARD!r}])": (
+        "tensorflow PIL lxml flask jinja2 yaml datumaro"
+    ),
     # Rules and renderers would double the time of a small run.
     f"from tfod.cli.main import main; main(['reshard', {_SHARD!r}, 'out'])": (
         "tfod.check.reporters.text tfod.check.rules datumaro PIL lxml"

@@ -81,21 +81,9 @@ def as_zip64(data: bytes, **lies: int) -> bytes:
     """The same archive with a zip64 end record; ``lies`` replace its fields."""
     _, _, _, _, count, size, offset, _ = struct.unpack("<4s4H2LH", data[-22:])
     reported = {"count": count, "size": size, "offset": offset, "at": len(data) - 22, **lies}
-    record = struct.pack(
-        "<4sQ2H2L4Q",
-        *(
-            b"PK\6\6",
-            reported.get("length", 44),
-            45,
-            45,
-            0,
-            0,
-            reported["count"],
-            reported["count"],
-            reported["size"],
-            reported["offset"],
-        ),
-    )
+    counts = reported["count"], reported["count"], reported["size"], reported["offset"]
+    head = b"PK\6\6", reported.get("length", 44), 45, 45, 0, 0
+    record = struct.pack("<4sQ2H2L4Q", *head, *counts)
     locator = struct.pack("<4sLQL", b"PK\6\7", 0, reported["at"], 1)
     short = (reported.get("short", 0xFFFF), 0xFFFFFFFF, 0xFFFFFFFF, 0)
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, short[0], *short)

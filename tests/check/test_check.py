@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 import zlib
 from pathlib import Path
@@ -18,15 +17,13 @@ from typing import Any
 import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.profiles.profile import READY
-from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
 from tests.check.conftest import ReportOf
-from tests.commands import TIMEOUT, Run
+from tests.commands import TIMEOUT, Run, wait_until
 from tests.files import write_file
 from tests.image_kinds import plain_image
 from tests.records import encode, image, objects, source_id_of, write_shard
-from tests.zip_forge import Item, forge
 
 CHECK = [sys.executable, "-m", "tfod.cli.main", "check"]
 
@@ -133,14 +130,6 @@ def test_what_could_not_run(
     assert err.startswith("tfod: ") and message in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["--jobs", "--max-findings"])
-def test_numbers_that_are_none(option: str, sound: str, capsys: Any) -> None:
-    with pytest.raises(SystemExit) as raised:
-        main(["check", sound, option, "-3"])
-    assert raised.value.code == 2
-    assert "whole number" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "name", ["MAX_RECORD_BYTES", "MAX_ARCHIVE_BYTES", "MAX_ARCHIVE_ENTRIES", "REMOTE_TIMEOUT"]
 )
@@ -224,35 +213,6 @@ def test_standard_input(broken: str, tmp_path: Path) -> None:
         assert report["sources"][0]["bytes"] == os.path.getsize(path)
 
 
-def test_urls(broken: str, check: Run) -> None:
-    fsspec = pytest.importorskip("fsspec")
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/bucket/train-00000-of-00001.tfrecord", Path(broken).read_bytes())
-    for source in ("memory://bucket/train-*", "memory://bucket/train-00000-of-00001.tfrecord"):
-        code, out, _ = check(source, "--format", "json", "--label-map", "voc2007")
-        report = json.loads(out)
-        assert code == 1
-        (shard,) = {one["shard"] for one in report["findings"] if one["code"] == "BOX006"}
-        assert shard.endswith("bucket/train-00000-of-00001.tfrecord")
-    assert check("memory://bucket/absent-*")[0] == 2
-    memory.rm("/bucket", recursive=True)
-
-
-def test_one_damaged_shard_does_not_hide_the_next(
-    report_of: ReportOf, sound: str, broken: str, tmp_path: Path
-) -> None:
-    page = tmp_path / "page.record"
-    page.write_text("<!DOCTYPE html><html></html>")
-    empty = tmp_path / "empty.record"
-    empty.write_bytes(b"")
-    code, report = report_of(str(page), str(empty), broken, sound)
-    codes = {(one["code"], Path(one["shard"]).name) for one in report["findings"]}
-    assert code == 1
-    assert {("TFR001", "page.record"), ("TFR002", "empty.record")} <= codes
-    assert ("BOX006", "train.tfrecord") in codes
-    assert report["counts"]["shards"] == 4
-
-
 def test_the_walk_goes_on_behind_a_damage(report_of: ReportOf, tmp_path: Path) -> None:
     records = [training(f"{number}.jpg") for number in range(6)]
     shard = Path(write_shard(tmp_path, "train", *records))
@@ -271,17 +231,6 @@ def test_the_walk_goes_on_behind_a_damage(report_of: ReportOf, tmp_path: Path) -
     skipped = report["findings"][1]
     assert skipped["value"] == starts[4] - starts[3]
     assert f"{starts[4] - starts[3]:,} bytes further on" in skipped["message"]
-
-
-@pytest.mark.parametrize("form", ["text", "json", "html", "junit"])
-def test_output_goes_to_a_file_whole(check: Run, broken: str, tmp_path: Path, form: str) -> None:
-    target = tmp_path / "report"
-    code, out, err = check(broken, "--format", form, "--output", str(target))
-    assert (code, out, err) == (1, "", "")
-    assert "BOX006" in target.read_text()
-    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
-    assert check(broken, "--format", form, "--output", "/dev/full")[0] == 2
-    check(broken, "--format", form, "--output", os.devnull)
 
 
 def test_html_shows_the_offending_image(check: Run, broken: str) -> None:
@@ -316,8 +265,8 @@ def test_interrupt(tmp_path: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while process.poll() is None and len(children.read_text().split()) < 3:
-        time.sleep(0.05)  # until both workers, and the tracker of their resources, are there
+    # Both workers, and the tracker of their resources.
+    wait_until(lambda: len(children.read_text().split()) >= 3)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, err, out) == (130, "tfod: interrupted\n", "")
@@ -346,9 +295,7 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
             env={**os.environ, "TMPDIR": str(temporary)},
             preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
         )
-    while not any(temporary.glob("tfod-check-*")):
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: any(temporary.glob("tfod-check-*")))
     process.send_signal(number)
     out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, out, err) == (128 + number, b"", b"")
@@ -392,26 +339,6 @@ def test_terminal_has_colour_and_a_bar(broken: str) -> None:
     assert b"\x1b[3" not in plain.partition(b"INVALID")[2]
 
 
-def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound: str) -> None:
-    code = (
-        "import sys; from tfod.cli.main import main;"
-        "main(['check', '--decode=none', sys.argv[1]]);"
-        "bad = {'tensorflow', 'PIL', 'lxml', 'flask', 'jinja2', 'yaml', 'datumaro'} "
-        "& set(sys.modules); print(bad)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, sound], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "set()"
-
-
-def test_a_report_never_replaces_a_source(check: Run, sound: str) -> None:
-    before = Path(sound).read_bytes()
-    code, out, err = check(sound, "--output", os.path.relpath(sound))
-    assert (code, out) == (2, "") and "is read and not written to" in err
-    assert Path(sound).read_bytes() == before
-
-
 @pytest.mark.parametrize("form", ["text", "json", "html", "junit"])
 def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
     shard = write_shard(tmp_path, "train", training("кадр.jpg", [(0.9, 0.1, 0.2, 0.9)]))
@@ -424,22 +351,6 @@ def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
     assert (done.returncode, done.stderr) == (1, b"")
     if form != "json":
         assert "кадр.jpg" in done.stdout.decode()
-
-
-def test_a_set_that_the_shell_has_taken_apart(
-    check: Run, report_of: ReportOf, tmp_path: Path
-) -> None:
-    records = [training(f"{number}.jpg") for number in range(3)]
-    paths = write_records(tmp_path, "train", records, num_shards=3)
-    (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
-    Path(paths[1]).write_bytes(b"")
-    quoted = check(str(tmp_path / "train-*"), "--format", "json")
-    expanded = check(*paths, "--format", "json")
-    for code, out, _ in (quoted, expanded):
-        assert code == 0 and json.loads(out)["counts"]["by_code"] == {"SET005": 1}
-    Path(paths[1]).unlink()
-    code, report = report_of(paths[0], paths[2])
-    assert code == 1 and report["counts"]["by_code"] == {"SET001": 1}
 
 
 def test_empty_shards_in_front_do_not_hide_the_profile(report_of: ReportOf, tmp_path: Path) -> None:
@@ -557,23 +468,6 @@ def test_segmentation_is_not_checked(
 def codes_of(path: str) -> dict[str, int]:
     options = Options(profile=READY["tf_detection_api"])
     return dict(check_sources([path], options).counts.by_code)
-
-
-@pytest.mark.parametrize("blank", ["", " "])
-def test_one_blank_source_id_among_plain_names(tmp_path: Path, blank: str) -> None:
-    records = [training("a.jpg"), training("b.jpg", **{"image/source_id": blank})]
-    assert codes_of(write_shard(tmp_path, "train", *records))["NAM012"] == 1
-
-
-def test_sides_of_a_wrong_kind_are_not_said_to_differ_in_length(tmp_path: Path) -> None:
-    record = training(**{"image/object/bbox/xmin": [0]})
-    found = codes_of(write_shard(tmp_path, "train", record))
-    assert "EXA004" in found and "BOX001" not in found
-
-
-def test_a_shard_that_a_zip_cannot_give_is_not_said_to_be_empty(tmp_path: Path) -> None:
-    packed = forge(Item("train.record", b"x" * 100, packed=b"\xff" * 40))
-    assert codes_of(str(write_file(tmp_path / "a.zip", packed))).keys() == {"ZIP012"}
 
 
 def test_a_misspelt_box_key_is_named_and_all_else_is_checked(

@@ -58,11 +58,19 @@ class TestLeaks:
     def test_all_of_val_in_train_is_said(self, tmp_path: Path, report_of: ReportOf) -> None:
         write_shard(tmp_path, "train", *map(noisy_record, range(8)))
         write_shard(tmp_path, "val", *map(noisy_record, range(3)), noisy_record(0))
-        _, report = report_of(tmp_path, "--max-findings", 1)
+        (listed,) = report_of(tmp_path, "--max-findings", 1)[1]["findings"]
+        assert listed["code"] == "IMG011"
+        _, report = report_of(tmp_path)
         assert report["counts"]["by_code"] == {"IMG010": 1, "IMG011": 3, "NAM002": 1, "NAM008": 1}
-        (finding,) = report["findings"]
-        assert finding["message"].endswith("; all 3 images of val are in other subsets")
-        assert finding["message"].startswith("the image is in val and in train: record 0 of ")
+        said = {one["code"]: one["message"] for one in reversed(report["findings"])}
+        of_val, of_train = (
+            f"record 0 of {tmp_path}/{one}.tfrecord (000.jpeg)" for one in ("val", "train")
+        )
+        assert said["IMG010"] == f"the same image is in {of_val}"
+        assert said["IMG011"] == (
+            f"the image is in val and in train: {of_train} has it; "
+            "all 3 images of val are in other subsets"
+        )
         assert report_of(tmp_path, "--severity", "IMG011=info")[1]["severities"]["IMG011"] == "info"
 
     @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
 import zipfile
@@ -10,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tfod.check.dataset import Dataset
@@ -25,7 +23,9 @@ from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
 
 from tests.commands import run_python
+from tests.hostile import growths
 from tests.image_kinds import plain_image
+from tests.zip_forge import Item, forge, real_zip
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
 IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
@@ -100,6 +100,7 @@ def video(
 
 
 Write = Callable[[str, "str | bytes"], str]
+XML = "annotations.xml"
 
 
 def task_of(*names: str, size: tuple[int, int] = (100, 200), **options: bool) -> Task:
@@ -182,7 +183,8 @@ class TestLoading:
 
     @pytest.mark.parametrize("wrap", ["{}", '{{"labels": {}}}', '{{"count": 1, "results": {}}}'])
     def test_labels(self, write: Write, wrap: str) -> None:
-        labels = '[{"name": "кот", "id": 1, "color": "#fff", "type": "any", "attributes": []}]'
+        """Of the raw editor, of a task's description, and of the server's API."""
+        labels = '[{"name": "кот", "id": 1, "type": "skeleton", "sublabels": [{"name": "1"}]}]'
         path = write("labels.json", wrap.format(labels))
         assert load_task(cvat_labels=path) == Task(labels=frozenset({"кот"}))
 
@@ -269,30 +271,19 @@ class TestBadInput:
         with pytest.raises(TfodError, match="cannot be read"):
             load_task(cvat_xml=str(tmp_path))
 
-    def test_zips(self, tmp_path: Path) -> None:
-        path = tmp_path / "export.zip"
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("a.txt", "")
-        with pytest.raises(TfodError, match=r"no annotations\.xml"):
-            load_task(cvat_xml=str(path))
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("a/annotations.xml", IMAGES_XML)
-            archive.writestr("b/annotations.xml", IMAGES_XML)
-        with pytest.raises(TfodError, match=r"several annotations\.xml"):
-            load_task(cvat_xml=str(path))
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("annotations.xml", IMAGES_XML)
-        sound = path.read_bytes()
-        for damaged in (sound[:-30], sound.replace(b"streets", b"strEets")):
-            path.write_bytes(damaged)
-            with pytest.raises(TfodError, match="damaged zip"):
-                load_task(cvat_xml=str(path))
-        encrypted = bytearray(sound)
-        encrypted[6] |= 1
-        encrypted[sound.index(b"PK\x01\x02") + 8] |= 1
-        path.write_bytes(encrypted)
-        with pytest.raises(TfodError, match="cannot be unpacked"):
-            load_task(cvat_xml=str(path))
+    @pytest.mark.parametrize(
+        ("data", "says"),
+        [
+            (real_zip([("a.txt", b"")]), r"no annotations\.xml"),
+            (real_zip([(f"{one}/{XML}", b"") for one in "ab"]), r"several annotations\.xml"),
+            (real_zip([(XML, b"<annotations/>")])[:-30], "damaged zip"),
+            (forge(Item(XML, b"<annotations/>", crc=1)), "damaged zip"),
+            (forge(Item(XML, b"<annotations/>", flags=1)), "cannot be unpacked"),
+        ],
+    )
+    def test_zips(self, write: Write, data: bytes, says: str) -> None:
+        with pytest.raises(TfodError, match=says):
+            load_task(cvat_xml=write("export.zip", data))
 
     @pytest.mark.parametrize("inside", ["", "<image>", "<image><points>", "<meta>", "<track>"])
     def test_a_bomb_is_called_one(self, tmp_path: Path, inside: str) -> None:
@@ -346,175 +337,136 @@ def write_bomb(path: Path, inside: str, element: bytes, megabytes: int) -> Path:
     return path
 
 
-class TestLabels:
-    def test_tsk001(self) -> None:
-        task = Task(labels=frozenset({"traffic light", "car"}))
-        found = checked(task, classes={"Traffic_Light": 3, "car": 9})
-        assert found == [
-            (
-                "TSK001",
-                "class 'Traffic_Light' of 3 boxes is not a label of the task, which has 'car', "
-                "'traffic light'; did you mean 'traffic light'?",
-            )
-        ]
+TASK = ("day/a.jpg", "day/b.jpg", "night/c.v1.jpg")
+MATCHED: Sequence[tuple[str, Sequence[str], Sequence[str], Sequence[str]]] = (
+    ("extensions do not count", TASK, ["day/a.jpg", "day/b.png", "night/c.v1"], []),
+    ("backslashes are slashes", TASK, ["day\\a.jpg"], []),
+    ("a folder that all lack", ["set/day/a.jpg", "set/day/b.jpg"], ["day/a.jpg", "day/b.jpg"], []),
+    ("a folder that all lack, in any order", ["day/a.jpg", "day/b.jpg"], ["b.jpg", "a.jpg"], []),
+    ("folders that all lack, and some", TASK, ["a.jpg", "c.v1.jpg"], []),
+    # The last part decides where one frame has it, as of a path of another machine.
+    *(
+        ("a folder of another machine", ["a.jpg", "day/b.jpg"], [name, "day/b.jpg"], [])
+        for name in ("JPEGImages/a.jpg", "/data/JPEGImages/a.jpg", "C:\\data\\a.png")
+    ),
+    *(
+        ("a last part of two", ["a.jpg", "day/b.jpg", "night/b.jpg"], [name], ["TSK002"])
+        for name in ("JPEGImages/b.jpg", "/data/JPEGImages/b.jpg", "night/a.jpg")
+    ),
+    ("two folders of one frame", ["a.jpg", "b.jpg"], ["one/a.jpg", "two/a.jpg"], ["TSK006"]),
+    ("no name", TASK, [""], ["TSK002"]),
+    ("a number", TASK, ["000001.jpg"], ["TSK003"]),
+    ("numbers that are names", ["000001.jpg", "000000.jpg"], ["000000.jpg", "000001.jpg"], []),
+    ("the number of no frame", TASK, ["000003.jpg"], ["TSK002"]),
+    ("a long number", TASK, ["9" * 5000], ["TSK002"]),
+    ("digits where there is no video", TASK, ["frame_000001"], ["TSK002"]),
+    # The whole name decides; CVAT's own lookup knows only the latter of the two.
+    ("frames that differ in extension", ["a.jpg", "a.png"], ["a.jpg", "a.png"], []),
+    ("frames that differ in it, and another", ["a.jpg", "a.png"], ["a.png", "a.gif"], ["TSK006"]),
+)
+"""What it is, names of the task's frames, names of records, and what is said of them."""
 
-    @pytest.mark.parametrize(
-        ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
+
+@pytest.mark.parametrize(("what", "frames", "names", "codes"), MATCHED)
+def test_which_frame_a_record_goes_to(
+    what: str, frames: Sequence[str], names: Sequence[str], codes: Sequence[str]
+) -> None:
+    assert codes_of(task_of(*frames), *names) == codes, what
+
+
+NONE = "matches no frame of the task"
+VIDEO = Task(frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in range(3)), video=True)
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "said"),
+    [
+        (
+            task_of(*TASK),
+            [row_of(name) for name in ("images/Day-A.jpg", "day/zzz.jpg", "x")],
+            [f"TSK002 image {name!r} {NONE}" for name in ("images/Day-A.jpg", "day/zzz.jpg", "x")],
+        ),
+        *(
+            (task_of(*TASK), [row_of(name)],
+             [f"TSK002 image {name!r} {NONE}; the nearest is 'day/a.jpg'"])
+            for name in ("images/A.jpg", "a .jpg", "night/a.jpeg")
+        ),
+        (task_of(*TASK), [row_of("1.jpg")],
+         ["TSK003 image '1.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'"]),
+        (VIDEO, [row_of("frame_000000.jpg"), row_of("frame_000020.PNG")], []),
+        (VIDEO, [row_of("frame_000001.jpg"), row_of("frame_000003")],
+         [f"TSK002 image 'frame_000003' {NONE}",
+          "TSK003 image 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
+          "'frame_000010' for the digits after its sixth letter"]),
+        (task_of(*TASK), [row_of("day/a.jpg", size=(50, 200)), row_of("day/b.jpg", 1, (200, 100))],
+         ["TSK004 image is 200x50, frame 'day/a.jpg' is 200x100",
+          "TSK004 image is 100x200, frame 'day/b.jpg' is 200x100: one of them is turned, as EXIF "
+          "orientation does"]),
+        # Of which one size is not known.
+        (task_of(*TASK), [ImageRow(Place(), "day/a.jpg", None, None, 1)], []),
+        (Task(frames=(Frame("a.jpg", 0, None, None),)), [row_of("a.jpg")], []),
+        (task_of("a.jpg"), [row_of("a.jpg", 3), row_of("a.png", 4)],
+         ["TSK006 image 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)"]),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_frame(task: Task, rows: Sequence[ImageRow], said: Sequence[str]) -> None:
+    """Coverage is a matter of its own."""
+    assert [" ".join(one) for one in checked(task, rows) if one[0] != "TSK005"] == said
+
+
+def test_frames_that_get_no_annotation_are_counted_and_named() -> None:
+    found = checked(task_of(*TASK), [row_of("day/a.jpg"), row_of("day/b.jpg", 1, boxes=0)])
+    message = (
+        "2 of the task's 3 frames get no annotation: 1 without a record (night/c.v1.jpg), "
+        "1 with a record without boxes (day/b.jpg)"
     )
-    def test_nearest(self, text: str, near: str | None) -> None:
-        assert names_near_labels(frozenset({"cat", "dog"})).nearest(text) == near
+    assert found == [("TSK005", message)]
+    many = task_of(*(f"{number}.jpg" for number in range(100)))
+    assert checked(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg and 95 more)")
 
 
-class TestMatching:
-    TASK = task_of("day/a.jpg", "day/b.jpg", "night/c.v1.jpg")
-
-    def test_names_match(self) -> None:
-        assert codes_of(self.TASK, "day/a.jpg", "day/b.png", "night/c.v1") == []
-        assert codes_of(self.TASK, "day\\a.jpg") == []
-
-    def test_folder_that_all_names_lack(self) -> None:
-        assert codes_of(task_of("set/day/a.jpg", "set/day/b.jpg"), "day/a.jpg", "day/b.jpg") == []
-        assert codes_of(task_of("day/a.jpg", "day/b.jpg"), "b.jpg", "a.jpg") == []
-        assert codes_of(self.TASK, "a.jpg", "c.v1.jpg") == []
-
-    def test_annotations_of_frames_without_a_record(self) -> None:
-        """A frame that stands for another one has its name, and is written with it."""
-        task = replace(self.TASK, annotated=frozenset({0, 1}))
-        assert "TSK009" in codes_of(task, "day/a.jpg")
-        assert codes_of(task, "day/a.jpg", "day/b.jpg") == []
-        assert codes_of(task, "night/c.v1.jpg") == ["TSK009"]
-        twins = replace(task_of("a.jpg", "b.jpg", "a.jpg"), annotated=frozenset({0, 1, 2}))
-        assert codes_of(twins, "a.jpg", "b.jpg") == []
-        of_a_job = replace(task, annotated=frozenset({1}), own=frozenset({1, 2}))
-        assert codes_of(of_a_job, "day/a.jpg") == []  # of another job: said elsewhere
-        assert codes_of(of_a_job, "day/a.jpg", "night/c.v1.jpg") == ["TSK009"]
-
-    def test_folders_that_the_task_has_not(self) -> None:
-        """The last part decides where one frame has it, as of a path of another machine."""
-        task = task_of("a.jpg", "day/b.jpg", "night/b.jpg")
-        for name in ("JPEGImages/a.jpg", "/data/JPEGImages/a.jpg", "C:\\data\\a.png"):
-            assert codes_of(task, name, "day/b.jpg", "night/b.jpg") == []
-        for name in ("JPEGImages/b.jpg", "/data/JPEGImages/b.jpg", "night/a.jpg"):
-            assert codes_of(task, name) == ["TSK002"]
-        assert "TSK006" in codes_of(task, "one/a.jpg", "two/a.jpg")
-
-    def test_tsk002(self) -> None:
-        found = checked(self.TASK, [row_of("images/Day-A.jpg"), row_of("day/zzz.jpg"), row_of("x")])
-        assert [message for code, message in found if code == "TSK002"] == [
-            "image 'images/Day-A.jpg' matches no frame of the task",
-            "image 'day/zzz.jpg' matches no frame of the task",
-            "image 'x' matches no frame of the task",
-        ]
-        assert codes_of(self.TASK, "") == ["TSK002"]
-
-    @pytest.mark.parametrize("name", ["images/A.jpg", "a .jpg", "night/a.jpeg"])
-    def test_tsk002_names_the_nearest(self, name: str) -> None:
-        message = checked(self.TASK, [row_of(name)])[0][1]
-        assert message == f"image {name!r} matches no frame of the task; " + (
-            "the nearest is 'day/a.jpg'"
-        )
-
-    def test_tsk003(self) -> None:
-        found = checked(self.TASK, [row_of("000001.jpg")])
-        assert found[0] == (
-            "TSK003",
-            "image '000001.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'",
-        )
-
-    def test_tsk003_near_misses(self) -> None:
-        assert codes_of(task_of("000001.jpg", "000000.jpg"), "000000.jpg", "000001.jpg") == []
-        assert codes_of(self.TASK, "000003.jpg") == ["TSK002"]  # there is no such frame
-        assert codes_of(self.TASK, "frame_000001") == ["TSK002"]  # no video
-        assert codes_of(self.TASK, "9" * 5000) == ["TSK002"]
-
-    def test_video(self) -> None:
-        task = Task(
-            frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in range(3)), video=True
-        )
-        assert codes_of(task, "frame_000000.jpg", "frame_000020.PNG") == []
-        found = checked(
-            task, [row_of("frame_000001.jpg"), row_of("camera2.jpg"), row_of("frame_000003")]
-        )
-        assert found[:2] == [
-            ("TSK002", "image 'frame_000003' matches no frame of the task"),
-            (
-                "TSK003",
-                "image 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
-                "'frame_000010' for the digits after its sixth letter",
-            ),
-        ]
-        assert found[2][1].startswith("image 'camera2.jpg' is the name of no frame and goes to")
-
-    def test_tsk004(self) -> None:
-        found = checked(
-            self.TASK, [row_of("day/a.jpg", size=(50, 200)), row_of("day/b.jpg", 1, (200, 100))]
-        )
-        assert [one for one in found if one[0] == "TSK004"] == [
-            ("TSK004", "image is 200x50, frame 'day/a.jpg' is 200x100"),
-            (
-                "TSK004",
-                "image is 100x200, frame 'day/b.jpg' is 200x100: one of them is turned, as EXIF "
-                "orientation does",
-            ),
-        ]
-
-    def test_tsk004_needs_both_sizes(self) -> None:
-        nameless = ImageRow(Place(), "day/a.jpg", None, None, 1)
-        assert "TSK004" not in dict(checked(self.TASK, [nameless]))
-        unsized = Task(frames=(Frame("a.jpg", 0, None, None),))
-        assert codes_of(unsized, "a.jpg") == []
-
-    def test_tsk005(self) -> None:
-        found = checked(self.TASK, [row_of("day/a.jpg"), row_of("day/b.jpg", 1, boxes=0)])
-        assert found == [
-            (
-                "TSK005",
-                "2 of the task's 3 frames get no annotation: 1 without a record "
-                "(night/c.v1.jpg), 1 with a record without boxes (day/b.jpg)",
-            )
-        ]
-        many = task_of(*(f"{number}.jpg" for number in range(100)))
-        assert checked(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg and 95 more)")
-
-    def test_tsk006(self) -> None:
-        found = checked(task_of("a.jpg"), [row_of("a.jpg", 3), row_of("a.png", 4), row_of("0", 5)])
-        assert [message for code, message in found if code == "TSK006"] == [
-            "image 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
-            "image '0' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
-        ]
-
-    def test_tsk006_frames_that_differ_in_extension(self) -> None:
-        """The whole name decides; CVAT's own lookup knows only the latter of the two."""
-        task = task_of("a.jpg", "a.png")
-        assert codes_of(task, "a.jpg", "a.png") == []
-        assert codes_of(task, "a.png", "a.gif") == ["TSK006"]
-
-    @pytest.mark.parametrize("name", ["e/x{:06d}.jpg", "d/{:06d}.jpg"], ids=["none", "all"])
-    def test_linear(self, name: str) -> None:
-        """Ten times the frames are about ten times the lines of Python, not a hundred times."""
-
-        def lines(count: int) -> int:
-            task = task_of(*(f"d/{number:06d}.jpg" for number in range(count)))
-            rows = [row_of(name.format(number), number) for number in range(count)]
-            run = 0
-
-            def count_lines(*_: Any) -> Any:
-                nonlocal run
-                run += 1
-                return count_lines
-
-            before = sys.gettrace()
-            sys.settrace(count_lines)
-            try:
-                checked(task, rows)
-            finally:
-                sys.settrace(before)
-            return run
-
-        assert lines(2000) < 20 * lines(200)
+@pytest.mark.parametrize(
+    ("frames", "how", "names", "codes"),
+    [
+        (TASK, {"annotated": {0, 1}}, ["day/a.jpg"], ["TSK009"]),
+        (TASK, {"annotated": {0, 1}}, ["day/a.jpg", "day/b.jpg"], []),
+        (TASK, {"annotated": {0, 1}}, ["night/c.v1.jpg"], ["TSK009"]),
+        # A frame that stands for another one has its name, and is written with it.
+        (["a.jpg", "b.jpg", "a.jpg"], {"annotated": {0, 1, 2}}, ["a.jpg", "b.jpg"], []),
+        # Frames of another job are said elsewhere.
+        (TASK, {"annotated": {1}, "own": {1, 2}}, ["day/a.jpg"], []),
+        (TASK, {"annotated": {1}, "own": {1, 2}}, ["day/a.jpg", "night/c.v1.jpg"], ["TSK009"]),
+    ],
+)
+def test_annotations_of_frames_without_a_record(
+    frames: Sequence[str], how: dict[str, set[int]], names: Sequence[str], codes: Sequence[str]
+) -> None:
+    sets = {name: frozenset(numbers) for name, numbers in how.items()}
+    assert codes_of(replace(task_of(*frames), **sets), *names) == codes
 
 
-def test_labels_json_of_the_raw_editor_with_sublabels(write: Write) -> None:
-    skeleton = [{"name": "s1", "type": "skeleton", "sublabels": [{"name": "1"}], "svg": "<line>"}]
-    task = load_task(cvat_labels=write("labels.json", json.dumps(skeleton)))
-    assert task.labels == {"s1"}
+def test_a_class_that_is_no_label_of_the_task() -> None:
+    task = Task(labels=frozenset({"traffic light", "car"}))
+    message = (
+        "class 'Traffic_Light' of 3 boxes is not a label of the task, which has 'car', "
+        "'traffic light'; did you mean 'traffic light'?"
+    )
+    assert checked(task, classes={"Traffic_Light": 3, "car": 9}) == [("TSK001", message)]
+
+
+@pytest.mark.parametrize(
+    ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
+)
+def test_the_label_that_is_meant(text: str, near: str | None) -> None:
+    assert names_near_labels(frozenset({"cat", "dog"})).nearest(text) == near
+
+
+@pytest.mark.parametrize("name", ["e/x{:06d}.jpg", "d/{:06d}.jpg"], ids=["none", "all"])
+def test_twice_the_frames_are_twice_the_work(tmp_path: Path, name: str) -> None:
+    def check(path: Path) -> None:
+        count = int(path.read_bytes())
+        rows = [row_of(name.format(number), number) for number in range(count)]
+        checked(task_of(*(f"d/{number:06d}.jpg" for number in range(count))), rows)
+
+    first, second = growths(check, tmp_path, lambda count: {"count": b"%d" % count}, 200)
+    assert second <= 2.6 * first  # as in test_linear.py

@@ -73,6 +73,8 @@ def test_a_source_without_a_name(command: str, capsys: pytest.CaptureFixture[str
     ("command", "message"),
     [
         ("check a.record --jobs 99999999999999999999", "… is too large; the most is 9,223,"),
+        ("check a.record --jobs -3", "'-3' is not a whole number"),
+        ("check a.record --max-findings -3", "'-3' is not a whole number"),
         ("reshard a.record out --num-shards 0", "'0' is not a whole number from 1 to 99,999"),
         ("convert a.record out --num-shards x", "'x' is not a whole number from 1 to 99,999"),
         ("reshard a.record out --shuffle -1", "--shuffle"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,17 @@ datumaro = pytest.importorskip("datumaro")
 
 from datumaro.components.annotation import LabelCategories, PointsCategories  # noqa: E402
 from datumaro.components.dataset import Dataset  # noqa: E402
-from datumaro.components.errors import DatasetImportError  # noqa: E402
+from datumaro.components.errors import DatasetExportError, DatasetImportError  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
 
+try:
+    from datumaro.components.exporter import ExportErrorPolicy
+    from datumaro.components.importer import ImportErrorPolicy
+except ImportError:
+    from datumaro.components.converter import ExportErrorPolicy
+    from datumaro.components.extractor import ImportErrorPolicy
+
+from tests.commands import run_program  # noqa: E402
 from tests.image_kinds import HEIGHT, WIDTH, plain_image  # noqa: E402
 
 
@@ -118,11 +127,55 @@ def load(tmp_path: Path) -> Callable[..., Any]:
     return lambda path=tmp_path, **options: import_dataset(path, **options)
 
 
-def refusal(load: Any, *path: object, **options: Any) -> BaseException:
-    """What an import is refused for."""
-    with pytest.raises(DatasetImportError) as caught:
-        load(*path, **options)
+def is_old_line() -> bool:
+    """Whether this is Datumaro 0.3."""
+    return hasattr(datumaro, "Converter")
+
+
+Datum = Callable[..., str]
+"""The fixture ``datum``."""
+
+
+@pytest.fixture
+def datum(tmp_path: Path) -> Datum:
+    """Run ``datum`` in the test's folder, and give what it printed: ``datum("stats", code=1)``."""
+    environment = {key: value for key, value in os.environ.items() if key != "TFOD_ACTIVATE"}
+
+    def run(arguments: str, *more: str, code: int = 0) -> str:
+        command = ["datum", *arguments.split(), *more]
+        found, printed = run_program(command, tmp_path, {**environment, "HOME": str(tmp_path)})
+        assert found == code, printed
+        return printed
+
+    return run
+
+
+def refusal(do: Callable[..., Any], *arguments: object, **options: Any) -> BaseException:
+    """What an import or an export is refused for."""
+    with pytest.raises((DatasetImportError, DatasetExportError, OSError)) as caught:
+        do(*arguments, **options)
     error: BaseException = caught.value
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+class _Tolerant:
+    """Goes on behind what is refused; keeps the item and the reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[tuple[Any, BaseException | None]] = []
+
+    def _handle_item_error(self, error: Any) -> None:
+        self.errors.append((error.item_id, error.__cause__))
+
+    _handle_annotation_error = _handle_item_error
+
+
+class TolerantImport(_Tolerant, ImportErrorPolicy):
+    """As somebody imports who wants what is sound."""
+
+
+class TolerantExport(_Tolerant, ExportErrorPolicy):
+    """As somebody exports who wants what can be written."""

@@ -26,6 +26,7 @@ from tests.datumaro.conftest import (
     labels_of,
     refusal,
 )
+from tests.files import files_in
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode
 
@@ -70,9 +71,7 @@ class TestReading:
     def test_several_classes_are_refused(self, make_shard, tmp_path, label) -> None:
         make_shard("train", {"image": PNG, "label": 1}, {"image": PNG, "label": label})
         output = str(refusal(load, tmp_path))
-        assert (
-            f"record 1, byte {16 + len(encode({'image': PNG, 'label': 1}))}: label holds" in output
-        )
+        assert "train.tfrecord, record 1, byte " in output and ": label holds " in output
         assert "values, expected one, or a single 1 among zeros" in output
 
     def test_other_keys_beside_the_usual_ones(self, make_shard, tmp_path) -> None:
@@ -153,12 +152,9 @@ class TestWriting:
         assert (tmp_path / "labels.txt").read_text("utf-8") == "0:cat\n1:dog\n2:кошка\n"
         first, second = (bytes(one.record.payload) for one in read_examples(tmp_path))
         head = {"height": HEIGHT, "width": WIDTH}
-        assert first == encode(
-            head | {"depth": 1, "label": 2, "image_raw": GRAY, "filename": "a/b.png"}
-        )
-        assert second == encode(
-            head | {"depth": 3, "label": 0, "image_raw": JPEG, "filename": "c.jpg"}
-        )
+        gray = {"depth": 1, "label": 2, "image_raw": GRAY, "filename": "a/b.png"}
+        colour = {"depth": 3, "label": 0, "image_raw": JPEG, "filename": "c.jpg"}
+        assert [first, second] == [encode(head | one) for one in (gray, colour)]
 
     @pytest.mark.parametrize("profile", ["image_classification", "image_label"])
     def test_round_trip(self, tmp_path, profile) -> None:
@@ -224,7 +220,7 @@ class TestWriting:
 
     def test_what_cannot_be_written_leaves_the_folder_as_it_was(self, tmp_path) -> None:
         dataset_of(item("a", Label(0))).export(str(tmp_path), FORMAT)
-        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        before = files_in(tmp_path)
         for bad in (
             dataset_of(item("b", Label(0)), item("c", Label(0), data=None)),
             dataset_of(item("b", Label(0)), item("c", Label(7))),
@@ -232,4 +228,4 @@ class TestWriting:
         ):
             with pytest.raises(Exception):  # noqa: B017
                 bad.export(str(tmp_path), FORMAT)
-            assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+            assert files_in(tmp_path) == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,43 +12,21 @@ from typing import Any
 
 import pytest
 
-from tests.commands import run_program
-from tests.datumaro.conftest import content, import_dataset
+from tests.datumaro.conftest import Datum, content, import_dataset, is_old_line
 from tests.records import image, objects
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_voc"
 COCO = Path(__file__).parents[2] / "examples" / "shapes_coco"
-BIN = Path(sys.executable).parent
 
 
-def is_old_line() -> bool:
-    import datumaro
-
-    return hasattr(datumaro, "Converter")
-
-
-def run_datum(*command: str, folder: Path, code: int = 0) -> str:
-    """Run a command of this environment; return what it printed."""
-    environment = {key: value for key, value in os.environ.items() if key != "TFOD_ACTIVATE"}
-    environment["HOME"] = str(folder)
-    found, printed = run_program(command, folder, environment)
-    assert found == code, printed
-    return printed
-
-
-def test_export_as_it_is_typed(tmp_path: Path) -> None:
+def test_export_as_it_is_typed(tmp_path: Path, datum: Datum) -> None:
     """``datum export -f tf_detection_api -p PROJECT -o DIR -- --save-images``."""
-    project = tmp_path / "project"
     if is_old_line():
-        run_datum("datum", "create", "-o", str(project), folder=tmp_path)
-        run_datum("datum", "import", "-p", str(project), "-f", "voc", str(EXAMPLE), folder=tmp_path)
+        datum("create -o project")
+        datum(f"import -p project -f voc {EXAMPLE}")
     else:
-        shutil.copytree(EXAMPLE, project)
-    run_datum(
-        *("datum", "export", "-f", "tf_detection_api", "-p", "project", "-o", "out"),
-        *("--", "--save-images"),
-        folder=tmp_path,
-    )
+        shutil.copytree(EXAMPLE, tmp_path / "project")
+    datum("export -f tf_detection_api -p project -o out -- --save-images")
     assert sorted(os.listdir(tmp_path / "out")) == [
         "label_map.pbtxt",
         "train.tfrecord",
@@ -61,21 +38,15 @@ def test_export_as_it_is_typed(tmp_path: Path) -> None:
     assert found["shapes_01", "train"]["image"] == image_file.read_bytes()
 
 
-def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
+def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path, datum: Datum) -> None:
     """As it is typed there, on a folder where the 0.3 line wants a project; with --save-masks."""
-    run_datum(
-        *("datum", "convert", "-i", str(COCO), "-if", "coco", "-o", "proj", "-f", "datumaro"),
-        *("--", "--save-media"),
-        folder=tmp_path,
-    )
-    recipe = ("datum", "transform", "-t")
-    run_datum(*recipe, "polygons_to_masks", "-p", "proj", "-o", "ptm", folder=tmp_path)
-    run_datum(*recipe, "boxes_to_masks", "-p", "ptm", "-o", "btm", folder=tmp_path)
-    export = ("datum", "export", "-f", "tf_detection_api")
-    output = run_datum(*export, "-p", "btm", "-o", "boxes", "--", "--save-images", folder=tmp_path)
+    datum(f"convert -i {COCO} -if coco -o proj -f datumaro -- --save-media")
+    datum("transform -t polygons_to_masks -p proj -o ptm")
+    datum("transform -t boxes_to_masks -p ptm -o btm")
+    output = datum("export -f tf_detection_api -p btm -o boxes -- --save-images")
     (count,) = re.findall(r"box: (\d+) mask \(--save-masks writes their masks too\)", output)
-    masks = ("--", "--save-images", "--save-masks")
-    assert "box" not in run_datum(*export, "-p", "btm", "-o", "masks", *masks, folder=tmp_path)
+    masks = datum("export -f tf_detection_api -p btm -o masks -- --save-images --save-masks")
+    assert "box" not in masks
     kinds = {
         name: Counter(
             one.type.name
@@ -88,29 +59,22 @@ def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
     assert kinds == {"boxes": {"bbox": int(count)}, "masks": {"mask": int(count)}}
 
 
-def test_convert_there_and_back(tmp_path: Path) -> None:
-    run_datum(
-        *("datum", "convert", "-i", str(EXAMPLE), "-if", "voc", "-o", "out"),
-        *("-f", "tf_detection_api", "--", "--save-media", "--num-shards", "2"),
-        folder=tmp_path,
-    )
+def test_convert_there_and_back(tmp_path: Path, datum: Datum) -> None:
+    options = "--save-media --num-shards 2"
+    datum(f"convert -i {EXAMPLE} -if voc -o out -f tf_detection_api -- {options}")
     assert (tmp_path / "out" / "train-00001-of-00002.tfrecord").is_file()
-    run_datum(
-        *("datum", "convert", "-i", "out", "-if", "tf_detection_api", "-o", "coco"),
-        *("-f", "coco_instances", "--", "--save-media"),
-        folder=tmp_path,
-    )
+    datum("convert -i out -if tf_detection_api -o coco -f coco_instances -- --save-media")
     assert (tmp_path / "coco" / "annotations" / "instances_train.json").is_file()
 
 
 @pytest.mark.parametrize(
     "name", ["a.record", "a.tfrecord", "a-00000-of-00002.tfrecord", "a.record-00000-of-00002"]
 )
-def test_format_is_detected(make_shard, tmp_path: Path, name: str) -> None:
+def test_format_is_detected(make_shard, tmp_path: Path, datum: Datum, name: str) -> None:
     record = image() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/source_id": "1"}
     Path(make_shard("s", record)).rename(tmp_path / name)
     command = "detect-format" if is_old_line() else "detect"
-    assert "Detected format: tf_detection_api" in run_datum("datum", command, ".", folder=tmp_path)
+    assert "Detected format: tf_detection_api" in datum(f"{command} .")
 
 
 def damage(folder: Path) -> None:
@@ -118,46 +82,42 @@ def damage(folder: Path) -> None:
     shard.write_bytes(shard.read_bytes()[:-1])
 
 
-OURS = ("-f", "tf_detection_api", "-o", "o")
-ERRORS: dict[str, tuple[Any, Sequence[str], Sequence[str]]] = {
-    "a damaged shard": (damage, ("-f", "voc", "-o", "o"),
-                        ["s.tfrecord, record 1, byte ", "the file ends inside"]),
-    "an inverted box": (objects([[0.5, 0, 0.1, 1]], ["x"], [1]), ("-f", "voc", "-o", "o"),
+ERRORS: dict[str, tuple[Any, str, Sequence[str]]] = {
+    "a damaged shard": (damage, "voc", ["s.tfrecord, record 1, byte ", "the file ends inside"]),
+    "an inverted box": (objects([[0.5, 0, 0.1, 1]], ["x"], [1]), "voc",
                         ["record 0, byte 0: image/object/bbox box 0 is inverted"]),
-    "nothing there": (lambda folder: (folder / "s.tfrecord").unlink(), ("-f", "voc", "-o", "o"),
+    "nothing there": (lambda folder: (folder / "s.tfrecord").unlink(), "voc",
                       ["no shard in this folder"]),
     "no label map": (lambda folder: (folder / "label_map.pbtxt").write_text("<html></html>"),
-                     ("-f", "voc", "-o", "o"), ["is not a label map but an HTML page"]),
-    "two options": ({}, (*OURS, "--", "--num-shards", "2", "--shard-size", "1MB"),
+                     "voc", ["is not a label map but an HTML page"]),
+    "two options": ({}, "tf_detection_api -- --num-shards 2 --shard-size 1MB",
                     ["exclude each other"]),
-    "no such map": ({}, (*OURS, "--", "--label-map", "nope"), ["nope: no such label map"]),
-    "a file": (lambda folder: (folder / "file").touch(), (*OURS[:-1], "file/o"),
-               ["file", "Not a directory"]),
+    "no such map": ({}, "tf_detection_api -- --label-map nope", ["nope: no such label map"]),
+    "a file": (lambda folder: (folder / "o").touch(), "tf_detection_api", ["File exists"]),
     "no mask": (objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]},
-                (*OURS, "--", "--save-masks"), ["a mask cannot be decoded", "s.tfrecord, byte "]),
+                "tf_detection_api -- --save-masks",
+                ["a mask cannot be decoded", "s.tfrecord, byte "]),
 }  # fmt: skip
-"""Features of the first record, or what is done to its folder; arguments; words of the line."""
+"""Features of the first record, or what is done to its folder; -f; words of the line."""
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_an_error_is_one_line(make_shard, tmp_path: Path, kind: str) -> None:
+def test_an_error_is_one_line(make_shard, tmp_path: Path, datum: Datum, kind: str) -> None:
     """It says what, where and what to do; exit code 1; no traceback."""
-    odd, arguments, words = ERRORS[kind]
+    odd, target, words = ERRORS[kind]
     make_shard("s", image("a.jpg") | ({} if callable(odd) else odd), image("b.jpg"))
     if callable(odd):
         odd(tmp_path)
-    command = ("datum", "convert", "-i", ".", "-if", "tf_detection_api", *arguments)
-    output = run_datum(*command, folder=tmp_path, code=1)
+    output = datum(f"convert -i . -if tf_detection_api -o o -f {target}", code=1)
     assert "Traceback" not in output
     lines = [line for line in output.splitlines() if "ERROR" in line]
     assert len(lines) == 1 and output.splitlines()[-1] == lines[0], output
     assert all(one in lines[0] for one in words)
 
 
-@pytest.mark.parametrize("options", [["--num-shards", "0"], ["--shard-size", "0.0001"]])
-def test_options_out_of_range_are_refused_by_the_parser(tmp_path: Path, options: list[str]) -> None:
-    command = ("datum", "convert", "-f", "tf_detection_api", "--", *options)
-    output = run_datum(*command, folder=tmp_path, code=2)
+@pytest.mark.parametrize("options", ["--num-shards 0", "--shard-size 0.0001"])
+def test_options_out_of_range_are_refused_by_the_parser(datum: Datum, options: str) -> None:
+    output = datum(f"convert -f tf_detection_api -- {options}", code=2)
     assert output.splitlines()[-1].startswith("tf_detection_api: error: argument --")
 
 
@@ -168,38 +128,36 @@ class TestExportCommand:
     @pytest.mark.parametrize(
         ("arguments", "what"),
         [
-            (["-f", "nope"], "'nope' is not found"),
-            (["-f", "coco", "-p", "missing"], "missing: no such folder"),
-            (["-f", "coco", "-p", "empty"], "no dataset format was recognised"),
-            (["-f", "coco", "-o", "full"], "already exists"),
-            (["-f", "coco", "-if", "nosuch"], "nosuch"),
-            (["-f", "coco", "-e", "/item["], "is not an XPath expression"),
+            ("-f nope", "'nope' is not found"),
+            ("-f coco -p missing", "missing: no such folder"),
+            ("-f coco -p empty", "no dataset format was recognised"),
+            ("-f coco -o full", "already exists"),
+            ("-f coco -if nosuch", "nosuch"),
+            ("-f coco -e /item[", "is not an XPath expression"),
         ],
     )
-    def test_errors(self, tmp_path: Path, arguments: list[str], what: str) -> None:
+    def test_errors(self, tmp_path: Path, datum: Datum, arguments: str, what: str) -> None:
         (tmp_path / "empty").mkdir()
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "file").touch()
-        output = run_datum("datum", "export", *arguments, folder=tmp_path, code=1)
+        output = datum(f"export {arguments}", code=1)
         assert what in output and "Traceback" not in output
 
-    def test_one_shard(self, make_shard, tmp_path: Path) -> None:
+    def test_one_shard(self, make_shard, tmp_path: Path, datum: Datum) -> None:
         shard = make_shard("s", image() | objects([[0, 0, 1, 1]], ["x"], [1]))
-        run_datum("datum", "export", "-f", "coco", "-p", shard, "-o", "o", folder=tmp_path)
+        datum(f"export -f coco -p {shard} -o o")
         assert (tmp_path / "o" / "annotations").is_dir()
 
-    def test_help_current_folder_filter_and_default_target(self, tmp_path: Path) -> None:
-        assert "--overwrite" in run_datum("datum", "export", "-h", folder=tmp_path)
+    def test_help_current_folder_filter_and_default_target(
+        self, tmp_path: Path, datum: Datum
+    ) -> None:
+        assert "--overwrite" in datum("export -h")
         shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
-        run_datum(
-            *("datum", "export", "-f", "tf_detection_api", "-if", "voc"),
-            *("-e", "/item[subset='val']"),
-            folder=tmp_path,
-        )
+        datum("export -f tf_detection_api -if voc -e /item[subset='val']")
         (made,) = tmp_path.glob("export-tf_detection_api*")
         assert {item.subset for item in import_dataset(made)} == {"val"}
 
 
-def test_formats_are_listed(tmp_path: Path) -> None:
-    output = run_datum("datum", "convert", "-h", folder=tmp_path)
+def test_formats_are_listed(datum: Datum) -> None:
+    output = datum("convert -h")
     assert output.count("tf_detection_api") >= 2 and "roboflow_tfrecord" in output

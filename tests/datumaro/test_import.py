@@ -18,16 +18,14 @@ from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 
-from tests.datumaro.conftest import boxes, ids_of, jpeg, labels_of, refusal
+from tests.datumaro.conftest import TolerantImport, boxes, ids_of, jpeg, labels_of, refusal
+from tests.files import write_files
 from tests.image_kinds import image_of_pixels
 from tests.records import encode, image, objects
 
-try:
-    from datumaro.components.importer import ImportErrorPolicy
-except ImportError:
-    from datumaro.components.extractor import ImportErrorPolicy
-
 BOX = [0.25, 0.1, 0.5, 0.4]
+OPENCV = "node { name: 'x' op: 'Const' }"
+"""A network's description, as it lies beside many a shard."""
 
 
 def test_boxes_classes_and_names(make_shard, load) -> None:
@@ -133,35 +131,30 @@ class TestClasses:
         (tmp_path / "classes.pbtxt").write_text("item { id: 1 name: 'cat' ")
         assert "classes.pbtxt" in str(refusal(load, label_map=str(tmp_path / "classes.pbtxt")))
 
-    def test_what_was_mended_in_a_label_map_is_announced(
-        self, make_shard, load, tmp_path, caplog
+    @pytest.mark.parametrize(
+        ("files", "name", "told"),
+        [
+            ({"label_map.pbtxt": "item { id: 1 name: “cat” }"}, "cat", "quot"),
+            ({"ssd.pbtxt": OPENCV}, "1", "ssd.pbtxt is not a label map"),
+            ({"ssd.pbtxt": OPENCV, "classes.pbtxt": "item { id: 1 name: 'cat' }"}, "cat", ""),
+            (
+                dict.fromkeys(("pet_label_map.pbtxt", "coco_label_map.pbtxt"), "item { id: 1 }"),
+                "1",
+                "several label maps",
+            ),
+        ],
+    )
+    def test_label_maps_that_lie_there(
+        self, make_shard, load, tmp_path, warnings, files: Any, name: str, told: str
     ) -> None:
         make_shard("s", image() | objects([BOX], None, [1]))
-        (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: \u201ccat\u201d }")
-        assert [box[0] for box in boxes(load())] == ["cat"]
-        assert "label_map.pbtxt" in caplog.text and "quot" in caplog.text
+        write_files(tmp_path, files)
+        assert labels_of(load()) == [name]
+        assert any(told in output for output in warnings()) or not told
 
     def test_label_map_by_option(self, make_shard, load, tmp_path) -> None:
         make_shard("s", image() | objects([BOX], None, [18]))
         assert boxes(load(label_map="coco"))[0][0] == "dog"
-
-    def test_other_protobuf_texts_do_not_stand_in_the_way(
-        self, make_shard, load, tmp_path, warnings
-    ) -> None:
-        """OpenCV's network descriptions lie beside many a shard."""
-        make_shard("s", image() | objects([BOX], None, [1]))
-        (tmp_path / "ssd_mobilenet.pbtxt").write_text("node { name: 'x' op: 'Const' }")
-        assert labels_of(load()) == ["1"]
-        assert any("ssd_mobilenet.pbtxt is not a label map" in output for output in warnings())
-        (tmp_path / "classes.pbtxt").write_text("item { id: 1 name: 'cat' }")
-        assert labels_of(load()) == ["cat"]
-
-    def test_several_label_maps_are_told(self, make_shard, load, tmp_path, warnings) -> None:
-        make_shard("s", image() | objects([BOX], ["x"], [1]))
-        for name in ("pet_label_map.pbtxt", "coco_label_map.pbtxt"):
-            (tmp_path / name).write_text("item { id: 1 name: 'y' }")
-        assert labels_of(load()) == ["x"]
-        assert any("several label maps" in output for output in warnings())
 
 
 class TestKeys:
@@ -187,48 +180,30 @@ class TestKeys:
         assert [item.attributes["source_id"] for item in load()] == [None, "", "7"]
 
     def test_file_names(self, make_shard, load) -> None:
-        names = [
-            "sub folder/кадр 1.jpg",
-            "Frame_jpg.rf.0123456789abcdef0123456789abcdef.jpg",
-            "/data/kitti/000001.png",
-            "C:\\images\\x.jpg",
-            "1.jpg",
-            "1.png",
-            "1.jpg",
-            "frame.000123",
-            "../up.jpg",
-        ]
-        make_shard("s", *[image(name) for name in names])
-        items = list(load())
-        assert [item.id for item in items] == [
-            "sub folder/кадр 1",
-            "Frame_jpg.rf.0123456789abcdef0123456789abcdef",
-            "000001",
-            "x",
-            "1",
-            "1.png",
-            "1~2",
-            "frame.000123",
-            "up",
-        ]
-        assert [item.attributes.get("filename") for item in items] == [
-            None,
-            None,
-            "/data/kitti/000001.png",
-            "C:\\images\\x.jpg",
-            None,
-            "1.png",
-            "1.jpg",
-            "frame.000123",
-            "../up.jpg",
-        ]
+        roboflow = "Frame_jpg.rf." + "0123456789abcdef" * 2
+        names = {
+            "sub folder/кадр 1.jpg": ("sub folder/кадр 1", None),
+            f"{roboflow}.jpg": (roboflow, None),
+            "/data/kitti/000001.png": ("000001", "/data/kitti/000001.png"),
+            "C:\\images\\x.jpg": ("x", "C:\\images\\x.jpg"),
+            "1.jpg": ("1", None),
+            "1.png": ("1.png", "1.png"),
+            "frame.000123": ("frame.000123", "frame.000123"),
+            "../up.jpg": ("up", "../up.jpg"),
+        }
+        make_shard("s", *map(image, [*names, "1.jpg"]))
+        found = [(item.id, item.attributes.get("filename")) for item in load()]
+        assert found == [*names.values(), ("1~2", "1.jpg")]
 
     def test_images_beside_the_shard(self, make_shard, load, tmp_path) -> None:
-        make_shard("s", image("a.jpg"), image("b.jpg"), folder=tmp_path / "annotations")
-        (tmp_path / "images").mkdir()
-        (tmp_path / "images" / "a.jpg").write_bytes(jpeg())
-        found, absent = load()
+        """They have the size that a record lacks, too."""
+        sizeless = {"image/filename": "a.jpg"} | objects([BOX])
+        make_shard("s", sizeless, image("b.jpg"), folder=tmp_path / "annotations")
+        write_files(tmp_path, {"images/a.jpg": jpeg()})
+        dataset = load()
+        found, absent = dataset
         assert compat.image_bytes(found.media) == jpeg()
+        assert boxes(dataset)[0][1:] == (50, 10, 100, 40)
         assert not absent.media.has_data and tuple(absent.media.size) == (100, 200)
 
     def test_a_name_never_finds_a_file_outside(self, make_shard, load, tmp_path) -> None:
@@ -236,13 +211,6 @@ class TestKeys:
         secret.write_bytes(jpeg())
         make_shard("s", image(str(secret)), image("../secret.jpg"), folder=tmp_path / "d" / "e")
         assert not any(item.media.has_data for item in load(tmp_path / "d"))
-
-    def test_size_from_the_image_beside_the_shard(self, make_shard, load, tmp_path) -> None:
-        record = {"image/filename": "a.jpg"} | objects([BOX])
-        make_shard("s", record, folder=tmp_path / "annotations")
-        (tmp_path / "images").mkdir()
-        (tmp_path / "images" / "a.jpg").write_bytes(jpeg())
-        assert boxes(load())[0][1:] == (50, 10, 100, 40)
 
     def test_raw_pixels(self, make_shard, load) -> None:
         pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
@@ -254,6 +222,15 @@ class TestKeys:
         make_shard("s", image() | {"image/mood": "a cat", "weather": [1, 2]})
         load()
         assert any("1 image/mood, 1 weather" in output for output in warnings())
+
+
+MASK = np.zeros((100, 200), np.uint8)
+MASK[20:30, 60:90] = 1
+
+
+def masked(mask: Any) -> dict[str, Any]:
+    """A record of an object with this mask, which is not as large as its box."""
+    return image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [image_of_pixels(mask)]}
 
 
 class TestObjects:
@@ -273,12 +250,7 @@ class TestObjects:
 
     def test_a_mask_keeps_the_box_of_its_record(self, make_shard, load, tmp_path) -> None:
         """COCO's boxes are not the extents of their masks."""
-        mask = np.zeros((100, 200), np.uint8)
-        mask[20:30, 60:90] = 1
-        record = (
-            image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [image_of_pixels(mask)]}
-        )
-        make_shard("s", record, folder=tmp_path / "in")
+        make_shard("s", masked(MASK), folder=tmp_path / "in")
         dataset = load(tmp_path / "in")
         (item,) = dataset
         assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
@@ -292,21 +264,15 @@ class TestObjects:
         assert again.annotations == item.annotations
 
     def test_a_mask_with_other_pixels_has_the_box_of_those(self, make_shard, load) -> None:
-        mask = np.zeros((100, 200), np.uint8)
-        mask[20:30, 60:90] = 1
-        record = (
-            image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [image_of_pixels(mask)]}
-        )
-        make_shard("s", record)
+        make_shard("s", masked(MASK))
         (item,) = load()
-        moved = item.annotations[0].wrap(image=np.roll(mask, 50, axis=1))
+        moved = item.annotations[0].wrap(image=np.roll(MASK, 50, axis=1))
         assert moved.get_bbox()[0] == 110
         assert item.annotations[0].wrap(label=0).get_bbox() == [50, 10, 50, 30]
         assert copy.deepcopy(item).annotations[0].get_bbox() == [50, 10, 50, 30]
 
     def test_a_mask_of_nothing_is_a_mask_with_a_box(self, make_shard, load, warnings) -> None:
-        record = image() | objects([BOX], ["a"], [1])
-        make_shard("s", record | {"image/object/mask": [image_of_pixels([[0, 0]])]})
+        make_shard("s", masked([[0, 0]]))
         (item,) = load()
         assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
         assert warnings() == ["masks of another size than the image: 1"]
@@ -315,10 +281,7 @@ class TestObjects:
         pixels = np.zeros((100, 200, 4))
         pixels[:, :, 3] = 255
         pixels[5, 6, :3] = 1
-        record = (
-            image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [image_of_pixels(pixels)]}
-        )
-        make_shard("s", record)
+        make_shard("s", masked(pixels))
         (item,) = load()
         assert int(item.annotations[0].image.sum()) == 1
 
@@ -327,16 +290,12 @@ class TestObjects:
             "item { id: 1 name: 'person' keypoints { id: 1 label: 'eye' }"
             " keypoints { id: 0 label: 'nose' } } item { id: 2 name: 'dog' }"
         )
-        make_shard(
-            "s",
-            image()
-            | objects([BOX, BOX], ["person", "dog"], [1, 2])
-            | {
-                "image/object/keypoint/x": [0.5, 0.25, 0.0, 0.0],
-                "image/object/keypoint/y": [0.5, 0.1, 0.0, 0.0],
-                "image/object/keypoint/visibility": [2, 1, 0, 0],
-            },
-        )
+        points = {
+            "image/object/keypoint/x": [0.5, 0.25, 0.0, 0.0],
+            "image/object/keypoint/y": [0.5, 0.1, 0.0, 0.0],
+            "image/object/keypoint/visibility": [2, 1, 0, 0],
+        }
+        make_shard("s", image() | objects([BOX, BOX], ["person", "dog"], [1, 2]) | points)
         dataset = load()
         (item,) = dataset
         box, points, other = item.annotations
@@ -347,13 +306,9 @@ class TestObjects:
         assert schema.labels == ["eye", "nose"]
 
     def test_keypoints_without_visibility_and_names(self, make_shard, load) -> None:
-        nan = float("nan")
-        make_shard(
-            "s",
-            image()
-            | objects([BOX], ["x"], [1])
-            | {"image/object/keypoint/x": [0.5, nan], "image/object/keypoint/y": [0.5, nan]},
-        )
+        half = [0.5, float("nan")]
+        points = {"image/object/keypoint/x": half, "image/object/keypoint/y": half}
+        make_shard("s", image() | objects([BOX], ["x"], [1]) | points)
         (item,) = load()
         points = item.annotations[1]
         assert [value.value for value in points.visibility] == [2, 0]
@@ -374,23 +329,13 @@ def test_captions_beside_classes_that_are_put_in_order(make_shard, load) -> None
     assert [one.caption for one in item.annotations if one.type.name == "caption"] == ["a yard"]
 
 
-class Tolerant(ImportErrorPolicy):
-    def __init__(self) -> None:
-        self.errors: list[tuple[Any, BaseException]] = []
-
-    def _handle_item_error(self, error: Any) -> None:
-        self.errors.append((error.item_id, error.__cause__))
-
-    _handle_annotation_error = _handle_item_error
-
-
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_confidence_of_nothing_is_refused(make_shard, load, others: int) -> None:
     """Whatever the records beside it have."""
     image_class = {"image/class/label": [1], "image/class/text": ["sun"]}
     further = [image() | image_class] * others
     make_shard("s", image() | {"image/class/confidence": [0.5]}, *further)
-    policy = Tolerant()
+    policy = TolerantImport()
     assert len(load(error_policy=policy)) == others
     assert "image/class holds 0 text, 0 label, 1 confidence" in str(policy.errors[0][1])
 
@@ -419,7 +364,7 @@ class TestDefects:
         assert isinstance(error, RecordError) and error.record == 1 and error.offset
         assert f"{shard}, record 1, byte {error.offset}: image/object/bbox box 1" in str(error)
         assert what in str(error)
-        policy = Tolerant()
+        policy = TolerantImport()
         dataset = load(error_policy=policy)
         assert len(dataset) == 2 and len(boxes(dataset)) == 1
         assert [item_id for item_id, _ in policy.errors] == [("b", "s")]
@@ -442,17 +387,16 @@ class TestDefects:
         good = image() | objects([BOX], ["x"], [1])
         make_shard("s", good, good | bad, good)
         assert what in str(refusal(load))
-        policy = Tolerant()
+        policy = TolerantImport()
         assert len(load(error_policy=policy)) == 2
         assert policy.errors[0][0] == ("record 1", "s")
 
     def test_no_record_stays_in_memory(self, make_shard, load, tmp_path) -> None:
         """Neither what was made of records nor what was reported of them keeps their buffers."""
-        mask = {"image/object/mask": [image_of_pixels(np.eye(100, 200))], "image/encoded": jpeg()}
-        good = image() | objects([BOX], ["x"], [1]) | mask
+        good = masked(MASK) | {"image/encoded": jpeg()}
         bad = good | {"image/width": [1, 2]}, {"age": 3}, good | objects([BOX[::-1]])
         shard = make_shard("s", good, *bad)
-        policy = Tolerant()
+        policy = TolerantImport()
         dataset = load(error_policy=policy)
         assert (len(dataset), len(policy.errors)) == (2, 3)
         assert gc.isenabled()  # it is paused while shards are read
@@ -464,7 +408,7 @@ class TestDefects:
 
     def test_odd_records_among_good_ones(self, make_shard, load) -> None:
         make_shard("s", image(), {}, {"age": 3})
-        policy = Tolerant()
+        policy = TolerantImport()
         assert len(load(error_policy=policy)) == 1
         output = [str(error) for _, error in policy.errors]
         assert "the record holds no features" in output[0] and "the record holds age" in output[1]
@@ -500,6 +444,8 @@ class TestDefects:
 
 
 class TestImages:
+    """Images stay in the shard until somebody asks."""
+
     @pytest.mark.parametrize(
         "encoded", [b"not an image", b"\xff\xd8\xff" + b"x" * 50_000, b"x" * (100 * 200 * 3 - 1)]
     )
@@ -528,8 +474,6 @@ class TestImages:
         make_shard("train", image("a.jpg") | {"image/encoded": encoded})
         assert len(load()) == 1
         assert warnings() == []
-
-    """Images stay in the shard until somebody asks."""
 
     def test_they_survive_pickling_copies_and_replaced_files(self, make_shard, load) -> None:
         shard = Path(make_shard("s", image() | {"image/encoded": jpeg()}))

@@ -24,6 +24,7 @@ from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
 
 from tests.datumaro.conftest import (
+    TolerantImport,
     content,
     dataset_of,
     ids_of,
@@ -32,6 +33,7 @@ from tests.datumaro.conftest import (
     labels_of,
     refusal,
 )
+from tests.files import files_in
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode
 
@@ -74,13 +76,8 @@ def records_in(folder: Path) -> list[dict[str, Any]]:
 
 class TestReading:
     def test_records_of_a_image_become_one_item(self, tmp_path, warnings) -> None:
-        write_recipe(
-            tmp_path,
-            "file_00-3.tfrec",
-            recipe_record(1),
-            recipe_record(2, image=8),
-            recipe_record(3),
-        )
+        parts = recipe_record(1), recipe_record(2, image=8), recipe_record(3)
+        write_recipe(tmp_path, "file_00-3.tfrec", *parts)
         write_recipe(tmp_path, "file_01-1.tfrec", recipe_record(4))
         found = load(tmp_path)
         assert not warnings()
@@ -107,30 +104,22 @@ class TestReading:
         assert len(load(tmp_path)) == 3
 
     def test_another_image_of_the_same_number_is_told(self, tmp_path, warnings) -> None:
-        write_recipe(
-            tmp_path,
-            "file_00-2.tfrec",
-            recipe_record(1),
-            recipe_record(2, image=7) | {"image": PNG},
-        )
+        other = recipe_record(2, image=7) | {"image": PNG}
+        write_recipe(tmp_path, "file_00-2.tfrec", recipe_record(1), other)
         assert len(load(tmp_path)) == 1
         (output,) = warnings()
         assert output.startswith("records with another image than an earlier")
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
-        write_recipe(tmp_path, "file_00-1.tfrec", recipe_record(1, bbox=[1.0, 1.0, -5.0, 2.0]))
+        bad = [1.0, 1.0, -5.0, 2.0]
+        write_recipe(tmp_path, "file_00-1.tfrec", recipe_record(1, bbox=bad))
         assert "record 0, byte 0" in str(refusal(load, tmp_path))
-        two = recipe_record(
-            1,
-            bbox=[1.0, 1.0, -5.0, 2.0, 0.0, 0.0, 5.0, 5.0],
-            category_id=[1, 2],
-            id=[5, 6],
-            area=[1.0, 2.0],
-        )
+        lists = {"category_id": [1, 2], "id": [5, 6], "area": [1.0, 2.0]}
+        two = recipe_record(1, bbox=[*bad, 0.0, 0.0, 5.0, 5.0], **lists)
         write_recipe(tmp_path, "file_00-1.tfrec", two)
-        policy = _lenient()
+        policy = TolerantImport()
         (found,) = load(tmp_path, error_policy=policy)
-        assert [one.id for one in found.annotations] == [6] and policy.count == 1
+        assert [one.id for one in found.annotations] == [6] and len(policy.errors) == 1
 
     @pytest.mark.parametrize(("image", "bbox"), [(b"broken", None), (JPEG, [1.0])])
     def test_a_bad_record_names_file_record_and_byte(self, tmp_path, image, bbox) -> None:
@@ -144,21 +133,6 @@ class TestReading:
         make_shard("s", {"x": 1, "y": 2})
         output = str(refusal(load, tmp_path))
         assert "its first record holds x, y, but none of area, bbox" in output
-
-
-def _lenient() -> Any:
-    try:
-        from datumaro.components.importer import ImportErrorPolicy
-    except ImportError:
-        from datumaro.components.extractor import ImportErrorPolicy
-
-    class Lenient(ImportErrorPolicy):
-        count = 0
-
-        def _handle_annotation_error(self, error: Any) -> None:
-            self.count += 1
-
-    return Lenient()
 
 
 class TestWriting:
@@ -201,30 +175,29 @@ class TestWriting:
         assert {one.attributes["source_id"] for one in between} == {"7", "8"}
         assert ids_of(between) == {"11": 11, "21": 21}
 
-    def test_ids_that_are_not_there_once_are_counted_from_1(self, tmp_path) -> None:
-        source = dataset(
-            item("a", Bbox(0, 0, 2, 2, label=0, id=4), attributes={"id": 3}),
-            item("b", Bbox(0, 0, 2, 2, label=0, id=4), Bbox(0, 0, 1, 1, label=0, id=5)),
+    @pytest.mark.parametrize(
+        ("subsets", "found"),
+        [
+            # Each subset has them once; one has them twice, or not at all.
+            (["train", "val"], [(4, 3), (4, 3)]),
+            (["train", "train"], [(1, 1), (2, 2)]),
+        ],
+    )
+    def test_ids_stay_where_a_subset_has_them_once(self, tmp_path, subsets, found) -> None:
+        items = (
+            item(name, Bbox(0, 0, 2, 2, label=0, id=4), subset=subset, attributes={"id": 3})
+            for name, subset in zip("ab", subsets, strict=True)
         )
-        source.export(str(tmp_path), FORMAT)
-        assert [(one["id"], one["image_id"]) for one in records_in(tmp_path)] == [
-            (1, 1),
-            (2, 2),
-            (3, 2),
-        ]
+        dataset(*items).export(str(tmp_path), FORMAT)
+        assert [(one["id"], one["image_id"]) for one in records_in(tmp_path)] == found
 
-    def test_ids_are_kept_where_each_subset_has_them_once(self, tmp_path) -> None:
-        source = dataset(
-            *(
-                item("a", Bbox(0, 0, 2, 2, label=0, id=4), subset=subset, attributes={"id": 3})
-                for subset in ("train", "val")
-            )
-        )
+    def test_ids_of_images_that_have_none(self, tmp_path) -> None:
+        box = Bbox(0, 0, 2, 2, label=0, id=4)
+        source = dataset(item("a", box, attributes={"id": 3}), item("b", box.wrap(id=5)))
         source.export(str(tmp_path), FORMAT)
-        assert {(one["id"], one["image_id"]) for one in records_in(tmp_path)} == {(4, 3)}
+        assert [(one["id"], one["image_id"]) for one in records_in(tmp_path)] == [(4, 1), (5, 2)]
 
     def test_areas(self, tmp_path) -> None:
-
         mask = np.zeros((HEIGHT, WIDTH), bool)
         mask[:3, :5] = True
         source = dataset(
@@ -285,10 +258,10 @@ class TestWriting:
 
     def test_a_image_must_be_there_and_nothing_changes_without(self, tmp_path) -> None:
         dataset(item("a", Bbox(0, 0, 1, 1, label=0))).export(str(tmp_path), FORMAT)
-        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        before = files_in(tmp_path)
         with pytest.raises(Exception, match=r"Failed to export item|item 'b' has no image"):
             dataset(item("b", Bbox(0, 0, 1, 1, label=0), data=None)).export(str(tmp_path), FORMAT)
-        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        assert files_in(tmp_path) == before
 
     def test_saving_in_place(self, tmp_path) -> None:
         write_recipe(tmp_path, "train_00-2.tfrec", recipe_record(1), recipe_record(2, image=8))

@@ -9,8 +9,7 @@ import pytest
 from datumaro.components.dataset import Dataset
 from tfod.datumaro import compat
 
-from tests.datumaro.conftest import boxes, content, labels_of, refusal
-from tests.datumaro.test_commands import is_old_line, run_datum
+from tests.datumaro.conftest import Datum, boxes, content, is_old_line, labels_of, refusal
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import image, objects
 
@@ -100,23 +99,18 @@ def test_a_value_that_does_not_fit(make_shard, load, profile) -> None:
     assert ": what holds 1 values for 2 boxes" in error
 
 
-def test_on_the_command_line(make_shard, tmp_path, profile) -> None:
+def test_on_the_command_line(make_shard, tmp_path, profile, datum: Datum) -> None:
     make_shard("train", own(), folder=tmp_path / "shards")
     if is_old_line():
-        run_datum("datum", "create", "-o", "project", folder=tmp_path)
-        command = ("datum", "import", "-p", "project", "-f", "tf_detection_api", "shards")
-        run_datum(*command, "--", "--profile", "mine.yaml", folder=tmp_path)
-        run_datum(*("datum", "export", "-p", "project", "-f", "voc", "-o", "out"), folder=tmp_path)
+        datum("create -o project")
+        datum("import -p project -f tf_detection_api shards -- --profile mine.yaml")
+        datum("export -p project -f voc -o out")
     else:
-        command = ("datum", "export", "-f", "voc", "-p", "shards", "-if", "tf_detection_api")
-        run_datum(*command, "-o", "out", "--input-args", "--profile mine.yaml", folder=tmp_path)
-        for wrong, output in (
-            ("--profile 'x", "ends too early"),
-            ("--profile x", "no such profile"),
-        ):
-            arguments = ("-o", "no", "--input-args", wrong)
-            assert output in run_datum(*command, *arguments, folder=tmp_path, code=1)
-        output = run_datum(*command[:-1], "nix", "-o", "no", folder=tmp_path, code=1)
+        command = "export -f voc -p shards -if tf_detection_api --input-args"
+        datum(command, "--profile mine.yaml", "-o", "out")
+        for wrong, said in (("--profile 'x", "ends too early"), ("--profile x", "no such profile")):
+            assert said in datum(command, wrong, "-o", "no", code=1)
+        output = datum("export -f voc -p shards -if nix -o no", code=1)
         assert "Importer for format 'nix' is not found" in output
     (found,) = Dataset.import_from(str(tmp_path / "out"), "voc")
     assert len([one for one in found.annotations if one.type.name == "bbox"]) == 2

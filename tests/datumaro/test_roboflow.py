@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import zipfile
 from functools import partial
@@ -18,7 +17,8 @@ from tfod.detection.labels.label_map import EMPTY_SUBSETS
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 
-from tests.datumaro.conftest import content, ids_of, import_dataset, jpeg, labels_of
+from tests.datumaro.conftest import content, ids_of, import_dataset, jpeg, labels_of, refusal
+from tests.files import files_in
 
 load = partial(import_dataset, name="roboflow_tfrecord")
 
@@ -49,25 +49,13 @@ def box(label: int | None = 0, **attributes: Any) -> Any:
     return compat.annotation.Bbox(1, 2, 12.5, 12, label=label, attributes=attributes)
 
 
-def _chain(error: BaseException | None) -> str:
-    output = []
-    while error is not None:
-        output.append(str(error))
-        error = error.__cause__ or error.__context__
-    return " | ".join(output)
-
-
 def export_roboflow(dataset: Any, folder: Path, **options: Any) -> Path:
     dataset.export(str(folder), "tf_detection_api", layout="roboflow", **options)
     return folder
 
 
 def paths_in(folder: Path) -> list[str]:
-    return sorted(
-        os.path.relpath(os.path.join(where, name), folder)
-        for where, _, names in os.walk(folder)
-        for name in names
-    )
+    return sorted(files_in(folder))
 
 
 class TestZip:
@@ -83,18 +71,14 @@ class TestZip:
         shutil.copy(ZIP, tmp_path / "export.zip")
         dataset = load(tmp_path / "export.zip", name="tf_detection_api")
         dataset.remove("shapes_01", "train")
-        with pytest.raises(Exception) as raised:
-            dataset.save()
-        assert "File exists" in _chain(raised.value)
+        assert "File exists" in str(refusal(dataset.save))
         assert (tmp_path / "export.zip").read_bytes() == ZIP.read_bytes()
 
     def test_a_hostile_one_is_refused_in_one_line(self, tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
             archive.writestr("../x.tfrecord", b"")
-        with pytest.raises(Exception) as raised:
-            load(tmp_path / "a.zip")
-        refused = "a.zip: entry ../x.tfrecord is not read: the path ../x.tfrecord has '..' in it"
-        assert refused in _chain(raised.value)
+        said = "a.zip: entry ../x.tfrecord is not read: the path ../x.tfrecord has '..' in it"
+        assert said in str(refusal(load, tmp_path / "a.zip"))
 
     def test_a_zip_of_an_export_with_an_empty_subset(self, tmp_path: Path) -> None:
         """Our label map says that it is empty on purpose, in a zip too."""
@@ -153,19 +137,14 @@ class TestLayout:
 
     def test_what_is_lost_is_counted(self, tmp_path: Path, warnings) -> None:
         annotation = compat.annotation
-        dataset = annotated(
-            (
-                "a",
-                "train",
-                [
-                    box(difficult=True),
-                    annotation.Label(1),
-                    annotation.Caption("a cat"),
-                    annotation.Bbox(0, 0, 30, 20, label=0, group=1),
-                    annotation.Mask(np.ones((20, 30), bool), label=0, group=1),
-                ],
-            )
-        )
+        shapes = [
+            box(difficult=True),
+            annotation.Label(1),
+            annotation.Caption("a cat"),
+            annotation.Bbox(0, 0, 30, 20, label=0, group=1),
+            annotation.Mask(np.ones((20, 30), bool), label=0, group=1),
+        ]
+        dataset = annotated(("a", "train", shapes))
         for item in dataset:
             item.attributes.update({"weather": "rain", "id": 7})
         export_roboflow(dataset, tmp_path)
@@ -186,16 +165,14 @@ class TestLayout:
         ],
     )
     def test_options_that_make_no_sense(self, tmp_path: Path, options: dict, cause: str) -> None:
-        with pytest.raises(Exception) as raised:
-            annotated(("a", "train", [])).export(
-                str(tmp_path), "tf_detection_api", **{"layout": "roboflow", **options}
-            )
-        assert cause in _chain(raised.value)
+        export = annotated(("a", "train", [])).export
+        wrong = {"layout": "roboflow", **options}
+        assert cause in str(refusal(export, str(tmp_path), "tf_detection_api", **wrong))
 
     def test_two_subsets_of_one_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(Exception) as raised:
-            export_roboflow(annotated(("a", "val", []), ("b", "valid", [])), tmp_path / "out")
-        assert "'val' and 'valid' would both be written to valid/" in _chain(raised.value)
+        both = annotated(("a", "val", []), ("b", "valid", []))
+        refused = refusal(export_roboflow, both, tmp_path / "out")
+        assert "'val' and 'valid' would both be written to valid/" in str(refused)
         assert not (tmp_path / "out").exists()
 
     def test_a_name_that_no_file_can_have(self, tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def no_source_id() -> Iterator[Mutant]:
 @mutants_of("NAM012")
 def empty_source_id() -> Iterator[Mutant]:
     yield fail("empty", first(record(source_id="")), **HOW)
+    yield fail("blank", first(record(source_id=" ")), "NAM010", **HOW)
     yield near("zero", first(record(source_id="0")), options=TF)
 
 

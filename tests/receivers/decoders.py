@@ -79,9 +79,12 @@ def tf_vision(masks: bool = False) -> Callable[[bytes], Decoded]:
 
 @cache
 def od_api(
-    label_map: str | None = None, masks: bool = False, keypoints: int = 0
+    label_map: str | None = None, masks: bool = False, keypoints: int = 0, by_name: bool = False
 ) -> Callable[[bytes], Decoded]:
-    """The OD API's trainer: object_detection/data_decoders/tf_example_decoder.py."""
+    """The OD API's trainer: object_detection/data_decoders/tf_example_decoder.py.
+
+    Points by their places, or by the names that the label map has for them.
+    """
     from tf_slim.data import tfexample_decoder
 
     # TF-Slim is of 2020: TensorFlow has moved the functions since, which are the same.
@@ -96,6 +99,7 @@ def od_api(
         instance_mask_type=PNG_MASKS,
         label_map_proto_file=label_map,
         num_keypoints=keypoints,
+        use_keypoint_label_map=by_name,
     )
     decode = tf.function(decoder.decode, input_signature=[tf.TensorSpec((), tf.string)])
 

@@ -290,6 +290,14 @@ class TestShards:
         with pytest.warns(UserWarning, match="missing from a numbered set: s-00001-of-00003"):
             dataset(tmp_path)
 
+    def test_subsets_are_not_mixed_unasked(self, tmp_path: Path) -> None:
+        for subset in ("train", "val"):
+            write_records(tmp_path, subset, [record()])
+        with pytest.raises(TfodError, match=r"several subsets \(train, val\)"):
+            dataset(tmp_path)
+        assert len(list(dataset(tmp_path / "val.tfrecord"))) == 1
+        assert len(list(dataset(f"{tmp_path}/*.tfrecord"))) == 2
+
     def test_in_a_zip(self, tmp_path: Path) -> None:
         (path,) = write_records(tmp_path, "s", [record()])
         with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
