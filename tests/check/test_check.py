@@ -295,7 +295,7 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
             env={**os.environ, "TMPDIR": str(temporary)},
             preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
         )
-    wait_until(lambda: any(temporary.glob("tfod-check-*")))
+    wait_until(lambda: any(temporary.glob("tfod-check-*/*")))
     process.send_signal(number)
     out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, out, err) == (128 + number, b"", b"")
