@@ -13,7 +13,6 @@ import pytest
 import tfod
 from datumaro.components.dataset import Dataset
 from tfod.datumaro import compat
-from tfod.detection.labels.label_map import EMPTY_SUBSETS
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 
@@ -79,15 +78,6 @@ class TestZip:
             archive.writestr("../x.tfrecord", b"")
         said = "a.zip: entry ../x.tfrecord is not read: the path ../x.tfrecord has '..' in it"
         assert said in str(refusal(load, tmp_path / "a.zip"))
-
-    def test_a_zip_of_an_export_with_an_empty_subset(self, tmp_path: Path) -> None:
-        """Our label map says that it is empty on purpose, in a zip too."""
-        annotated(("a", "train", [box()])).export(str(tmp_path / "out"), "tf_detection_api")
-        (tmp_path / "out" / "val.tfrecord").write_bytes(b"")
-        names = tmp_path / "out" / "label_map.pbtxt"
-        names.write_text(f'# {EMPTY_SUBSETS} ["val"]\n{names.read_text()}')
-        shutil.make_archive(str(tmp_path / "out"), "zip", tmp_path / "out")
-        assert len(load(tmp_path / "out.zip", name="tf_detection_api")) == 1
 
 
 class TestLayout:

@@ -15,12 +15,15 @@ AGAINST_XML = {"profile": "cvat", "cvat_xml": Inside("task.xml")}
 HOW = {"at": SHARD, "record": 0, "options": AGAINST_XML}
 
 
-def labelled(name: str, *, boxes: int = 1, text: str = "cat", width: int = WIDTH) -> bytes:
+def labelled(
+    name: str, *, boxes: int = 1, text: str = "cat", width: int = WIDTH, tag: str = ""
+) -> bytes:
     """A record of annotations alone."""
     size = {"image/height": HEIGHT, "image/width": width}
     rest = {"image/filename": name, "image/source_id": name, **size}
     there = objects([CAT_BOX] * boxes, [text] * boxes, [1] * boxes) if boxes else {}
-    return encode({**rest, **there})
+    whole = {"image/class/text": [tag]} if tag else {}
+    return encode({**rest, **there, **whole})
 
 
 def task_xml(
@@ -60,6 +63,7 @@ def unknown_label() -> Iterator[Mutant]:
     labels = {**known, "labels.json": json.dumps([{"name": "cats"}]).encode()}
     by_json = {"profile": "cvat", "cvat_labels": Inside("labels.json")}
     yield fail("one-letter-more", labels, options=by_json)
+    yield fail("of-a-whole-image", files(labelled("a.jpg", tag="bird")), options=AGAINST_XML)
 
 
 @mutants_of("TSK002")

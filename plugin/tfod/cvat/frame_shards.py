@@ -13,7 +13,7 @@ from typing import Any
 
 from tfod.check.finding import plural
 from tfod.detection.encoder import encode_detection
-from tfod.detection.labels.label_map import LabelMap, comment_on_empty
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.cvat.detections import TRACKS, DetectionBuilder
 from tfod.formats.cvat.shapes import CvatImage, CvatShape
@@ -117,26 +117,23 @@ class FrameShards(contextlib.ExitStack):
             self._writers[subset] = self.enter_context(writer)
         return self._writers[subset]
 
-    def finish(self, subsets: Sequence[str] = (), tracks: int = 0) -> Exported:
-        """Write the label map and the notes.
+    def finish(self, tracks: int = 0) -> Exported:
+        """Write the label map and the notes; without any frame, a shard of no record.
 
-        The subsets get a shard of no record if they have no frame, unless those were left out.
         ``tracks`` counts those whose shapes did not tell that they are of one.
         """
         exported, builder = self._exported, self._builder
         builder.changed[TRACKS][""] += tracks
         builder.changed[_SERVED][""] += exported.images
-        all_of_them = self._options.keep_empty or not self._writers
-        empty = [one for one in subsets if all_of_them and one not in self._writers]
-        for subset in empty:
-            self._writer(subset)
+        if not self._writers:
+            self._writer(DEFAULT_SUBSET)
         exported.subsets = list(self._writers)
         left_out, changed = builder.left_out.sentences(), builder.changed.sentences()
         if exported.without_image:
             count = plural(exported.without_image, "frame")
             exported.notes.append(f"{count} without an image file from the server")
         exported.notes += [*left_out, *changed]
-        self._write(LABEL_MAP, self._label_map.to_text(comment_on_empty(empty)))
+        self._write(LABEL_MAP, self._label_map.to_text())
         if left_out or changed:
             self._write(NOTES, _notes(exported.summary(), left_out, changed))
         return exported

@@ -46,8 +46,11 @@ _LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 SCORE = "score"
-# CVAT takes these for its own, and would turn or hide the shape.
-_OF_CVAT = frozenset(("rotation", "keyframe", "outside", "source", "track_id"))
+# Of Datumaro's attributes, CVAT takes these for its own: no attribute of a label gets their value,
+# and a text would turn the shape.
+_TAKEN = frozenset(("rotation", SCORE))
+# And it makes none of these names for a label that lacks them (its CVAT_INTERNAL_ATTRIBUTES).
+_INTERNAL = _TAKEN | {"occluded", "outside", "keyframe", "track_id", "source"}
 _ATTRIBUTES = "attributes that the labels lack or do not allow"
 _ABSENT = "classes said to be absent"
 _CAPTIONS = "captions of images, which CVAT does not have"
@@ -239,8 +242,10 @@ class ShapeBuilder:
             if one.confidence is not None and one.confidence <= 0:
                 self.losses[_ABSENT][""] += 1
             else:
-                name = self._class(record, one.text, one.label)
-                tags.append(CvatTag(name, self._fit(name, one.attributes)))
+                name, values = self._class(record, one.text, one.label), dict(one.attributes)
+                if self._by_datumaro and values.pop(SCORE, None) is not None:
+                    self.losses[_ATTRIBUTES][SCORE] += 1  # which CVAT's tags do not have
+                tags.append(CvatTag(name, self._fit(name, values)))
         return tags
 
     def _class(self, record: ZipRecord, text: str | None, label: int | None) -> str:
@@ -270,10 +275,9 @@ class ShapeBuilder:
             fit: bool | float | str | None = None
             if name in keys.FLAGS and value in (0, 1):
                 value = bool(value)
-            if name == SCORE and self._by_datumaro:
-                fit = value if isinstance(value, (int, float)) and 0 <= value <= 1 else None
-            elif name in _OF_CVAT and self._by_datumaro:
-                pass
+            if self._by_datumaro and name in (_INTERNAL if spec is None else _TAKEN):
+                is_score = name == SCORE and isinstance(value, (int, float)) and 0 <= value <= 1
+                fit = value if is_score else None
             elif spec is not None:
                 fit = _fit_value(value, spec)
             elif self._new_attributes and len(name) <= _LONGEST_NAME:
@@ -281,9 +285,25 @@ class ShapeBuilder:
             text = _text_of(fit)
             if text is not None:
                 found.append((name, text))
-            elif name != TRACK:  # a number of the task that was exported, of no use here
+            # A track's is a number of the task that was exported, of no use here.
+            if (text is None and name != TRACK) or (name == SCORE and spec and self._by_datumaro):
                 self.losses[_ATTRIBUTES][name] += 1
         return tuple(found)
+
+
+def datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
+    """What CVAT's import finds at an annotation of Datumaro's.
+
+    Marks that are not set stay away, since a label may have an attribute of that name.
+    """
+    found: dict[str, Any] = dict(shape.attributes)
+    if SCORE in found:
+        found[SCORE] = float(found[SCORE])
+    if shape.occluded:
+        found["occluded"] = True
+    if shape.rotation:
+        found["rotation"] = shape.rotation
+    return found
 
 
 def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:

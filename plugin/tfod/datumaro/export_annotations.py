@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +23,7 @@ from tfod.detection.detection import (
     ImageLabel,
     Keypoints,
     PngMask,
+    drawn_by_number,
 )
 from tfod.detection.images.masks import (
     box_outline,
@@ -84,7 +84,8 @@ class ObjectBuilder:
         unlabelled: str,
     ) -> None:
         self._classes = classes
-        self._no_class = ExportClass("", classes.unlabelled_id)
+        known = dict[int | None, ExportClass](enumerate(classes.classes))
+        self._by_label = {**known, None: ExportClass("", classes.unlabelled_id)}
         self._unlabelled = unlabelled
         self._save_masks = save_masks
         self._report = report
@@ -96,16 +97,16 @@ class ObjectBuilder:
         ``image`` is what the Detection says of the image, such as its ``filename``.
         """
         annotations = list(annotations)
-        if not self._save_masks and _are_plain_boxes(annotations, size):  # nearly always
-            boxes = [one.points for one in annotations]
-            return self._assemble(boxes, annotations, size, **image)
+        corners = None if self._save_masks else _plain_corners(annotations, size)
+        if corners is not None:  # nearly always
+            return self._assemble(corners, annotations, size, image)
         others = [one for one in annotations if one.type is not AnnotationType.caption]
         found, image_labels = self.objects(others)
         return replace(
             self.assemble(found, size, **image),
             masks=[self._mask(one, size) for one in found] if found and self._save_masks else None,
             keypoints=self._keypoints(found, size),
-            drawn=_drawn(found),
+            drawn=drawn_by_number([one.drawn for one in found]),
             image_labels=image_labels,
             captions=self._captions(annotations),
         )
@@ -216,24 +217,30 @@ class ObjectBuilder:
         self, found: Sequence[ExportedObject], size: tuple[int, int], **image: Any
     ) -> Detection:
         """Boxes, classes and attributes of objects on an image of this height and width."""
-        made = self._assemble([one.corners for one in found], found, size, **image)
+        corners = list(itertools.chain.from_iterable(one.corners for one in found))
+        made = self._assemble(corners, found, size, image)
         outside = ((made.boxes < 0) | (made.boxes > 1)).any(axis=1)
         self._losses[OUTSIDE][""] += int(outside.sum())
         return made
 
     def _assemble(
         self,
-        corners: Sequence[Sequence[float]],
+        corners: Sequence[float],
         objects: Sequence[Any],
         size: tuple[int, int],
-        **image: Any,
+        image: Mapping[str, Any],
     ) -> Detection:
-        """Objects of corners in pixels, with the labels and attributes that they have."""
+        """Objects of corners in pixels, with the labels and attributes that they have.
+
+        ``corners`` are four numbers of each, one object after the other.
+        """
         boxes = np.array(corners, np.float64).reshape(-1, 4) / _scale(size)
         labels = [one.label for one in objects]
         attributes = [one.attributes for one in objects]
-        self._losses[self._unlabelled][""] += labels.count(None)
-        known = [self._no_class if label is None else self._classes.of(label) for label in labels]
+        if None in labels:
+            self._losses[self._unlabelled][""] += labels.count(None)
+        find, of = self._by_label.get, self._classes.of
+        known = [find(label) or of(label) for label in labels]
         return Detection(
             boxes=boxes.astype(np.float32),
             class_text=[one.text for one in known],
@@ -303,7 +310,7 @@ class ObjectBuilder:
         score = one.attributes.get("score", one.attributes.get("confidence"))
         others = {k: v for k, v in one.attributes.items() if k not in ("score", "confidence")}
         attributes = {k: v for k, v in others.items() if is_attribute_value(v)}
-        for name in others.keys() - attributes.keys():
+        for name in (one for one in others if one not in attributes):
             self._losses[ATTRIBUTES][f"{name} (of a class of the image)"] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None, attributes)
@@ -321,28 +328,23 @@ def _how(one: Any) -> Drawn:
     return Drawn(z_order=int(one.z_order), group=int(one.group))
 
 
-def _drawn(objects: Sequence[ExportedObject]) -> dict[int, Drawn]:
-    """How objects were drawn, as far as there is something to say; a group of one is none."""
-    members = Counter(one.drawn.group for one in objects)
-    alone = {group for group, count in members.items() if count == 1}
-    found = (
-        replace(one.drawn, group=0) if one.drawn.group in alone else one.drawn for one in objects
-    )
-    return {number: one for number, one in enumerate(found) if one}
+def _plain_corners(annotations: Iterable[Any], size: tuple[int, int]) -> list[float] | None:
+    """Left, top, right, bottom of each, one behind the other, where all are plain boxes.
 
-
-def _are_plain_boxes(annotations: Sequence[Any], size: tuple[int, int]) -> bool:
-    """Whether all are boxes inside the image, neither turned nor in a group."""
+    None where one is something else, is turned, in a group or another layer, or not in the image.
+    """
     height, width = size
+    found: list[float] = []
     for one in annotations:
         if type(one) is not annotation.Bbox or one.group or one.z_order:
-            return False
-        if "rotation" in one.attributes:
-            return False
+            return None
+        if one.attributes and "rotation" in one.attributes:
+            return None
         left, top, right, bottom = one.points
         if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
-            return False
-    return True
+            return None
+        found += one.points
+    return found
 
 
 def _are_corners(corners: Sequence[float]) -> bool:

@@ -24,7 +24,6 @@ from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.labels.label_map import subsets_left_empty
 from tfod.detection.labels.search import LabelMapFinder
 from tfod.detection.losses import Losses
 from tfod.errors import RecordError, ShardError, TfodError
@@ -122,7 +121,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         self._names_in = functools.cache(names_in_folder)
         self._source = os.path.abspath(path)
         self._shards = [(one.subset, path) for one in sets for path in one.paths]
-        scopes, empty = self._scopes([one for _, one in self._shards], label_map)
+        scopes = self._scopes([one for _, one in self._shards], label_map)
         for one in sets:
             if one.missing:
                 missing = first_of(one.missing, _SHOWN)
@@ -132,20 +131,16 @@ class TfDetectionApiBase(compat.DatasetBase):
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
         done = 0
         for subset, path in self._shards:
-            if shard_size(path) or (os.path.dirname(os.path.abspath(path)), subset) not in empty:
-                self._read_shard(subset, path, scopes[path], done)
+            self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
         progress.finish()
         self._finish()
 
-    def _scopes(
-        self, paths: list[str], wanted: str | None
-    ) -> tuple[dict[str, LabelScope], set[tuple[str, str]]]:
-        """The classes of each shard; and the folder and name of subsets left empty on purpose."""
+    def _scopes(self, paths: list[str], wanted: str | None) -> dict[str, LabelScope]:
+        """The classes of each shard."""
         maps: dict[str | None, LabelScope] = {}
         found: dict[str, LabelScope] = {}
-        empty: set[tuple[str, str]] = set()
         finder, told = LabelMapFinder(), set[int]()
         for path in paths:
             source, several = (wanted, ()) if wanted else self._find_classes(path, finder)
@@ -159,11 +154,8 @@ class TfDetectionApiBase(compat.DatasetBase):
             if source not in maps:
                 label_map = load_classes_of(source, is_wanted=wanted is not None)
                 maps[source] = self._classes.add_label_map(label_map)
-                if source is not None and label_map is not None:
-                    folder = os.path.dirname(os.path.abspath(source))
-                    empty |= {(folder, subset) for subset in subsets_left_empty(source)}
             found[path] = maps[source]
-        return found, empty
+        return found
 
     def _find_classes(self, shard: str, finder: LabelMapFinder) -> tuple[str | None, Sequence[str]]:
         """The file that names a shard's classes; or None, and which may be meant."""

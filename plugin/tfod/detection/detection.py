@@ -6,8 +6,9 @@ y down, half-open (an object that fills the image is 0, 0, 1, 1).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -74,6 +75,14 @@ class Drawn:
 
     def __bool__(self) -> bool:
         return bool(self.rotation or self.z_order or self.group)
+
+
+def drawn_by_number(objects: Sequence[Drawn]) -> dict[int, Drawn]:
+    """How objects were drawn, as far as there is something to say; a group of one is none."""
+    members = Counter(one.group for one in objects)
+    alone = {group for group, count in members.items() if group and count == 1}
+    found = (replace(one, group=0) if one.group in alone else one for one in objects)
+    return {number: one for number, one in enumerate(found) if one}
 
 
 @dataclass(frozen=True)

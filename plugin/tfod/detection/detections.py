@@ -153,7 +153,7 @@ def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:
         "drawn": extra.drawn,
         "image_labels": [
             replace(one, attributes=extra.labels[number]) if number in extra.labels else one
-            for number, one in enumerate(_image_labels(found, row))
+            for number, one in enumerate(image_labels_of(found, row))
         ],
         "captions": _captions(found, row),
         "image_masks": {
@@ -209,7 +209,8 @@ def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
     )
 
 
-def _image_labels(found: Detections, row: int) -> list[ImageLabel]:
+def image_labels_of(found: Detections, row: int) -> list[ImageLabel]:
+    """The classes of the whole image of a row that has no problem."""
     if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.without:
         return []
     texts = found.texts_in(found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES), row)

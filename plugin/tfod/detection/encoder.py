@@ -23,6 +23,7 @@ from tfod.example.example import (
     float_feature,
     float_features,
     int64_feature,
+    one_bytes_feature,
     text_feature,
 )
 
@@ -47,20 +48,19 @@ def encode_detection(detection: Detection) -> bytes:
         (keys.FORMAT, detection.format),
     ):
         if text is not None:
-            features[key] = bytes_feature([text.encode()])
+            features[key] = one_bytes_feature(text.encode())
     if detection.encoded is not None:
-        features[keys.ENCODED] = bytes_feature([bytes(detection.encoded)])
+        features[keys.ENCODED] = one_bytes_feature(bytes(detection.encoded))
     _encode_image_labels(detection, features)
     if detection.captions:
         features[keys.CAPTION] = bytes_feature(one.encode() for one in detection.captions)
     for name, mask in detection.image_masks.items():
-        features[keys.IMAGE_MASKS[name]] = bytes_feature([bytes(mask.data)])
+        features[keys.IMAGE_MASKS[name]] = one_bytes_feature(bytes(mask.data))
     for name, ids in detection.image_attributes.items():
         features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
     if len(detection.boxes):
         _encode_objects(detection, features)
-    one = detection
-    if one.attributes or one.image_extra or one.drawn or one.image_labels:
+    if detection.attributes or detection.image_extra or detection.drawn or detection.image_labels:
         _encode_attributes(detection, features)
     return encode_example(features)
 
@@ -77,7 +77,7 @@ def _encode_attributes(detection: Detection, features: dict[str, bytes]) -> None
         for name in detection.attributes:
             encode_attribute(name, detection.attributes, features, corrections)
     if corrections:
-        features[keys.EXTRA_ATTRIBUTES] = bytes_feature([corrections.to_json()])
+        features[keys.EXTRA_ATTRIBUTES] = one_bytes_feature(corrections.to_json())
 
 
 def _encode_image_labels(detection: Detection, features: dict[str, bytes]) -> None:
@@ -141,14 +141,14 @@ def encode_labelled_image(
     header = read_image_header(encoded, 0, len(encoded))
     # What TensorFlow decodes an image to of which the header says nothing is colour.
     channels = int64_feature([header.channels if header else 3])
-    image = bytes_feature([encoded])
+    image = one_bytes_feature(encoded)
     features = {
         "height": int64_feature([size[0]]),
         "width": int64_feature([size[1]]),
         **dict.fromkeys(("channels", "depth"), channels),
         "label": int64_feature([label]),
         **dict.fromkeys(("image", "image_raw"), image),
-        "filename": bytes_feature([filename.encode()]),
+        "filename": one_bytes_feature(filename.encode()),
     }
     order = (*PROFILES[profile.value], "filename")
     return encode_example({key: features[key] for key in order})
@@ -172,12 +172,12 @@ def encode_keras_annotations(
     Raises:
         OverflowError: a number does not fit into 64 bits.
     """
-    image = bytes_feature([encoded])
+    image = one_bytes_feature(encoded)
     for one in annotations:
         yield encode_example(
             {
                 "image": image,
-                "path": bytes_feature([path.encode()]),
+                "path": one_bytes_feature(path.encode()),
                 "area": float_feature([one.area]),
                 "bbox": float_feature(one.box),
                 "category_id": int64_feature([one.category_id]),

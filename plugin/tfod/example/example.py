@@ -143,9 +143,14 @@ def bytes_feature(values: Iterable[bytes]) -> bytes:
     """Encode a Feature that holds a bytes_list."""
     values = list(values)
     if len(values) == 1:
-        return _feature_head(b"\x0a", len(values[0])) + values[0]
+        return one_bytes_feature(values[0])
     parts = [part for v in values for part in (b"\n", encode_varint(len(v)), v)]
     return b"".join((b"\x0a", encode_varint(sum(map(len, parts))), *parts))
+
+
+def one_bytes_feature(value: bytes) -> bytes:
+    """Encode a Feature that holds a bytes_list of one byte string."""
+    return _feature_head(b"\x0a", len(value)) + value
 
 
 def text_feature(values: Iterable[str]) -> bytes:
@@ -168,7 +173,7 @@ def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
 
 def float_features(rows: np.ndarray) -> list[bytes]:
     """Encode a Feature for each row of numbers, of shape (features, n); n is not 0."""
-    numbers = np.ascontiguousarray(rows, "<f4").tobytes()
+    numbers = np.asarray(rows, "<f4").tobytes()
     length = len(numbers) // len(rows)
     head = _feature_head(b"\x12", length)
     return [head + numbers[start : start + length] for start in range(0, len(numbers), length)]
@@ -210,8 +215,7 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
     """
     parts: list[bytes] = []
     for key, feature in features.items():
-        parts.append(_entry_head(key, len(feature)))
-        parts.append(feature)
+        parts += _entry_head(key, len(feature)), feature
     return b"".join((b"\n", encode_varint(sum(map(len, parts))), *parts))
 
 

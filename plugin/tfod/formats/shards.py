@@ -36,7 +36,6 @@ from tfod.formats.dataset import Batch, Classes, Converted, Dataset, Images, no_
 from tfod.formats.files import Frame, settled
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.writer import Writer, write_all
-from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
@@ -45,6 +44,7 @@ from tfod.tfrecord.shard_sets.search import (
     find_all_shards,
     looks_like_shard,
     missing_shards,
+    shards_by_subset,
 )
 from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
@@ -189,23 +189,23 @@ def write(target: str, dataset: Dataset, options: Options) -> Converted:
     if not dataset.label_maps:
         for batch in dataset.read():
             Images.of(batch, classes)
-    folder, name, shards_there = target or ".", "", None
-    if parse_shard_name(target):
+    folder, name = target or ".", ""
+    is_file = parse_shard_name(target) is not None
+    if is_file:
         folder, name = os.path.split(target)
         folder = folder or "."
-        shards_there = functools.partial(_shards_in, folder)
+
+    def shards_there(subset: str) -> list[str]:
+        return shards_by_subset(folder).get(subset, [])
+
     with OutputFolder(
-        folder, dataset.sources, options.overwrite, shards_there=shards_there
+        folder,
+        dataset.sources,
+        options.overwrite,
+        shards_there=shards_there if is_file else None,
     ) as output:
         writer = _ShardsWriter(output, folder, name, dataset, options)
         return write_all(dataset, writer, classes)
-
-
-def _shards_in(folder: str, subset: str) -> list[str]:
-    """The shards of a subset in a folder, those in other folders below it left out."""
-    named = ((name, parse_shard_name(name)) for name in sorted(names_in_folder(folder)))
-    own = (name for name, one in named if one and subset_of_stem(one.stem) == subset)
-    return [os.path.join(folder, name) for name in own]
 
 
 def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:

@@ -292,12 +292,12 @@ class TestChanges:
             for kind, (points, rotation) in kinds.items()
         ]
         file = [CvatShape(BOX, "car", (10, 10, 30, 20), rotation=90.0)]
-        assert self.table({"shapes": shapes}, file, range(1)) == [
+        assert self.table({"shapes": shapes, "intervals": [{}]}, file, range(1)) == [
             "car (ellipse) 1 0 0 1",
             "car (mask) 1 0 0 1",
             "car (polygon) 1 0 0 1",
             "car (rotated box) 1 1 0 0",
-            "also removed: 1 points",
+            "also removed: 1 points, 1 intervals",
         ]
 
     def test_the_same_box_twice_is_two(self) -> None:

@@ -263,12 +263,22 @@ class TestTheCheckComesFirst:
         assert "TSK001" in run("cvat", "import", "task", 1, make_zip(bad)).out
 
     def test_deleted_frames(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+        """As on the server: their annotations are kept, and nobody misses them."""
         stub.tasks[1].deleted = [1]
-        ran = run(
-            "cvat", "import", "task", 1, make_zip(car(), car("c.jpg"), alone=True), "--dry-run"
-        )
-        assert ran.err == "tfod: frames that were deleted from task 1 do not count: day/b.jpg\n"
-        assert "TSK002" in run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).out
+        path = make_zip(car(), car("c.jpg"), alone=True)
+        ran = run("cvat", "import", "task", 1, path, "--dry-run")
+        assert (ran.code, ran.err) == (0, "")
+        assert run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).code == 0
+        assert {one["frame"] for one in state(stub)[0]} == {1}
+
+    def test_placeholders_are_copies(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+        """Of a validation frame, under its name: what is on them is not counted as removed."""
+        task = stub.tasks[1]
+        task.frames[2] = task.frames[0]
+        box = [20.0, 10.0, 100.0, 50.0]
+        task.shapes, task.tags = [shape(0, box), shape(2, box)], []
+        ran = run("cvat", "import", "task", 1, make_zip(car("a.jpg"), alone=True), "--dry-run")
+        assert ran.out.splitlines()[1].split() == ["car", "(box)", "1", "1", "0", "0"]
 
     def test_frames_that_differ_in_their_extension(
         self, run: Run, stub: StubServer, make_zip: MakeZip
@@ -311,10 +321,11 @@ class TestTheCheckComesFirst:
         assert ran.code in (1, 2)
         assert not stub.asked("^POST .*annotations")
 
-    def test_3d(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+    def test_3d(self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path) -> None:
         stub.tasks[1].dimension = "3d"
-        ran = run("cvat", "import", "task", 1, make_zip(car()))
-        assert (ran.code, "has 3d data" in ran.err) == (2, True)
+        for name, path in (("import", make_zip(car())), ("export", tmp_path / "out.zip")):
+            ran = run("cvat", name, "task", 1, path)
+            assert (ran.code, "has 3d data" in ran.err) == (2, True)
 
 
 class TestWhatComes:
@@ -353,7 +364,7 @@ class TestProject:
     def test_new_tasks(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         data = jpeg(200, 100, 3)
         path = make_zip(
-            car("day/a.jpg") | {"image/encoded": data},
+            car("day/a.jpg") | {"image/encoded": data, "image/object/attribute/colour": ["true"]},
             image("b") | {"image/encoded": data},
             subset="val",
         )
@@ -374,6 +385,8 @@ class TestProject:
             {"path": "day/a.jpg", "size": [100, 200]},
         )
         assert first["annotations"][0]["bbox"] == [20, 10, 80, 40]
+        # A text, which CVAT would otherwise store as "True".
+        assert first["annotations"][0]["attributes"] == {"colour": "true"}
         assert second["annotations"] == []
 
     def test_without_images(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:

@@ -414,16 +414,35 @@ def test_the_parts_of_a_mask_are_one_group(
     assert len(set(groups)) <= 1 and 0 not in groups
 
 
-@pytest.mark.parametrize("name", ["rotation", "source", "score", "occluded", "outside", "keyframe"])
-def test_attributes_named_like_cvats_own_do_no_harm(tmp_path: Path, name: str) -> None:
-    spec = AttributeSpec(name, AttributeType.NUMBER, "1")
-    task = make_task(box(0, "cat", 5, 6, 30, 40, attributes={name: "45"}))
+@pytest.mark.parametrize(
+    ("name", "comes"),
+    [
+        ("rotation", False),
+        ("score", False),
+        ("occluded", False),
+        ("source", True),
+        ("outside", True),
+        ("keyframe", True),
+        ("track_id", True),
+    ],
+)
+def test_attributes_named_like_cvats_own_do_no_harm(
+    tmp_path: Path, name: str, comes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that do not come are counted, and are left to the label's default."""
+    spec = AttributeSpec(name, AttributeType.SELECT, "no", values="no\nyes\n1")
+    task = make_task(
+        box(0, "cat", 5, 6, 30, 40, attributes={name: "1"}),
+        tags=[{**tag(0, "cat"), "attributes": {name: "1"}}],
+    )
     task.own_labels[:] = [Label("cat", [spec])]
     path = export(task, tmp_path).path
     import_into(task, path)
     (found,) = task.annotations.shapes
     assert found["points"] == pytest.approx([5, 6, 30, 40], abs=0.01)
-    assert found["rotation"] == 0
+    assert (found["rotation"], found["occluded"]) == (0, False)
+    assert found["attributes"] == ({name: "1"} if comes else {})
+    assert (f"{name}" in caplog.text) is not comes
 
 
 def test_numbers_come_back_as_they_were_typed(tmp_path: Path) -> None:

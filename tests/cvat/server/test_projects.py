@@ -33,6 +33,7 @@ from tests.cvat.server.tasks import (
     shape,
     stored,
     tag,
+    track,
     upload,
 )
 from tests.image_kinds import saved
@@ -95,6 +96,18 @@ def test_a_subset_is_a_shard(tmp_path: Path) -> None:
     assert [len(one.boxes) for one in found.subsets["train"]] == [0, 1, 0, 1]
 
 
+def test_tracks_of_different_tasks_have_different_numbers(tmp_path: Path) -> None:
+    """Each task counts its own from 0."""
+    project = project_of("train", "train")
+    for task in project.tasks:
+        task.annotations = Annotations([], [track("cat", box(0, "cat"))], [])
+    found = export(project, tmp_path)
+    numbers = [one.attributes["track_id"] for one in found.records]
+    assert numbers == [[0], [0], [1], [1]]
+    notes = found.files["EXPORT_NOTES.txt"].decode()
+    assert "- tracks written as single shapes, one a frame: 2\n" in notes
+
+
 def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
     """A subset is any text; what is exported must not leave the folder of the export."""
     try:
@@ -106,6 +119,15 @@ def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
         assert all(".." not in name for name in found.files)
         assert len(found.subsets) == 2
     assert not (tmp_path / "up.tfrecord").exists()
+
+
+def test_a_subset_without_a_frame_has_no_shard(tmp_path: Path) -> None:
+    """An empty one would be refused when it comes back."""
+    project = project_of("train", "val")
+    project.tasks[1].deleted_frames = [0, 1]
+    found = export(project, tmp_path, save_images=True)
+    assert sorted(found.files) == ["EXPORT_NOTES.txt", "label_map.pbtxt", "train.tfrecord"]
+    assert [one.name for one in load(tmp_path, found.files).tasks] == ["train"]
 
 
 def test_a_project_without_a_task(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import stat
 import struct
 from pathlib import Path
 
+import cvat
 import pytest
 from cvat.apps.engine.models import Job, Label, Task
 
@@ -284,7 +285,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
             (
                 "YOLO",
                 {"obj.data": b"x", "obj.names": b"cat", "obj_train_data/a.txt": b"0 1 1 1 1"},
-                "YOLO 1.1",
+                "Ultralytics YOLO Detection 1.0 or, without data.yaml, YOLO 1.1",
             ),
         )
     },
@@ -392,6 +393,20 @@ def test_a_zip_of_some_frames_does_not_empty_the_others(refuse, tmp_path: Path) 
     assert (
         len(import_into(task, upload(tmp_path, one_shard(record("a.jpg"), record("c.jpg"))))) == 0
     )
+
+
+@pytest.mark.skipif(not cvat.IS_NEW, reason="old servers have no placeholders")
+def test_what_is_on_validation_frames_is_replaced_as_well(refuse) -> None:
+    """In a task whose jobs have placeholders of them, CVAT's import deletes the ground truth."""
+    task = make_task(
+        box(2, "cat"),
+        shape("points", 2, "cat", (1, 1)),
+        frames=["v.jpg", "b.jpg", "v.jpg"],
+        placeholders=[0],
+    )
+    text = refuse(one_shard(record("b.jpg", "cat")), task)
+    assert text.startswith("it would delete 1 points, which TFRecord cannot hold. ")
+    assert "Also: it has no record of 1 frame whose annotations it would delete. v.jpg. " in text
 
 
 def test_a_tag_alone_is_an_annotation_as_well(refuse) -> None:

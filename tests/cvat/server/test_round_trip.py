@@ -47,6 +47,7 @@ ROUND_TRIPS = {
     "of one folder": {"frames": ["set/a.jpg", "set/b.jpg", "set/c.jpg"]},
     "names of numbers": {"frames": ["000001.jpg", "000000.jpg", "000002.jpg"]},
     "dots, spaces, capitals": {"frames": ["A.v2.JPG", "b c.PNG", "кадр.jpeg"]},
+    "of Windows": {"frames": ["day\\a.jpg", "a.jpg", "day/b.jpg"]},
     "extensions that differ": {"frames": ["a.jpg", "b.png", "c.bmp"]},
     "a video": {"is_video": True},
     "a video with start and step": {"is_video": True, "start_frame": 10, "step": 5},

@@ -162,7 +162,6 @@ def test_layout_is_the_documented_one() -> None:
     assert LabelMap((LabelMapItem(1, "it's"),)).to_text() == (
         "item {\n\tid: 1\n\tname: 'it\\'s'\n}\n\n"
     )
-    assert LabelMap().to_text("one\ntwo") == "# one\n# two\n"
 
 
 def test_look_ups() -> None:

@@ -20,7 +20,7 @@ from tfod.check.profiles.profile import BOX_KEY, Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.detection import keys
-from tfod.detection.detections import Detections
+from tfod.detection.detections import Detections, image_labels_of
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import Column
 from tfod.example.wire import Kind
@@ -337,13 +337,17 @@ class Batch:
 
 
 class ImageRow(NamedTuple):
-    """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes."""
+    """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes.
+
+    ``tags`` are class text and id of the classes of the whole image, but for those that are absent.
+    """
 
     place: Place
     filename: str
     height: int | None
     width: int | None
     boxes: int
+    tags: Sequence[Use] = ()
 
 
 def rows_of(batch: Batch) -> Iterator[ImageRow]:
@@ -352,4 +356,12 @@ def rows_of(batch: Batch) -> Iterator[ImageRow]:
     for row in np.flatnonzero(batch.live).tolist():
         height, width = (one if 0 < one < 1 << 31 else None for one in sizes[row].tolist())
         boxes = int(batch.box_counts[row])
-        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes)
+        tags = _tags_of(batch.detections, row)
+        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes, tags)
+
+
+def _tags_of(found: Detections, row: int) -> Sequence[Use]:
+    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.without or found.error(row):
+        return ()
+    there = image_labels_of(found, row)
+    return [(one.text, one.label) for one in there if one.confidence is None or one.confidence > 0]

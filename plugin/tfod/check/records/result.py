@@ -187,10 +187,16 @@ class DatasetResult:
         """Boxes of each class: by its text, or by the label map's name for the id, or ``#id``."""
         names: Counter[str] = Counter()
         for used in self.used_classes:
-            for (text, label), count in used.uses.items():
-                item = used.label_map.find_id(label) if used.label_map and label else None
-                bare = "" if label is None else f"#{label}"
-                names[text or (item.class_name if item else bare)] += count
+            names.update(_named(used.uses, used.label_map))
+        return names
+
+    @cached_property
+    def tags(self) -> Counter[str]:
+        """Images of each class that is the whole image's; counted where a CVAT task is given."""
+        names: Counter[str] = Counter()
+        for shard in self.shards:
+            uses = Counter(use for row in shard.rows for use in row.tags)
+            names.update(_named(uses, self.label_map_of(shard.label_map)))
         return names
 
     @cached_property
@@ -222,3 +228,12 @@ class DatasetResult:
         yield from map(make, self.duplicates.repeats(pairs[: self.room]))
         for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
             yield Finding(message="", shard=shard.name, case_severity=severity)
+
+
+def _named(uses: Mapping[Use, int], label_map: LabelMap | None) -> Counter[str]:
+    names: Counter[str] = Counter()
+    for (text, label), count in uses.items():
+        item = label_map.find_id(label) if label_map and label else None
+        bare = "" if label is None else f"#{label}"
+        names[text or (item.class_name if item else bare)] += count
+    return names

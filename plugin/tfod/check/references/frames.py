@@ -105,7 +105,9 @@ class Matcher:
         """The frame of this name, or else of its relative path without its extension."""
         path = safe_relative_path(filename)
         # Dots in a name without extension are no extension: the second lookup of CVAT.
-        found = (self._by_name.get(path), self._by_root.get(split_extension(path)[0]))
+        root = split_extension(path)[0]
+        # A frame may be called a\b.jpg, a record of it too.
+        found = (self._by_name.get(filename), self._by_name.get(path), self._by_root.get(root))
         return next((one for one in found if one is not None), self._by_root.get(path))
 
     def _numbered(self, number: int | None) -> int | None:

@@ -44,27 +44,32 @@ def _attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
     source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
 )
 def unknown_label(result: DatasetResult) -> Iterator[Finding]:
-    """The class of boxes is none of the labels; case and spaces count."""
+    """The class of boxes, or of a whole image, is none of the labels; case and spaces count."""
     labels = result.task.labels if result.task else None
     if labels is None:
         return
-    classes = _as_labelled(result, labels)
+    classes = _as_labelled(result, result.classes, labels)
+    tags = _as_labelled(result, result.tags, labels)
     some = first_of([*map(repr, sorted(labels))], _NAMES_SHOWN)
-    for text in sorted(classes.keys() - labels):
+    for text in sorted((classes.keys() | tags.keys()) - labels):
         near = names_near_labels(labels).nearest(text)
-        message = f"class {text!r} of {plural(classes[text], 'box')} is not a label of the "
+        boxes = [plural(classes[text], "box")] * (text in classes)
+        uses = " and ".join([*boxes, *[plural(tags[text], "image")] * (text in tags)])
+        message = f"class {text!r} of {uses} is not a label of the "
         message += f"task, which has {some}"
         message += f"; did you mean {near!r}?" if near else ""
         fix = f"Rename the class to {near!r}, or add {text!r} to the task." if near else ""
-        key = result.profile.own(keys.CLASS_TEXT)
+        key = result.profile.own(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
         yield Finding(message=message, shard=_ALL, item=text, feature=key, value=text, fix=fix)
 
 
-def _as_labelled(result: DatasetResult, labels: frozenset[str]) -> Counter[str]:
+def _as_labelled(
+    result: DatasetResult, classes: Counter[str], labels: frozenset[str]
+) -> Counter[str]:
     """The classes by the names that the task has for them: Open Images' are the display names."""
     found: Counter[str] = Counter()
     maps = [one.label_map for one in result.dataset.label_maps.values() if one.label_map]
-    for name, count in result.classes.items():
+    for name, count in classes.items():
         items = (one.find(name) for one in maps)
         shown = {item.display_name for item in items if item is not None} & labels
         found[name if name in labels or len(shown) != 1 else shown.pop()] += count

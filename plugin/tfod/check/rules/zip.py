@@ -18,7 +18,7 @@ _MENU = {
     "COCO": "COCO 1.0",
     "Datumaro": "Datumaro 1.0",
     "Pascal VOC": "PASCAL VOC 1.1",
-    "YOLO": "YOLO 1.1",
+    "YOLO": "Ultralytics YOLO Detection 1.0 or, without data.yaml, YOLO 1.1",
     "CVAT for images or video": "CVAT 1.1",
 }
 """What CVAT's menu calls other formats."""

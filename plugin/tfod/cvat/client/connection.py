@@ -34,6 +34,7 @@ TOKEN_VARIABLE = "CVAT_ACCESS_TOKEN"
 ORGANIZATION_VARIABLE = "CVAT_ORGANIZATION"
 _USER_VARIABLE, _PASSWORD_VARIABLE = "CVAT_USER", "PASS"
 _OLDEST = (2, 40)
+_FLAT = "2d"
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two pieces of an answer
 _PAUSE = 1.0  # seconds between two questions whether the server is done
 _LOCAL = {"location": "local", "use_default_location": "false"}
@@ -131,7 +132,11 @@ class Server:
             return found
 
     def retrieve(self, target: Target) -> dict[str, Any]:
-        """What the server says of a task, a job or a project."""
+        """What the server says of a task, a job or a project.
+
+        Raises:
+            TfodError: there is no such thing, or it has no images.
+        """
         try:
             about = self.get(target.path)
         except ServerError as error:
@@ -144,6 +149,8 @@ class Server:
         with self.errors():
             if about["id"] != target.number:
                 raise ValueError(f"{target} has the number {about['id']}")
+            if about.get("dimension") not in (_FLAT, None):
+                raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
             return dict(about)
 
     def export(self, target: Target, format_name: str, path: str, with_images: bool) -> None:

@@ -17,13 +17,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.cvat.records import NewImages, ShapeBuilder, ZipRecord
+from tfod.cvat.records import NewImages, ShapeBuilder, ZipRecord, datumaro_attributes
 from tfod.detection.images.masks import run_lengths
-from tfod.formats.cvat.shapes import MASK, POINTS, Attributes, CvatShape, decode_runs
+from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
 from tfod.tfrecord.image_names import safe_relative_path
 
 _DEFAULT_SUBSET = "default"
-_TRUTH = {"true": True, "false": False}
 
 
 class _Subset:
@@ -73,7 +72,7 @@ def write_dataset(
                 {
                     "id": 0,
                     "type": "label",
-                    "attributes": _attributes(tag.attributes),
+                    "attributes": dict(tag.attributes),
                     "group": 0,
                     "label_id": numbers[tag.label],
                 }
@@ -100,13 +99,9 @@ def write_dataset(
 def _annotation(
     shape: CvatShape, number: int, labels: Mapping[str, int], size: tuple[int, int]
 ) -> dict[str, Any]:
-    attributes = _attributes(shape.attributes)
-    attributes["occluded"] = shape.occluded
-    if shape.rotation:
-        attributes["rotation"] = shape.rotation
     found: dict[str, Any] = {
         "id": number,
-        "attributes": attributes,
+        "attributes": datumaro_attributes(shape),
         "group": shape.group,
         "label_id": labels[shape.label],
         "z_order": shape.z_order,
@@ -120,10 +115,6 @@ def _annotation(
         counts = compressed_runs(run_lengths(mask.ravel(order="F")))
         return {**found, "type": "mask", "rle": {"counts": counts, "size": list(size)}}
     return {**found, "type": "bbox", "bbox": [left, top, right - left, bottom - top]}
-
-
-def _attributes(attributes: Attributes) -> dict[str, Any]:
-    return {name: _TRUTH.get(text, text) for name, text in attributes}
 
 
 def compressed_runs(runs: Iterable[int]) -> str:

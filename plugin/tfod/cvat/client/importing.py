@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import IO
 
 from tfod.check.find import find
-from tfod.check.finding import first_of
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
 from tfod.check.report import Report
@@ -25,7 +24,6 @@ from tfod.formats.cvat.document import END, head_text, image_text
 from tfod.formats.documents import MEMBER
 
 Say = Callable[[str], object]
-_NAMES_SHOWN = 5
 _ANNOTATION_FORMAT, _DATASET_FORMAT = "CVAT 1.1", "Datumaro 1.0"
 _APPEND_SINCE = (2, 65)
 """Older servers do not know ``import_mode``, and would replace without a word (cvat#10573)."""
@@ -67,9 +65,6 @@ def import_zip(
         raise TfodError(f"{target} has no labels; add those of the zip to it first")
     task = live.task.kept() if options.append or options.force else live.task
     report = check_zip(options, task)
-    if live.deleted:
-        names = first_of(live.deleted, _NAMES_SHOWN)
-        warn(f"frames that were deleted from {target} do not count: {names}")
     if not report.valid:
         tell(render_text(report, color=False))
         warn(str(refusal(report, task, target.kind, options.path)))
@@ -189,7 +184,7 @@ def _prepare_dataset(
     live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
 ) -> None:
     """Write a dataset with its images, zipped, and tell what tasks it makes."""
-    builder = ShapeBuilder(live.labels)
+    builder = ShapeBuilder(live.labels, by_datumaro=True)
     records = read_zip(options.path, options.label_map)
     subsets = write_dataset(records, list(live.labels), builder, path)
     for subset, (images, objects) in subsets.items():

@@ -13,7 +13,6 @@ from tfod.check.reporters.escaping import in_columns
 from tfod.cvat.client.connection import JOB, PROJECT, TASK, Server, ServerError, Target
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.detection.losses import listed
-from tfod.errors import TfodError
 from tfod.formats.cvat.shapes import BOX, KINDS, CvatShape, CvatTag, make_shape
 
 _Key = tuple[str, str, tuple[int, ...]]
@@ -22,7 +21,6 @@ _COLUMNS = ("class", "now", "in the file", "added", "removed")
 
 
 _VIDEO = "interpolation"
-_FLAT = "2d"
 
 
 @dataclass
@@ -70,6 +68,8 @@ class Held:
                 held.tracks += 1
             else:
                 held.others[f"{kind} tracks"] += 1
+        if annotations.get("intervals"):  # of sounds, since 2.73
+            held.others["intervals"] = len(annotations["intervals"])
         held.frames.intersection_update(there)
         return held
 
@@ -84,7 +84,6 @@ class LiveTask:
             zip of the task's is known by them.
         labels: the attributes of each, by name.
         held: its annotations; none of a project.
-        deleted: names of frames that were deleted; they are not among the frames.
         first, step: number of frame 0 in CVAT's XML, and how far neighbours are apart there.
     """
 
@@ -92,7 +91,6 @@ class LiveTask:
     task: Task
     labels: Labels
     held: Held = field(default_factory=Held)
-    deleted: tuple[str, ...] = ()
     first: int = 0
     step: int = 1
 
@@ -101,11 +99,9 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
     """Ask the server for labels, frames and annotations.
 
     Raises:
-        TfodError: there is no such thing, or it has no images.
+        TfodError: as :meth:`Server.retrieve`.
     """
     about = server.retrieve(target)
-    if about.get("dimension", _FLAT) not in (_FLAT, None):
-        raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
     found = server.list("labels", **{f"{target.kind}_id": target.number})
     with server.errors():
         # A part of a skeleton is no label: no shape of its own can have it.
@@ -119,9 +115,14 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
             task = Task(labels=frozenset(labels), new_tasks=True)
             return LiveTask(target, task, labels)
         frames, deleted, first, step = _fetch_frames(server, target, about)
-        others = _other_frames(server, about, {**frames, **deleted}) if target.kind == JOB else []
+        others = _other_frames(server, about, frames) if target.kind == JOB else []
         annotations = server.get(f"{target.path}/annotations")
-        held = Held.of(annotations, {one["id"]: one["name"] for one in known}, frames)
+        names = {one["id"]: one["name"] for one in known}
+        held = Held.of(annotations, names, frames.keys() - deleted)
+        last = {one.name: number for number, one in frames.items()}
+        for number, one in frames.items():
+            if last[one.name] != number:  # a placeholder, which CVAT fills with a copy
+                held.keys.pop(number, None)
         return LiveTask(
             target=target,
             task=Task(
@@ -134,7 +135,6 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
             ),
             labels=labels,
             held=held,
-            deleted=tuple(one.name for one in deleted.values()),
             first=first,
             step=step,
         )
@@ -163,8 +163,8 @@ def _other_frames(server: Server, job: Any, own: Mapping[int, Frame]) -> list[Fr
 
 def _fetch_frames(
     server: Server, target: Target, about: Any
-) -> tuple[dict[int, Frame], dict[int, Frame], int, int]:
-    """The frames of a task or a job by their number in the task, those that were deleted, and as
+) -> tuple[dict[int, Frame], set[int], int, int]:
+    """The frames of a task or a job by their number in the task, which of them were deleted, and as
     LiveTask has them, where they begin and their step in CVAT's XML.
     """
     meta = server.get(f"{target.path}/data/meta")
@@ -179,17 +179,14 @@ def _fetch_frames(
     if included is not None:
         numbers = sorted((number - first) // step for number in included)
     is_video = about.get("mode") == _VIDEO
-    deleted_numbers = set(meta.get("deleted_frames") or ())
     frames: dict[int, Frame] = {}
-    deleted: dict[int, Frame] = {}
     for number in numbers:
         # A job of chosen frames, as ground truth, lists its whole range with placeholders.
         image = images[0 if is_video else number - begin]
         name = f"frame_{first + number * step:06d}" if is_video else image["name"]
         size = image.get("height") or None, image.get("width") or None
-        of = deleted if number in deleted_numbers else frames
-        of[number] = Frame(name, number, *size)
-    return frames, deleted, first, step
+        frames[number] = Frame(name, number, *size)
+    return frames, set(meta.get("deleted_frames") or ()), first, step
 
 
 class Changes:

@@ -83,7 +83,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
             if options.with_images:
                 read = functools.partial(encoder.encoded, item, item.media)
             shards.add(replace(image, subset=subset or item.subset), read)
-        return shards.finish([subset] if subset else list(extractor.subsets()))
+        return shards.finish()
 
 
 def _message(error: Exception, temp_dir: str) -> str:

@@ -17,11 +17,11 @@ from tfod.check.dataset import File
 from tfod.check.find import find_uploads
 from tfod.check.finding import plural
 from tfod.cvat.records import (
-    SCORE,
     NewImage,
     NewImages,
     ShapeBuilder,
     ZipRecord,
+    datumaro_attributes,
     label_maps_of,
     on_frames,
     read_zip,
@@ -132,7 +132,7 @@ class _Converter:
         task, noun = self._instance.task, self._instance.noun
         named = {os.path.splitext(frame.name)[0] for frame in task.frames or ()}
         marks = ("frame " + "#" * count for count in itertools.count())
-        mark = next(mark for mark in marks if not any(one.startswith(mark) for one in named))
+        mark = next(mark for mark in marks if not any(mark in one for one in named))
         items, others = [], 0
         for record, frame in on_frames(self._path, task, f"this {noun}"):
             if frame is None:
@@ -208,13 +208,9 @@ class _Converter:
 
         What is too thin for a polygon, or would be hundreds, stays a mask.
         """
-        attributes: dict[str, Any] = dict(shape.attributes)
-        if SCORE in attributes:
-            attributes[SCORE] = float(attributes[SCORE])
-        attributes["occluded"] = shape.occluded
         fields = {
             "label": self._label(shape.label),
-            "attributes": attributes,
+            "attributes": datumaro_attributes(shape),
             "group": shape.group,
             "z_order": shape.z_order,
         }
@@ -224,8 +220,6 @@ class _Converter:
             yield from self._mask(shape, size, free, fields)
         else:
             left, top, right, bottom = shape.extent
-            if shape.rotation:
-                attributes["rotation"] = shape.rotation
             yield annotation.Bbox(left, top, right - left, bottom - top, **fields)
 
     def _mask(

@@ -17,7 +17,8 @@ _log = logging.getLogger("tfod.cvat")
 _PROJECT, _JOB = "project", "job"  # META_FIELD
 _VIDEO = "interpolation"  # TaskMode.INTERPOLATION
 _NOT_CARRIED = ("skeleton", "points", "polyline", "cuboid")  # of ShapeType
-_ANNOTATION = "annotation"  # JobType.ANNOTATION
+_ANNOTATION, _GROUND_TRUTH = "annotation", "ground_truth"  # of JobType
+_POOL = "gt_pool"  # ValidationMode.GT_POOL: an import replaces also what the ground truth has
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,10 @@ def _look(instance_data: Any, frames: Sequence[int]) -> _Held:
     if instance_data.META_FIELD == _JOB:
         jobs = {"job_id": number}
     else:
-        jobs = {"job__segment__task_id": number, "job__type": _ANNOTATION}
+        data = instance_data.db_data
+        is_pool = str(getattr(data, "validation_mode", None)) == _POOL
+        types = [_ANNOTATION, _GROUND_TRUTH] if is_pool else [_ANNOTATION]
+        jobs = {"job__segment__task_id": number, "job__type__in": types}
     shapes = models.LabeledShape.objects.filter(parent=None, **jobs)
     tracked = models.TrackedShape.objects.filter(
         track__parent=None, **{f"track__{name}": value for name, value in jobs.items()}

@@ -6,8 +6,6 @@ keras.io/examples/keras_recipes/creating_tfrecords.
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import os
 import re
 from collections.abc import Iterable
@@ -16,17 +14,14 @@ from tfod.datumaro.formats.options import DEFAULT_NAME, ExportOptions
 from tfod.detection.labels.label_map import LabelMap, quoted
 from tfod.detection.labels.labels_file import labels_text
 from tfod.detection.labels.search import LABEL_MAP_FILE, LABELS_FILE
-from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.names import (
     EXTENSION,
     SHARD_EXTENSIONS,
     file_names,
-    parse_shard_name,
-    stated_name,
     stem_of_subset,
-    subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, find_shards
+from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, shards_by_subset
 from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import ShardSetWriter
 from tfod.version import __version__
@@ -71,18 +66,9 @@ class Layout:
     def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
         """Absolute paths, by subset, of the shards there that lie as this layout has them.
 
-        Those of other subsets are there, too, where they lie in the same folder. What only the
-        names of several files say together is left out: nobody's files go by a guess.
+        Those of other subsets are there, too, where they lie in the same folder.
         """
-        root = os.path.abspath(self.folder)
-        found: dict[str, list[str]] = {}
-        with contextlib.suppress(ShardsNotFoundError):
-            for one in find_shards(root) if os.path.isdir(root) else ():
-                for path in map(os.path.abspath, one.paths):
-                    if os.path.dirname(path) == root and path.endswith(self.EXTENSION):
-                        subset = subset_of_stem(stated_name(path).stem)
-                        found.setdefault(subset, []).append(path)
-        return found
+        return shards_by_subset(os.path.abspath(self.folder), self.EXTENSION)
 
 
 class LabelsLayout(Layout):
@@ -152,12 +138,8 @@ class RoboflowLayout(Layout):
         return {ROBOFLOW_NOTE: note, **label_maps}
 
     def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        stem = stem_of_subset(self._name())
-        found: dict[str, list[str]] = {}
-        for subset in subsets:
-            folder = os.path.abspath(os.path.join(self.folder, self._folder_of(subset)))
-            for path in glob.glob(os.path.join(glob.escape(folder), "*" + self.EXTENSION)):
-                name = parse_shard_name(path)
-                if name is not None and name.stem == stem:
-                    found.setdefault(subset, []).append(path)
-        return found
+        folders = {one: os.path.join(self.folder, self._folder_of(one)) for one in subsets}
+        return {
+            subset: shards_by_subset(os.path.abspath(folder), self.EXTENSION).get(self._name(), [])
+            for subset, folder in folders.items()
+        }

@@ -71,8 +71,8 @@ class TfDetectionApiExporter(ShardExporter):
         super()._prepare(classes)
         largest = LARGEST_FOR.get(self._options.receiver)
         # Of all items, also those that are not written.
-        own = (str(_own_id(item.attributes)) for item in self._extractor)
-        last = last_before_free(own, largest)
+        own = (_own_id(item.attributes) for item in self._extractor)
+        last = last_before_free((str(one) for one in own if one is not _NO_ID), largest)
         self._numbers = SourceIdNumbers(largest, lambda: last)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
 

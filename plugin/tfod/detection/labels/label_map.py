@@ -8,13 +8,11 @@ protobuf is loaded with the first label map.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,6 @@ from tfod.tfrecord.storage.urls import is_url
 _BYTE_ORDER_MARK = "\ufeff"
 LONGEST_LABEL_MAP = 4 << 20
 """Bytes; that of 20,000 classes of Open Images has 1.5 million."""
-_LONGEST_COMMENT = 1 << 16
 _STEP = 1 << 20
 _NO_IDS: frozenset[int] = frozenset()
 _PACKAGED = Path(__file__).parents[2] / "label_maps"
@@ -42,28 +39,6 @@ _BRACE = re.compile(r"(?<!\s)(\s*)\{")
 _UNQUOTED = re.compile(
     r"\b((?:display_)?name *: *)(?!\s)([^'\"{}\n#;,]*[^'\"{}\s#;,])(?= *(?:[,;}#\r\n]|$))"
 )
-EMPTY_SUBSETS = "subsets without images:"
-"""Begins the comment in a label map that names subsets whose shards are empty on purpose."""
-
-
-def comment_on_empty(subsets: Sequence[str]) -> str:
-    """The comment for :meth:`LabelMap.to_text`; '' where no subset is empty."""
-    return f"{EMPTY_SUBSETS} {json.dumps(list(subsets))}" if subsets else ""
-
-
-def subsets_left_empty(path: str) -> list[str]:
-    """The subsets that the comment of a label map names; none where it has no such comment."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        return []
-    try:
-        with open_shard(path) as (file, _):
-            first = file.readline(_LONGEST_COMMENT).decode("utf-8", "replace")
-    except (OSError, ShardError):  # a name of one that tfod ships
-        return []
-    match = re.match(rf"#\s*{EMPTY_SUBSETS}\s*(.*)", first)
-    with contextlib.suppress(ValueError):
-        return list(json.loads(match[1])) if match else []
-    return []
 
 
 @dataclass(frozen=True)
@@ -175,10 +150,9 @@ class LabelMap:
         """The class that has this id; of several the first, as in the OD API."""
         return self._by_id.get(class_id)
 
-    def to_text(self, comment: str = "") -> str:
+    def to_text(self) -> str:
         """The map in text format, laid out as CVAT documents it: a tab, ``id``, ``name``."""
-        head = "".join(f"# {line}\n" for line in comment.splitlines())
-        return head + "".join(_item_text(item) for item in self.items)
+        return "".join(_item_text(item) for item in self.items)
 
 
 def _item_text(item: LabelMapItem) -> str:

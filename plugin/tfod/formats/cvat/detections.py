@@ -18,7 +18,14 @@ import numpy as np
 
 from tfod.detection.attributes import box_as_drawn
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
-from tfod.detection.detection import AttributeValue, Detection, Drawn, ImageLabel, PngMask
+from tfod.detection.detection import (
+    AttributeValue,
+    Detection,
+    Drawn,
+    ImageLabel,
+    PngMask,
+    drawn_by_number,
+)
 from tfod.detection.images.image import format_name, sniff_format
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
@@ -83,7 +90,7 @@ class DetectionBuilder:
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
         self.changed = Losses(TRACKS, _ENCLOSED, _MASKED, _CLIPPED, _CONVERTED)
-        self._tracks: set[tuple[str, int]] = set()
+        self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts its own from 0
 
     def build(self, image: CvatImage) -> Detection:
         """Make the Detection of a frame, with those of its shapes of which it shows something.
@@ -122,8 +129,8 @@ class DetectionBuilder:
             class_text=[one.label for one in shapes],
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
-            attributes=self._attributes(shapes, image.subset),
-            drawn=_drawn(shapes),
+            attributes=self._attributes(shapes, image.task),
+            drawn=drawn_by_number([_drawn(one) for one in shapes]),
             image_labels=[
                 ImageLabel(
                     tag.label,
@@ -218,7 +225,7 @@ class DetectionBuilder:
                 self.changed[_MASKED][kind] += 1
 
     def _attributes(
-        self, shapes: Sequence[CvatShape], subset: str
+        self, shapes: Sequence[CvatShape], task: int | None
     ) -> dict[str, list[AttributeValue]]:
         found = [self._values(shape.label, shape.attributes) for shape in shapes]
         for shape, own in zip(shapes, found, strict=True):
@@ -227,8 +234,8 @@ class DetectionBuilder:
             self.left_out[_ATTRIBUTES][OCCLUDED] += text.lower() not in _NOT_SET
             own[OCCLUDED] = int(shape.occluded)
             if shape.track is not None:
-                own.setdefault(TRACK, shape.track)
-                self._tracks.add((subset, shape.track))
+                number = self._tracks.setdefault((task, shape.track), len(self._tracks))
+                own.setdefault(TRACK, number)
         self.changed[TRACKS][""] = len(self._tracks)
         names = dict.fromkeys(name for own in found for name in own)
         return {name: [own.get(name) for own in found] for name in names}
@@ -248,23 +255,17 @@ class DetectionBuilder:
         return found
 
 
-def _drawn(shapes: Sequence[CvatShape]) -> dict[int, Drawn]:
-    """How shapes were drawn that are not plain boxes. A group of one is none, as to CVAT."""
-    members = Counter(one.group for one in shapes)
-    found = {}
-    for number, one in enumerate(shapes):
-        if not (one.rotation or one.z_order or one.group):
-            continue
-        turned = one.kind == BOX and one.rotation
-        drawn = Drawn(
-            box=one.extent if turned else None,
-            rotation=one.rotation if turned else 0.0,
-            z_order=one.z_order,
-            group=one.group if members[one.group] > 1 else 0,
-        )
-        if drawn:
-            found[number] = drawn
-    return found
+def _drawn(shape: CvatShape) -> Drawn:
+    """How a shape was drawn that is not a plain box."""
+    if not (shape.rotation or shape.z_order or shape.group):
+        return _PLAIN
+    turned = shape.kind == BOX and shape.rotation
+    return Drawn(
+        box=shape.extent if turned else None,
+        rotation=shape.rotation if turned else 0.0,
+        z_order=shape.z_order,
+        group=shape.group,
+    )
 
 
 _PLAIN = Drawn()

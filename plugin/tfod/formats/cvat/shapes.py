@@ -47,7 +47,8 @@ class CvatShape:
         occluded: whether something hides a part of it.
         group: number that shapes of one group share; 0 for none.
         attributes: names and values as the document has them.
-        track: number of the track that it is of; None for none, or where it is not known.
+        track: number, in its task, of the track that it is of; None for none, or where it is not
+            known.
         z_order: its layer; what is in a higher one lies above. 0 where it is not known.
     """
 
@@ -113,6 +114,7 @@ class CvatImage:
         shapes: those that cover an area, in order.
         tags: classes of the whole image.
         others: how many shapes there are besides, by tag.
+        task: number of the task that it is of, where that is known.
     """
 
     number: int
@@ -123,6 +125,7 @@ class CvatImage:
     shapes: tuple[CvatShape, ...] = ()
     tags: tuple[CvatTag, ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)
+    task: int | None = None
 
 
 def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
@@ -162,6 +165,7 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
         shapes=tuple(shapes),
         tags=tuple(CvatTag(tag.label, _attributes(tag.attributes)) for tag in frame.tags),
         others=Counter(kind for kind in kinds if kind not in KINDS),
+        task=getattr(frame, "task_id", None),
     )
     return [image]
 

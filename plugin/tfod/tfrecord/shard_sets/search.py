@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.damage import empty_file
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
+from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.shard_sets.names import (
     MOST_MISSING,
     SPLITS,
@@ -220,6 +221,19 @@ def group_shards(
         left = max(0, left - len(missing))
         sets.append(ShardSet(subset, tuple(own), tuple(missing)))
     return sets
+
+
+def shards_by_subset(folder: str, extension: str = "") -> dict[str, list[str]]:
+    """The shards in a folder, not below it, by the subset that the name of each says by itself.
+
+    What only the names of several files say together is left out: nobody's files go by a guess.
+    """
+    found: dict[str, list[str]] = {}
+    for path in (os.path.join(folder, name) for name in sorted(names_in_folder(folder))):
+        name = parse_shard_name(path) if path.endswith(extension) else None
+        if name is not None and os.path.isfile(path):
+            found.setdefault(subset_of_stem(name.stem), []).append(path)
+    return found
 
 
 def _subset_of(path: str, name: ShardName, root: str | None, by_folder: bool) -> str:

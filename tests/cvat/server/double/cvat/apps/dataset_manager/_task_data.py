@@ -33,7 +33,9 @@ from cvat.apps.engine.models import (
 )
 
 DEFAULT_SUBSET = "default"
-INTERNAL_ATTRIBUTES = frozenset(("occluded", "outside", "keyframe", "track_id", "rotation"))
+INTERNAL_ATTRIBUTES = {"occluded", "outside", "keyframe", "track_id", "rotation"} | (
+    {"source", "score"} if cvat.IS_NEW else set()
+)
 
 
 class LabelData:

@@ -143,7 +143,9 @@ class Task:
     """A task, its frames and what is drawn on them.
 
     ``placeholders`` are frames that stand for one of the task's validation frames, under its name
-    (2.73; "honeypots"): they are no part of an export, and nothing is matched to them.
+    (2.73; "honeypots"): they are no part of an export, and nothing is matched to them. What is on
+    validation frames then is of the job of ground truth, and an import replaces it as well
+    (``TaskAnnotation.db_jobs``).
     """
 
     frames: Sequence[Frame]
@@ -164,6 +166,12 @@ class Task:
         return self.project.labels if self.project else self.own_labels
 
     @property
+    def validation_frames(self) -> set[int]:
+        names = {self.frames[number].name for number in self.placeholders}
+        there = {number for number, one in enumerate(self.frames) if one.name in names}
+        return there.difference(self.placeholders)
+
+    @property
     def mode(self) -> str:
         return str(TaskMode.INTERPOLATION if self.is_video else TaskMode.ANNOTATION)
 
@@ -178,6 +186,7 @@ class Task:
             frame_filter=f"step={self.step}" if self.step > 1 else "",
             deleted_frames=list(self.deleted_frames),
             get_frame_step=lambda: self.step,
+            validation_mode="gt_pool" if self.placeholders else None,
         )
         if self.is_video:
             first = self.frames[0]

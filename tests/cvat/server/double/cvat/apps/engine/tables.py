@@ -62,7 +62,7 @@ TABLES = (TaskRow, SegmentRow, JobRow, LabeledImage, LabeledShape, LabeledTrack,
 
 
 def store(task: Task, job_id: int, annotations: Annotations) -> None:
-    """Put what would be replaced into the tables, under one job."""
+    """Put what would be replaced into the tables, under one job, or that of ground truth."""
     if TaskRow._meta.db_table not in connection.introspection.table_names():
         with connection.schema_editor() as editor:
             for table in TABLES:
@@ -70,10 +70,12 @@ def store(task: Task, job_id: int, annotations: Annotations) -> None:
     TaskRow.objects.all().delete()
     segment = SegmentRow.objects.create(task=TaskRow.objects.create(id=task.id))
     job = JobRow.objects.create(id=job_id, segment=segment)
+    truth = JobRow.objects.create(id=job_id + 1000, segment=segment, type="ground_truth")
+    jobs = dict.fromkeys(task.validation_frames, truth)
     for tag in annotations.tags:
-        LabeledImage.objects.create(job=job, frame=tag["frame"])
+        LabeledImage.objects.create(job=jobs.get(tag["frame"], job), frame=tag["frame"])
     for shape in annotations.shapes:
-        common = {"job": job, "frame": shape["frame"]}
+        common = {"job": jobs.get(shape["frame"], job), "frame": shape["frame"]}
         row = LabeledShape.objects.create(type=shape["type"], **common)
         for element in shape["elements"]:
             LabeledShape.objects.create(type=element["type"], parent=row, **common)
