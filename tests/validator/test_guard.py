@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from tfod_validator.settings import Settings
 from waitress.adjustments import Adjustments
 
 from tests.commands import wait_until
+from tests.mutants.sound import frame
+from tests.records import encode, image, objects
 from tests.validator.conftest import Service, running_service
 from tests.validator.heavy import held_check, record_of
 from tests.validator.sockets import Answer, answer_on, ask, connect
@@ -207,6 +210,30 @@ def test_slow_clients_hold_no_thread(start_service: Start, text: str) -> None:
         if text == _UPLOAD:
             slow[7].sendall(head_of(f"Content-Length: {len(form)}")[len(_UPLOAD) :].encode() + form)
             assert answer_on(slow[7]).status == 202
+
+
+def test_slow_readers_cost_neither_memory_nor_disk(service: Service) -> None:
+    """Of a report of megabytes the service holds only what is sent next."""
+    named = {"image/object/class/label": [1]}
+    wrong = [
+        frame(encode(image(f"{n}.jpg") | objects([(0.5, 0.1, 0.1, 0.5)]) | named | _long_class(n)))
+        for n in range(1000)
+    ]
+    links = service.upload({"file": ("a.tfrecord", b"".join(wrong))}).json()["links"]
+    assert len(service.get(links["page"]).content) > 2 * _MIB
+    before, process = service.memory(), Path(f"/proc/{service.process.pid}")
+    for name in ("page", "self", "html"):
+        with ExitStack() as stack:
+            target = f"GET {links[name]} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            for one in [stack.enter_context(connect(service, target)) for _ in range(50)]:
+                assert one.recv(1) == b"H"
+            assert service.memory() - before < 50 * _MIB
+            unnamed = [os.readlink(one) for one in process.glob("fd/*") if not one.exists()]
+            assert not [one for one in unnamed if str(service.data) in one]
+
+
+def _long_class(number: int) -> dict[str, list[str]]:
+    return {"image/object/class/text": [f"{number}" + "x" * 5000]}
 
 
 def test_who_waits_and_leaves_gives_the_place_free(start_service: Start) -> None:

@@ -51,6 +51,7 @@ class TestHeads:
 
     def test_addresses_that_are_none(self, service: Service) -> None:
         assert service.get("/reports/a%00b").status_code == 404
+        assert ask(service, "GET http://[").status == 400
         url = f"{service.url}/api/v1/validations"
         assert requests.post(f"{url}?key=1", data=b"x", timeout=60).status_code == 400
         origin = {"Origin": "http://["}

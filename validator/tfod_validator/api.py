@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from flask import Blueprint, Response, current_app, request, send_file, url_for
+from flask import Blueprint, Response, current_app, request, url_for
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from tfod.check.finding import FAMILIES, Rule, Severity
 from tfod.check.profiles.file import profile_to_document
@@ -23,28 +19,22 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import all_rules
 from werkzeug.wrappers import Response as AnyResponse
 
+from tfod_validator.answers import TYPES, around, as_json, from_file
 from tfod_validator.errors import ProblemError
 from tfod_validator.folder import REPORTS, Validation
-from tfod_validator.uploads import accept, find, service, wait_for
+from tfod_validator.uploads import accept, find, queue, wait_for
 from tfod_validator.uploads import repair as repair_upload
 
 api = Blueprint("api", __name__)
 _V1 = "/api/v1"
 _RETRY_AFTER = {"Retry-After": "1"}
-_TYPES = {
-    "json": "application/json",
-    "html": "text/html",
-    "junit": "application/xml",
-    "text": "text/plain",
-}
-_FORMATS = {value: name for name, value in _TYPES.items()}
+_FORMATS = {value: name for name, value in TYPES.items()}
 _DOCUMENT_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 )
 _ANSWER = ("wait", "format", "fail")
-_NO_REPORT = b'\n  "report": null'
-_IN_MEMORY = 128 << 10
+_REPORT = '\n  "report": '
 _RULE = ("code", "severity", "title", "why", "fix", "source")
 
 
@@ -66,68 +56,101 @@ def parameters(*names: str) -> dict[str, str]:
         if name in known and text not in known[name]:
             detail = f"{name}={text[:80]}: expected one of {', '.join(known[name])}."
             raise ProblemError(400, detail, parameter=name)
+    most = queue().settings.max_wait_seconds
+    if not 0 <= _number(given.get("wait", "0")) <= most:
+        detail = f"wait={given['wait'][:80]}: expected seconds, from 0 to {most}."
+        raise ProblemError(400, detail, parameter="wait")
     return given
 
 
-def _wait_of(given: Mapping[str, str]) -> float:
-    most = service().settings.max_wait_seconds
+def _number(text: str) -> float:
     try:
-        seconds = float(given.get("wait", "0"))
+        return float(text)
     except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= most:
-        detail = f"wait={given['wait'][:80]}: expected seconds, from 0 to {most}."
-        raise ProblemError(400, detail, parameter="wait")
-    return seconds
+        return math.nan
 
 
 @api.post(f"{_V1}/validations")
 def create() -> AnyResponse:
     """Upload files and have them checked."""
     given = parameters(*_ANSWER, "for")
-    seconds = _wait_of(given)
-    return _created(*accept({name: given[name] for name in given.keys() & {"for"}}), given, seconds)
+    return _answer(given, *accept({name: given[name] for name in given.keys() & {"for"}}))
 
 
 @api.post(f"{_V1}/validations/<key>/repair")
 def repair(key: str) -> AnyResponse:
     """Repair a copy of an upload, and check it: a validation of its own."""
     given = parameters(*_ANSWER, "token")
-    seconds = _wait_of(given)
-    return _created(*repair_upload(key, given.get("token", "")), given, seconds)
-
-
-def _created(
-    found: Validation, token: str, given: Mapping[str, str], seconds: float
-) -> AnyResponse:
-    found = wait_for(found, seconds)
-    location = {"Location": url_for("api.validation", key=found.id)}
-    if found.result:
-        response = _state_or_report(found, given, token)
-    elif "fail" in given:
-        detail = f"The check has not ended in time; it goes on at {location['Location']}."
-        raise ProblemError(409, detail, headers=location)
-    else:
-        response = _json(describe(found, token), 202)
-        response.headers.update(_RETRY_AFTER)
-    response.headers.update(location)
-    return response
+    return _answer(given, *repair_upload(key, given.get("token", "")))
 
 
 @api.get(f"{_V1}/validations/<key>")
 def validation(key: str) -> AnyResponse:
     """State, progress and report of a validation."""
-    given = parameters(*_ANSWER)
-    found = wait_for(find(key), _wait_of(given))
+    return _answer(parameters(*_ANSWER), find(key))
+
+
+def _answer(given: Mapping[str, str], found: Validation, token: str = "") -> AnyResponse:
+    """A validation, a new one with its token, in the format that is asked for, when it has ended.
+
+    It says as much as there is when the time to wait is over; 409 or 422 where `fail` says so.
+    """
+    found, name = wait_for(found, float(given.get("wait", "0"))), given.get("format") or _accepted()
+    location = {"Location": url_for("api.validation", key=found.id)}
     if "fail" in given and not found.result:
-        raise _not_yet()
-    return _state_or_report(found, given)
+        detail = f"The check has not ended in time; it goes on at {location['Location']}."
+        raise ProblemError(409, detail, headers=location | _RETRY_AFTER)
+    if token and not found.result:
+        response = as_json(describe(found, token), 202)
+        response.headers.update(_RETRY_AFTER)
+    elif name == "json" and not (found.state == "failed" and "fail" in given):
+        response = _with_report(found, token)
+    else:
+        response = _document(found, name)
+    if "fail" in given and found.result:
+        least = Severity(given["fail"]).rank
+        if any(found.result.findings.get(one.value) for one in Severity if one.rank >= least):
+            response.status_code = 422
+    if token:
+        response.headers.update(location)
+    return response
+
+
+def _with_report(found: Validation, token: str) -> AnyResponse:
+    """A validation and its report."""
+    answer = as_json(describe(found, token))
+    if found.state != "finished":
+        return answer
+    before, _, after = answer.get_data(as_text=True).partition(f"{_REPORT}null")
+    path = found.document("json")
+    return around(before + _REPORT, path, 0, path.stat().st_size, after, TYPES["json"])
+
+
+def _document(found: Validation, name: str) -> AnyResponse:
+    """The report in a format, or why there is none.
+
+    Raises:
+        ProblemError: the check has not ended, or could not be done.
+    """
+    if not found.result:
+        raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
+    if found.result.failure:
+        raise ProblemError(**found.result.failure)
+    response = from_file(found.document(name), TYPES[name])
+    if name == "html":
+        response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
+    return response
+
+
+def _accepted() -> str:
+    """The format that the header Accept prefers."""
+    return _FORMATS[request.accept_mimetypes.best_match(list(_FORMATS), "application/json")]
 
 
 @api.delete(f"{_V1}/validations/<key>")
 def delete(key: str) -> AnyResponse:
     """Delete a validation, its report and its files, as only who has its token may."""
-    service().folder.delete(find(key, parameters("token").get("token", "")).id)
+    queue().folder.delete(find(key, parameters("token").get("token", "")).id)
     return Response(status=204)
 
 
@@ -149,19 +172,19 @@ def repaired(key: str) -> AnyResponse:
     path = found.request.files[0].place(found.folder)
     if not (found.result and path.is_file()):
         raise ProblemError(410, "The repaired zip is no longer kept; repair the upload again.")
-    return _file(path, "application/zip", as_attachment=True)
+    return from_file(path, "application/zip", as_attachment=True)
 
 
 @api.get(f"{_V1}/profiles")
 def profiles() -> AnyResponse:
     """All profiles that have a name."""
-    return _json({"profiles": [profile_to_document(one) for one in READY.values()]})
+    return as_json({"profiles": [profile_to_document(one) for one in READY.values()]})
 
 
 @api.get(f"{_V1}/rules")
 def rules() -> AnyResponse:
     """All rules, with why they matter and what to do."""
-    return _json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
+    return as_json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
 
 
 @api.get(f"{_V1}/rules/<code>")
@@ -170,7 +193,7 @@ def rule(code: str) -> AnyResponse:
     found = all_rules().get(code)
     if found is None:
         raise ProblemError(404, f"There is no such rule; see {_V1}/rules.")
-    return _json(_rule(found))
+    return as_json(_rule(found))
 
 
 def _rule(one: Rule) -> dict[str, str]:
@@ -180,20 +203,20 @@ def _rule(one: Rule) -> dict[str, str]:
 @api.get("/healthz")
 def live() -> AnyResponse:
     """Whether the process answers."""
-    return _json({"status": "ok"})
+    return as_json({"status": "ok"})
 
 
 @api.get("/readyz")
 def ready() -> AnyResponse:
     """Whether disk, data folder and workers are there: 503 if one is not."""
-    folder, least = service().folder, service().settings.min_free_bytes
+    folder, least = queue().folder, queue().settings.min_free_bytes
     checks = {
         "disk": _state_of(lambda: folder.free_bytes() > least),
         "folder": _state_of(folder.is_there),
-        "workers": _state_of(service().queue.is_alive),
+        "workers": _state_of(queue().is_alive),
     }
     status = "failing" if "failing" in checks.values() else "ok"
-    return _json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
+    return as_json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
 
 
 def _state_of(is_there: Callable[[], bool]) -> str:
@@ -216,7 +239,7 @@ def description() -> AnyResponse:
     return current_app.send_static_file("openapi.json")
 
 
-def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
+def describe(found: Validation, token: str) -> dict[str, Any]:
     """A validation as JSON: its state and its progress, and where its report belongs."""
     key, wanted, result = found.id, found.request, found.result
     total = sum(one.bytes for one in wanted.files)
@@ -230,12 +253,12 @@ def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
         links["repaired"] = url_for("api.repaired", key=key)
     return {
         "id": key,
-        **({} if token is None else {"token": token}),
+        **({"token": token} if token else {}),
         "state": found.state,
         "created": _moment(wanted.created),
         "started": _moment(result.started) if result else None,
         "ended": _moment(result.ended) if result else None,
-        "expires": _moment(wanted.created + service().settings.report_seconds),
+        "expires": _moment(wanted.created + queue().settings.report_seconds),
         "files": [vars(one) for one in wanted.files],
         "options": {"for": wanted.receiver, "profile": wanted.profile},
         "progress": {
@@ -253,66 +276,3 @@ def describe(found: Validation, token: str | None = None) -> dict[str, Any]:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
-
-
-def _state_or_report(
-    found: Validation, given: Mapping[str, str], token: str | None = None
-) -> AnyResponse:
-    """A validation in the format that is asked for; 422 where `fail` says so."""
-    name = given.get("format") or _accepted()
-    if name == "json" and not (found.state == "failed" and "fail" in given):
-        response = _with_report(found, token)
-    else:
-        response = _document(found, name)
-    if "fail" in given and found.result:
-        least = Severity(given["fail"]).rank
-        if any(found.result.findings.get(one.value) for one in Severity if one.rank >= least):
-            response.status_code = 422
-    return response
-
-
-def _with_report(found: Validation, token: str | None) -> AnyResponse:
-    """A validation and its report, which may be long, and is not read into memory."""
-    answer = _json(describe(found, token))
-    if found.state != "finished":
-        return answer
-    head, _, tail = answer.get_data().partition(_NO_REPORT)
-    whole = tempfile.SpooledTemporaryFile(_IN_MEMORY)
-    whole.write(head + _NO_REPORT.removesuffix(b"null"))
-    with found.document("json").open("rb") as saved:
-        shutil.copyfileobj(saved, whole, _IN_MEMORY)
-    whole.write(tail)
-    whole.seek(0)
-    return _file(whole, _TYPES["json"])
-
-
-def _document(found: Validation, name: str) -> AnyResponse:
-    """The report in a format, or why there is none."""
-    if not found.result:
-        raise _not_yet()
-    if found.result.failure:
-        raise ProblemError(**found.result.failure)
-    response = _file(found.document(name), _TYPES[name])
-    if name == "html":
-        response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
-    return response
-
-
-def _not_yet() -> ProblemError:
-    return ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-
-
-def _file(file: Path | IO[bytes], kind: str, **more: Any) -> AnyResponse:
-    response = send_file(file, kind, conditional=False, etag=False, **more)
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
-def _accepted() -> str:
-    """The format that the header Accept prefers."""
-    return _FORMATS[request.accept_mimetypes.best_match(list(_FORMATS), "application/json")]
-
-
-def _json(document: object, status: int = 200) -> AnyResponse:
-    text = json.dumps(document, ensure_ascii=False, indent=2)
-    return Response(text + "\n", status, content_type="application/json")

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import errno
 import json
-import mmap
 import multiprocessing
 import os
 import resource
-import signal
 import sys
 import tempfile
 import threading
@@ -58,8 +56,6 @@ from tfod_validator.folder import (
 )
 from tfod_validator.settings import EXAMPLES, Settings
 
-_LEAST_ROOM = 64 << 20
-"""Bytes below the limit of memory with which a check may begin."""
 _TELL_EVERY = 0.5
 _UNREADABLE = "TFR013"
 _IDS = ("NAM010", "NAM011")
@@ -78,7 +74,6 @@ def run(settings: Settings, attempt: Path, request: Request) -> None:
     _begin(settings, is_repair=request.repair_of is not None)
     began, changes, upload = time.time(), None, attempt.parent / UPLOAD
     try:
-        _require_room()
         os.chdir(upload / "file")  # names in reports are those of the files, without a path
         if request.repair_of is not None:
             changes = _repair(attempt, request, settings)
@@ -102,7 +97,6 @@ def run(settings: Settings, attempt: Path, request: Request) -> None:
 def _begin(settings: Settings, *, is_repair: bool) -> None:
     """Be a process of its own, which takes no more than it may, and ends with who began it."""
     os.setsid()  # Ctrl-C is for the service alone
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     longest = settings.max_body_bytes if is_repair else settings.max_report_bytes
     for limit, most in (
@@ -120,18 +114,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
-
-
-def _require_room() -> None:
-    """Raise MemoryError where the limit leaves next to nothing.
-
-    A check hashes its files in a thread, and one that begins without memory is waited for in vain
-    (https://github.com/python/cpython/issues/140746).
-    """
-    try:
-        mmap.mmap(-1, _LEAST_ROOM).close()
-    except OSError:
-        raise MemoryError from None
 
 
 def _problem_of(error: Exception, settings: Settings) -> ProblemError:

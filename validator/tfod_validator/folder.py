@@ -311,7 +311,7 @@ def _age(path: Path) -> float:
 
 
 def _write(path: Path, document: Request | Result) -> None:
-    with path.open("x") as file:
+    with path.open("w") as file:
         json.dump(asdict(document), file)
         file.flush()
         os.fsync(file.fileno())

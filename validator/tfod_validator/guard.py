@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
 
 from tfod_validator.access import is_allowed, network_of
@@ -29,12 +29,9 @@ _UPLOADS = ("/api/v1/validations", "/validations")
 _LONGEST_OTHER = 64 << 10
 _HEAD_SECONDS = 30.0
 _LEAST_RATE = 1000  # bytes a second, of a body whose head came so long ago
-_COPIES = 2
-"""Of a body: waitress's, and the files of the form."""
-_PIECE = 8192
-"""Bytes of a chunked body at a time: what waitress does with many chunks grows with the square."""
-_LONGEST_LINE = 65_536
-"""Of what says how long chunks are, or follows the last: waitress keeps it in memory."""
+_COPIES = 2  # of a body: waitress's, and the files of the form
+_PIECE = 8192  # of a chunked body: waitress's time for many chunks grows with the square
+_LONGEST_LINE = 65_536  # of a chunk's length or the trailer, which waitress keeps in memory
 _TOO_MANY = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nRetry-After: 10\r\n"
     b"Content-Length: 50\r\nConnection: close\r\n\r\n"
@@ -60,7 +57,7 @@ class Channel(HTTPChannel):
     """A connection; one too many of an address is told so, and closed."""
 
     def __init__(self, guard: Guard, server: Any, sock: Any, addr: Any, adj: Any, map: Any) -> None:
-        self.guard, self.network, self.is_counted = guard, network_of(addr[0]), True
+        self.guard, self.network = guard, network_of(addr[0])
         super().__init__(server, sock, addr, adj, map=map)
         # waitress only calls it; its stubs want a class.
         self.parser_class = partial(Parser, guard)  # type: ignore[assignment]
@@ -73,10 +70,10 @@ class Channel(HTTPChannel):
 
     def handle_close(self) -> None:
         """Forget the connection, and the request that has not arrived."""
-        if self.is_counted:
-            self.is_counted = False
+        if self.network:  # it may be closed twice
             self.guard.connections[self.network] -= 1
             self.guard.connections += Counter()  # forgets those that are 0
+            self.network = ""
         if self.request is not None:
             self.request.close()
         super().handle_close()
@@ -118,14 +115,20 @@ class Parser(HTTPRequestParser):
         self.headers_finished = self.completed = True
         return len(data)
 
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read the head, as waitress does, which does not expect addresses such as ``http://[``."""
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:
+            raise ParsingError(str(error)) from None
+
     def _objection(self) -> str:
         """Why the request is refused, by what has come of it; empty if it is not."""
         settings, seconds = self.guard.settings, time.monotonic() - self.began
         if not self.headers_finished:
             return "head_seconds" if seconds > _HEAD_SECONDS else ""
-        is_first = not self.is_known
+        is_first, self.is_known = not self.is_known, True
         if is_first:
-            self.is_known = True
             self.headers.pop(REFUSED, None)  # it is ours
             if not is_allowed(self.path, self.headers.get("AUTHORIZATION", ""), settings.token):
                 return "token"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("flask", "waitress", "prometheus_client", "jinja2", "lxml", "PIL", "yaml")
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _DESCRIPTORS = 16384
+_SEND_BYTES = 262_144
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +125,7 @@ def _serve(settings: Settings) -> None:
     server.channel_class = functools.partial(Channel, Guard(settings))
 
     def end(*_: object) -> None:
-        app.extensions["tfod"].is_stopping.set()
+        queue.stopping.set()
         raise SystemExit
 
     for one in (signal.SIGTERM, signal.SIGINT):
@@ -148,7 +149,10 @@ def _listen(settings: Settings) -> socket.socket:
         family, *_, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        listener = socket.create_server(address[:2], family=family, backlog=1024)
+        # Of each connection, which has it from here: what one who does not read can hold.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
+        return listener
     except OSError as error:
         why = error.strerror or error
         raise TfodError(f"cannot listen at {settings.host} port {settings.port}: {why}") from None

@@ -6,11 +6,10 @@ import logging
 import os
 import secrets
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import IO, Any, cast
@@ -25,15 +24,8 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from tfod_validator.access import hash_of, is_token, network_of
 from tfod_validator.errors import ProblemError
-from tfod_validator.folder import (
-    ORIGINAL,
-    DataFolder,
-    Request,
-    UploadedFile,
-    Validation,
-    shown_name,
-)
-from tfod_validator.settings import EXAMPLES, Settings
+from tfod_validator.folder import ORIGINAL, Request, UploadedFile, Validation, shown_name
+from tfod_validator.settings import EXAMPLES
 from tfod_validator.workers import Queue
 
 _ROLES = ("file", "label_map", "profile", "cvat_labels")
@@ -72,7 +64,7 @@ class UploadRequest(FlaskRequest):
     def begun(self) -> Path:
         """The folder of the upload that this request brings."""
         if self.folder is None:
-            self.folder = service().folder.begin_upload()
+            self.folder = queue().folder.begin_upload()
         return self.folder
 
     def close(self) -> None:
@@ -82,24 +74,9 @@ class UploadRequest(FlaskRequest):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-@dataclass
-class Service:
-    """What views need; ``is_stopping`` is set at SIGTERM, and nobody waits any more."""
-
-    settings: Settings
-    queue: Queue
-    folder: DataFolder = field(init=False)
-    places: threading.BoundedSemaphore = field(init=False)
-    is_stopping: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        self.folder = DataFolder(self.settings)
-        self.places = threading.BoundedSemaphore(self.settings.threads // 2)
-
-
-def service() -> Service:
+def queue() -> Queue:
     """That of the app which answers the current request."""
-    found: Service = current_app.extensions["tfod"]
+    found: Queue = current_app.extensions["tfod"]
     return found
 
 
@@ -113,7 +90,7 @@ def find(key: str, token: str | None = None) -> Validation:
     Raises:
         ProblemError: there is none, or the token is another.
     """
-    found = service().folder.find(key)
+    found = queue().folder.find(key)
     if found is None:
         detail = "There is no such report: it was deleted or has expired, or the link is wrong."
         raise ProblemError(404, detail)
@@ -129,21 +106,21 @@ def wait_for(found: Validation, seconds: float) -> Validation:
     Raises:
         ProblemError: it was deleted meanwhile.
     """
-    if not seconds or found.result or not service().places.acquire(blocking=False):
+    if not seconds or found.result or not queue().places.acquire(blocking=False):
         return found
     has_left: Callable[[], bool] = request.environ.get("waitress.client_disconnected", bool)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     try:
         while not found.result and time.monotonic() < end and not has_left():
-            if service().is_stopping.wait(pause):
+            if queue().stopping.wait(pause):
                 break
             found, pause = find(found.id), min(_LOOK_EVERY, pause * 1.3)
     finally:
-        service().places.release()
+        queue().places.release()
     return found
 
 
-def accept(asked: dict[str, str]) -> tuple[Validation, str]:
+def accept(asked: Mapping[str, str]) -> tuple[Validation, str]:
     """Take the upload of this request in, and its token; its check waits when this returns.
 
     Args:
@@ -156,32 +133,32 @@ def accept(asked: dict[str, str]) -> tuple[Validation, str]:
     if request.mimetype != "multipart/form-data":
         raise ProblemError(415, "Send a form, as curl -F file=@anno.zip does.")
     try:
-        texts = asked | {name: text for name, text in request.form.items() if text}
+        texts = {**asked, **{name: text for name, text in request.form.items() if text}}
         uploaded = [*request.files.items(multi=True)]
     except RequestEntityTooLarge:
-        most = f"{service().settings.max_files:,} files, and short texts"
+        most = f"{queue().settings.max_files:,} files, and short texts"
         detail = f"A form may have at most {most}; send a zip, and long texts as files."
         raise ProblemError(413, detail, limit="max_files") from None
-    arrived: list[tuple[str, str, Path]] = []
+    folder = cast("UploadRequest", request).begun()
+    files: list[UploadedFile] = []
     for role, one in uploaded:
         path = Path(cast("str", one.stream.name))
-        if not one.filename and not path.stat().st_size:  # as browsers send fields without a file
-            path.unlink()
-        elif role in _ROLES:
-            arrived.append((role, shown_name(one.filename or role), path))
-        else:
+        if role not in _ROLES and (one.filename or path.stat().st_size):
             raise _no_field(role, "a field for files", _ROLES)
-    folder = cast("UploadRequest", request).begun()
+        if one.filename or path.stat().st_size:
+            files.append(_put_away(path, role, one.filename or role, len(files) + 1))
+        else:
+            path.unlink()  # as browsers send fields without a file
     if labels := texts.pop("cvat_labels", "").strip():
         (folder / "labels").write_text(labels)
-        arrived.append(("cvat_labels", "labels.json", folder / "labels"))
+        files.append(_put_away(folder / "labels", "cvat_labels", "labels.json"))
     if example := texts.pop("example", ""):
         if example not in EXAMPLES:
             raise ProblemError(400, f"example is one of {', '.join(EXAMPLES)}.")
-        copy = shutil.copy(EXAMPLES[example], folder)
-        arrived.append(("file", EXAMPLES[example].name, Path(copy)))
-    _require_known(texts)
-    return _queue(folder, _put_away(folder, arrived), texts, client=client)
+        copy = Path(shutil.copy(EXAMPLES[example], folder))
+        files.append(_put_away(copy, "file", copy.name))
+    _require_known(texts, files)
+    return _queue(folder, files, texts, client=client)
 
 
 def repair(key: str, token: str) -> tuple[Validation, str]:
@@ -213,18 +190,31 @@ def repair(key: str, token: str) -> tuple[Validation, str]:
 def _require_turn() -> str:
     """The address that asks, if it may have one more validation that waits."""
     client = network_of(request.remote_addr or "")
-    of_client, in_all = service().queue.count(client)
+    of_client, in_all = queue().count(client)
     for count, whose, limit in (
         (of_client, "of your validations", "max_waiting_per_client"),
         (in_all, "validations", "max_waiting"),
     ):
-        if count >= getattr(service().settings, limit):
+        if count >= getattr(queue().settings, limit):
             detail = f"{count:,} {whose} wait already; try again when some are done."
             raise ProblemError(429, detail, limit=limit, headers={"Retry-After": "10"})
     return client
 
 
-def _require_known(texts: dict[str, str]) -> None:
+def _put_away(path: Path, role: str, sent: str, number: int = 1) -> UploadedFile:
+    """Put a file where those of its role are; one whose name is taken gets a number."""
+    folder, name = path.parent, shown_name(sent)
+    one, (stem, ending) = UploadedFile(name, path.stat().st_size, role), os.path.splitext(name)
+    while one.place(folder).exists():
+        one = replace(one, name=f"{stem} ({number}){ending}")
+        number += 1
+    one.place(folder).parent.mkdir(exist_ok=True)
+    path.rename(one.place(folder))
+    return one
+
+
+def _require_known(texts: Mapping[str, str], files: Iterable[UploadedFile]) -> None:
+    roles = Counter(one.role for one in files)
     for name, text in texts.items():
         known = _TEXTS.get(name)
         if known is None:
@@ -233,40 +223,24 @@ def _require_known(texts: dict[str, str]) -> None:
             what = "a file, or one of " if name in _ROLES else "one of "
             detail = f"{name}={text[:80]}: expected {what}{', '.join(known)}."
             raise ProblemError(400, detail, parameter=name)
-
-
-def _no_field(name: str, what: str, fields: Iterable[str]) -> ProblemError:
-    name = str(name)[:80]
-    detail = f"{name} is not {what}; these are: {', '.join(fields)}."
-    return ProblemError(400, detail, parameter=name)
-
-
-def _put_away(folder: Path, arrived: list[tuple[str, str, Path]]) -> list[UploadedFile]:
-    """Put files where those of their role are; one whose name is taken gets a number."""
-    files: list[UploadedFile] = []
-    numbers: Counter[tuple[str, str]] = Counter()
-    for role, name, path in arrived:
-        one = UploadedFile(name, path.stat().st_size, role)
-        stem, ending = os.path.splitext(name)
-        while one.place(folder).exists():
-            numbers[role, name] += 1
-            one = replace(one, name=f"{stem} ({numbers[role, name] + 1}){ending}")
-        one.place(folder).parent.mkdir(exist_ok=True)
-        path.rename(one.place(folder))
-        files.append(one)
-    roles = Counter(one.role for one in files)
     if not roles["file"]:
         detail = "There is no file in the form, or it is malformed; its field is called 'file'."
         raise ProblemError(400, detail)
     for role in _ROLES[1:]:
         if roles[role] > 1:
             raise ProblemError(400, f"There are several files for {role}; send one.")
-    return files
+
+
+def _no_field(name: str | None, what: str, fields: Iterable[str]) -> ProblemError:
+    given = str(name)[:80]  # a part of a form may have none
+    return ProblemError(
+        400, f"{given} is not {what}; these are: {', '.join(fields)}.", parameter=given
+    )
 
 
 def _queue(
     folder: Path,
-    files: list[UploadedFile],
+    files: Iterable[UploadedFile],
     texts: Mapping[str, str | None],
     client: str,
     repair_of: str | None = None,
@@ -281,10 +255,10 @@ def _queue(
         client=client,
         repair_of=repair_of,
     )
-    accepted = service().folder.accept(folder, wanted)
-    _bytes.inc(sum(one.bytes for one in files))
+    accepted = queue().folder.accept(folder, wanted)
+    _bytes.inc(sum(one.bytes for one in wanted.files))
     try:
-        service().queue.add(accepted.id, wanted.client)
+        queue().add(accepted.id, client)
     except Exception:  # it was accepted: who looks after the folder adds it later
         _log.exception("the queue does not answer")
     return accepted, token

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import fields
 from datetime import datetime, timezone
+from mmap import ACCESS_READ, mmap
 
-from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, Response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 from tfod.check.finding import FAMILIES, plural, size
@@ -23,11 +24,12 @@ from tfod.check.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
+from tfod_validator.answers import around
 from tfod_validator.api import parameters
 from tfod_validator.folder import Validation
 from tfod_validator.settings import PREFIX, Settings
 from tfod_validator.uploads import accept as accept_upload
-from tfod_validator.uploads import find, service
+from tfod_validator.uploads import find, queue
 from tfod_validator.uploads import repair as repair_upload
 
 pages = Blueprint("pages", __name__)
@@ -43,7 +45,12 @@ def _prepare(state: BlueprintSetupState) -> None:
     environment.finalize = lambda value: visible(value) if type(value) is str else value
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update(
-        size=size, plural=plural, moment=_moment, standing=_standing, span=_span
+        size=size,
+        plural=plural,
+        moment=_moment,
+        standing=_standing,
+        span=_span,
+        sentence=lambda text: text[:1].upper() + text[1:],
     )
     environment.globals.update(version=__version__)
 
@@ -53,7 +60,7 @@ def index() -> str:
     """Where files are dropped."""
     return render_template(
         "index.html",
-        settings=service().settings,
+        settings=queue().settings,
         others=[one for name, one in RECEIVERS.items() if name not in _FIRST_CHOICES],
         profiles=READY.values(),
     )
@@ -61,37 +68,40 @@ def index() -> str:
 
 @pages.post("/validations")
 def accept() -> AnyResponse:
-    """Take files in, from the page's script or from the plain form."""
+    """Take files in from the plain form; the page's script asks the API."""
     parameters()
     return _to_report(*accept_upload({}))
 
 
 @pages.get("/reports/<key>")
-def report(key: str) -> str:
+def report(key: str) -> AnyResponse | str:
     """A validation: how far it is, why it failed, or its report."""
-    found, page = find(key), ""
-    if found.state == "finished":
-        # It was rendered by the check, with every text in it escaped.
-        page = body_of(found.document("html").read_text("utf-8"))
-    head, _, sections = page.partition(AFTER_HEAD)
-    return render_template(
-        "report.html",
-        one=found,
-        head=Markup(head),
-        sections=Markup(sections),
-        rules=all_rules(),
-        token=request.args.get("token", ""),
-        upload_ends=service().folder.upload_ends(key),
-        expires=found.request.created + service().settings.report_seconds,
-        api=url_for("api.validation", key=key),
-        address=url_for("pages.report", key=key, _external=True),
-    )
+    found = find(key)
+    values = {
+        "one": found,
+        "rules": all_rules(),
+        "token": request.args.get("token", ""),
+        "upload_ends": queue().folder.upload_ends(key),
+        "expires": found.request.created + queue().settings.report_seconds,
+        "api": url_for("api.validation", key=key),
+        "address": url_for("pages.report", key=key, _external=True),
+    }
+    if found.state != "finished":
+        return render_template("report.html", **values)
+    # The report was rendered by the check, with every text in it escaped.
+    path = found.document("html")
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as page:
+        start, middle, stop = body_of(page)
+        head = page[start:middle].decode()
+    text = render_template("report.html", head=Markup(head), sections=Markup(AFTER_HEAD), **values)
+    before, _, after = text.partition(AFTER_HEAD)
+    return around(before, path, middle, stop, after, "text/html")
 
 
 @pages.post("/reports/<key>/delete")
 def delete(key: str) -> AnyResponse:
     """Remove an upload and its report."""
-    service().folder.delete(find(key, request.form.get("token", "")).id)
+    queue().folder.delete(find(key, request.form.get("token", "")).id)
     return redirect(url_for("pages.index"), 303)
 
 
@@ -103,10 +113,7 @@ def repair(key: str) -> AnyResponse:
 
 def _to_report(found: Validation, token: str) -> AnyResponse:
     """Lead to a new validation: the address has the token, which a script takes out of it."""
-    page = url_for("pages.report", key=found.id, token=token)
-    if request.accept_mimetypes.best_match(("text/html", "application/json")) == "text/html":
-        return redirect(page, 303)
-    return make_response({"page": page, "id": found.id}, 202, {"Location": page})
+    return redirect(url_for("pages.report", key=found.id, token=token), 303)
 
 
 @pages.get("/rules")
@@ -122,7 +129,7 @@ def rules() -> str:
 @pages.get("/docs")
 def docs() -> str:
     """How the HTTP API is used, and the limits of this service."""
-    settings = service().settings
+    settings = queue().settings
     base = url_for("pages.index", _external=True).rstrip("/")
     rows = [
         (f"{PREFIX}_{one.name.upper()}", value, _said(one.name, value), one.metadata["help"])

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext
@@ -25,7 +25,7 @@ import prometheus_client as prometheus
 from tfod.errors import TfodError
 
 from tfod_validator.errors import ProblemError
-from tfod_validator.folder import DataFolder, Result, Validation
+from tfod_validator.folder import DataFolder, Result
 from tfod_validator.settings import Settings
 
 _QUEUE = "tfod"
@@ -43,11 +43,18 @@ _seconds = prometheus.Histogram(
 
 
 class Queue(abc.ABC):
-    """What waits in the data folder; who checks it, a subclass says."""
+    """What waits in the data folder; who checks it, a subclass says.
+
+    Attributes:
+        settings, folder: of the service.
+        stopping: is set at SIGTERM: nobody waits any more.
+        places: for requests that wait for a report: half of the threads.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.folder = settings, DataFolder(settings)
         self.stopping = threading.Event()
+        self.places = threading.BoundedSemaphore(settings.threads // 2)
 
     @abc.abstractmethod
     def add(self, key: str, client: str) -> None:
@@ -91,18 +98,16 @@ class Workers(Queue):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._most = max(1, settings.checks - 1)
-        self._waiting: dict[str, deque[str]] = {}
-        self._known: set[str] = set()
-        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, dict[str, None]] = {}  # ids by address, in order
+        self._running: dict[str, str] = {}  # addresses by id
         self._changed = threading.Condition()
         self._given_up = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def add(self, key: str, client: str) -> None:
         with self._changed:
-            if key not in self._known:
-                self._known.add(key)
-                self._waiting.setdefault(client, deque()).append(key)
+            if key not in self._running:
+                self._waiting.setdefault(client, {})[key] = None
                 self._changed.notify()
 
     def count(self, client: str) -> tuple[int, int]:
@@ -130,57 +135,40 @@ class Workers(Queue):
         for one in self._threads:
             one.join()
 
-    def take(self) -> tuple[str, str] | None:
-        """Whose turn it is, and the address; waits for one. None when the service stops."""
+    def take(self) -> str | None:
+        """Whose turn it is; waits for one. None when the service stops."""
         with self._changed:
             while not self.stopping.is_set():
-                free = [one for one in self._waiting if self._running[one] < self._most]
+                running = Counter(self._running.values())
+                free = [one for one in self._waiting if running[one] < self._most]
                 if free:
-                    client = min(free, key=self._running.__getitem__)
+                    client = min(free, key=running.__getitem__)
                     keys = self._waiting.pop(client)
-                    key = keys.popleft()
+                    key = next(iter(keys))
+                    del keys[key]
                     if keys:
                         self._waiting[client] = keys  # as the last
-                    self._running[client] += 1
-                    return key, client
+                    self._running[key] = client
+                    return key
                 self._changed.wait()
             return None
 
-    def done(self, key: str, client: str) -> None:
+    def done(self, key: str) -> None:
         """Say that what was taken has ended."""
         with self._changed:
-            self._known.discard(key)
-            self._running[client] -= 1
-            self._running += Counter()  # forgets those that are 0
+            del self._running[key]
             self._changed.notify_all()
 
     def _work(self, context: Any) -> None:
-        while (turn := self.take()) is not None:
-            key, client = turn
+        while (key := self.take()) is not None:
             try:
                 with self.folder.held(key) as is_mine:
                     if is_mine:
-                        _check(key, self.settings, context, self._given_up)
+                        check(key, self.settings, context, self._given_up)
             except Exception:
                 _log.exception("a check cannot be done")
             finally:
-                self.done(key, client)
-
-
-def _check(key: str, settings: Settings, context: Any, given_up: threading.Event) -> None:
-    """Check what waits, unless somebody has; count and log it."""
-    found = DataFolder(settings).find(key)
-    if found is None or found.result is not None:
-        return
-    with suppress(FileNotFoundError):  # it was deleted meanwhile
-        result = _check_in_child(found, settings, context, given_up)
-    if result is not None:
-        outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
-        seconds = result.ended - result.started
-        _ended.labels(outcome).inc()
-        _seconds.observe(seconds)
-        _records.inc(result.records)
-        _log.info("checked: %s, %d records, %.3f s", outcome, result.records, seconds)
+                self.done(key)
 
 
 def _forkserver() -> ForkServerContext:
@@ -191,47 +179,52 @@ def _forkserver() -> ForkServerContext:
     return context
 
 
-def _check_in_child(
-    waiting: Validation, settings: Settings, context: Any, given_up: threading.Event
-) -> Result | None:
-    """Check what waits, and publish the report; None if somebody else has, or it was not wanted.
+def check(key: str, settings: Settings, context: Any, given_up: threading.Event) -> None:
+    """Check what waits in children, and publish how that ends, unless somebody else has.
 
     A check whose process is killed is begun again, which may happen ``max_attempts`` times.
 
     Args:
-        waiting: an upload that waits.
+        key: its id.
         settings: of the service.
-        context: of multiprocessing, begins the child.
+        context: of multiprocessing, begins a child.
         given_up: is looked at twice a second, and ends the check; the attempt does not count.
-
-    Raises:
-        FileNotFoundError: it was deleted meanwhile.
     """
-    folder = DataFolder(settings)
-    while True:
-        attempt, number = folder.begin_attempt(waiting.id)
-        began, problem = time.time(), None
-        if number > settings.max_attempts:
-            times = f"was begun {settings.max_attempts} times and never ended"
-            detail = (
-                f"The check {times}, most likely for want of memory; check the upload in parts."
-            )
-            problem = ProblemError(500, detail)
-        else:
-            arguments = (replace(settings, token="", queue=""), attempt, waiting.request)
+    folder, began, problem = DataFolder(settings), time.time(), None
+    found = folder.find(key)
+    if found is None or found.result is not None:
+        return
+    with suppress(FileNotFoundError):  # it was deleted meanwhile
+        while True:
+            attempt, number = folder.begin_attempt(key)
+            if number > settings.max_attempts:
+                times = f"was begun {settings.max_attempts} times and never ended"
+                cause = "most likely for want of memory; check the upload in parts."
+                problem = ProblemError(500, f"The check {times}, {cause}")
+                break
+            arguments = (replace(settings, token="", queue=""), attempt, found.request)
             child = context.Process(target=_run, args=arguments, daemon=True)
             is_late = _wait_for(child, attempt, settings, given_up)
-            if child.exitcode == 0:
-                return folder.publish(attempt)
-            if given_up.is_set():
+            if given_up.is_set() and child.exitcode:
                 shutil.rmtree(attempt, ignore_errors=True)
-                return None
-            problem = _problem_of_end(child.exitcode, is_late, settings)
-        if problem is not None:
-            last, _ = folder.begin_attempt(waiting.id)  # has nothing that the child has left
-            ended = Result(None, began, time.time(), failure=problem.document)
-            folder.write_result(last, ended)
-            return folder.publish(last)
+                return
+            problem = _problem_of_end(child.exitcode, settings, is_late=is_late)
+            if child.exitcode == 0 or problem:
+                break
+        if problem:
+            result = Result(None, began, time.time(), failure=problem.document)
+            folder.write_result(attempt, result)
+        if published := folder.publish(attempt):
+            _count(published)
+
+
+def _count(result: Result) -> None:
+    outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
+    seconds = result.ended - result.started
+    _ended.labels(outcome).inc()
+    _seconds.observe(seconds)
+    _records.inc(result.records)
+    _log.info("checked: %s, %d records, %.3f s", outcome, result.records, seconds)
 
 
 def _wait_for(child: Any, attempt: Path, settings: Settings, given_up: threading.Event) -> bool:
@@ -249,14 +242,14 @@ def _wait_for(child: Any, attempt: Path, settings: Settings, given_up: threading
         child.join()
 
 
-def _problem_of_end(status: int, is_late: bool, settings: Settings) -> ProblemError | None:
-    """Why a child has not done a check; None if it was killed, which need not happen again."""
+def _problem_of_end(status: int, settings: Settings, *, is_late: bool) -> ProblemError | None:
+    """Why a child has not done a check; None if it has, or if it was killed, which may pass."""
+    if status in (0, -signal.SIGKILL, 255) and not (is_late and status):  # 255: nobody knows how
+        return None
     if is_late:
         limit = f"{settings.max_check_seconds:,} seconds allowed"
         detail = f"The check took longer than the {limit}; check it in parts."
         return ProblemError(422, detail, limit="max_check_seconds")
-    if status in (-signal.SIGKILL, 255):  # 255: how it ended is not known
-        return None
     how = f"ended with exit status {status}"
     if status < 0:
         how = f"was ended by {signal.Signals(-status).name}"
@@ -348,4 +341,4 @@ def work(settings: Settings) -> None:
 
 def check_waiting(key: str) -> None:
     """What one of RQ's workers does for an upload that waits in the data folder."""
-    _check(key, Settings.of(), multiprocessing.get_context("fork"), threading.Event())
+    check(key, Settings.of(), multiprocessing.get_context("fork"), threading.Event())

@@ -100,7 +100,7 @@ function send(event) {
   say(text);
   if (text || upload) return;
   upload = new XMLHttpRequest();
-  upload.open("POST", form.action);
+  upload.open("POST", form.dataset.api);
   upload.setRequestHeader("Accept", "application/json");
   upload.responseType = "json";
   upload.upload.addEventListener("progress", showSent);
@@ -134,7 +134,7 @@ function showSent(event) {
 function arrived() {
   const answer = upload.response;
   if (upload.status === 202 && answer) {
-    location.assign(answer.page);
+    location.assign(`${answer.links.page}?token=${answer.token}`);
   } else if (upload.status === 401) {
     location.reload();
   } else {

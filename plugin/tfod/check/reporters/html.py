@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.finding import Finding, plural
@@ -97,13 +98,17 @@ def render_html(
     )
 
 
-def body_of(page: str) -> str:
-    """What another page shows of a report that :func:`render_html` has made.
+def body_of(page: mmap) -> tuple[int, int, int]:
+    """What another page shows of a report that :func:`render_html` has made, which may be long.
 
     It brings the ``<h1>``, and that page needs :func:`report_css`, and from its policy only
     ``img-src data:`` besides.
+
+    Returns:
+        The bytes where it begins, where its head ends (`AFTER_HEAD`), and where it ends.
     """
-    return page.partition(_BODY[0])[2].rpartition(_BODY[1])[0]
+    start, middle = (page.find(one.encode()) for one in (_BODY[0], AFTER_HEAD))
+    return start + len(_BODY[0]), middle, page.rfind(_BODY[1].encode())
 
 
 def render_cards(cards: Sequence[Card], title: str) -> str:
