@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 from tfod.check.finding import Finding, Findings, Rule, Severity
 from tfod.check.records.result import ShardResult
 from tfod.check.report import (
@@ -17,6 +20,9 @@ from tfod.check.report import (
     SourceFile,
 )
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
+"""What a report in JSON is."""
+VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 

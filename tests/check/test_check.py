@@ -21,9 +21,10 @@ from tfod.tfrecord.writer import write_records
 
 from tests.check.conftest import ReportOf
 from tests.commands import TIMEOUT, Run, wait_until
-from tests.files import write_file
+from tests.files import files_in, write_file
 from tests.image_kinds import plain_image
 from tests.records import encode, image, objects, source_id_of, write_shard
+from tests.zip_forge import real_zip
 
 CHECK = [sys.executable, "-m", "tfod.cli.main", "check"]
 
@@ -151,9 +152,7 @@ def test_folder_set_glob_and_zip(check: Run, tmp_path: Path) -> None:
     write_records(data, "train", records, num_shards=2)
     (data / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
     archive = tmp_path / "anno.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as stream:
-        for path in sorted(data.iterdir()):
-            stream.write(path, path.name)
+    archive.write_bytes(real_zip(sorted(files_in(data).items())))
     for source, names in (
         (str(data), "folder"),
         (f"{data}/train-*", "glob"),
@@ -173,8 +172,7 @@ def test_a_zip_is_opened_once(
 ) -> None:
     """The images to decode, the profile and the records come from one look at its entries."""
     path = write_shard(tmp_path, "train", *(training(f"{number}.jpg") for number in range(3)))
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as stream:
-        stream.write(path, "train.tfrecord")
+    (tmp_path / "a.zip").write_bytes(real_zip([("train.tfrecord", Path(path).read_bytes())]))
     opened = []
     whole = zipfile.ZipFile.__init__
 
@@ -189,23 +187,17 @@ def test_a_zip_is_opened_once(
 
 
 def test_standard_input(broken: str, tmp_path: Path) -> None:
-    archive = tmp_path / "x"
-    with zipfile.ZipFile(archive, "w") as stream:
-        stream.write(broken, "default.tfrecord")
-    packed = tmp_path / "x.gz"
-    packed.write_bytes(gzip.compress(Path(broken).read_bytes()))
+    data, archive, packed = Path(broken).read_bytes(), tmp_path / "x", tmp_path / "x.gz"
+    archive.write_bytes(real_zip([("default.tfrecord", data)]))
+    packed.write_bytes(gzip.compress(data))
     for path, name in (
         (broken, "<stdin>"),
         (str(archive), "<stdin>:default.tfrecord"),
         (str(packed), "<stdin>"),
     ):
         with open(path, "rb") as stream:
-            done = subprocess.run(
-                [*CHECK, "-", "--format=json"],
-                stdin=stream,
-                capture_output=True,
-                check=False,
-            )
+            command = [*CHECK, "-", "--format=json"]
+            done = subprocess.run(command, stdin=stream, capture_output=True, check=False)
         report = json.loads(done.stdout)
         assert done.returncode == 1 and done.stderr == b""
         found = next(one for one in report["findings"] if one["code"] == "BOX006")
@@ -293,11 +285,21 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
         env={**os.environ, "TMPDIR": str(temporary)},
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
-    wait_until(lambda: any(temporary.glob("tfod-check-*")))
+    wait_until(lambda: any(many in one.parents for one in _opened_by(process)))
+    assert any(temporary.glob("tfod-check-*"))
     process.send_signal(number)
     out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, out, err) == (128 + number, b"", b"")
     assert list(temporary.iterdir()) == []
+
+
+def _opened_by(process: subprocess.Popen[bytes]) -> list[Path]:
+    """The files that it has open."""
+    found = []
+    for one in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # it is closed again
+            found.append(one.readlink())
+    return found
 
 
 def test_closed_pipe(broken: str) -> None:

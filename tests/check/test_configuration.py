@@ -202,7 +202,7 @@ def test_selection(
 
 def load(folder: Path, data: bytes, name: str = "tfod.toml") -> None:
     write_file(folder / name, data)
-    load_configuration(str(folder / name), name)
+    load_configuration(str(folder / name))
 
 
 class TestWrongInput:
@@ -235,7 +235,7 @@ class TestWrongInput:
     )
     def test_is_one_line(self, tmp_path: Path, text: str | bytes, message: str) -> None:
         data = text if isinstance(text, bytes) else text.encode()
-        with pytest.raises(TfodError, match=f"^tfod.toml: {message}") as caught:
+        with pytest.raises(TfodError, match=f"^{tmp_path}/tfod.toml: {message}") as caught:
             load(tmp_path, data)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import random
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from tfod.cli.main import main
 
 from tests.check.conftest import ReportOf
-from tests.files import write_files
+from tests.commands import Run
+from tests.files import files_in, write_files
 from tests.records import encode, image, objects, write_shard
+from tests.zip_forge import real_zip
 
 LABEL_MAP = "item { id: 1 name: 'cat' }\n"
 
@@ -131,21 +130,19 @@ class TestLeaks:
 
 
 def test_spellings_of_one_class_that_convert_has_put_into_the_label_map(
-    tmp_path: Path, report_of: ReportOf
+    tmp_path: Path, run: Run, report_of: ReportOf
 ) -> None:
     rows = [("Cat", 5), ("cat", 3), ("c at", 2), ("dog", 1)]
     (tmp_path / "images").mkdir()
-    with (tmp_path / "labels.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax"])
-        for number, (name, boxes) in enumerate(rows):
-            (tmp_path / "images" / f"{number}.jpg").write_bytes(noisy_image(number))
-            for box in range(boxes):
-                size = (f"{number}.jpg", 120, 80 + number)
-                writer.writerow([*size, name, 10 + box, 10, 50 + box, 60])
+    lines = ["filename,width,height,class,xmin,ymin,xmax,ymax"]
+    for number, (name, boxes) in enumerate(rows):
+        (tmp_path / "images" / f"{number}.jpg").write_bytes(noisy_image(number))
+        size = f"{number}.jpg,120,{80 + number}"
+        lines += [f"{size},{name},{10 + box},10,{50 + box},60" for box in range(boxes)]
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
     shard = tmp_path / "shards" / "train.record"
     shard.parent.mkdir()
-    assert main(["convert", f"{tmp_path}/labels.csv", str(shard)]) == 0
+    run("convert", tmp_path / "labels.csv", shard).succeeded()
     code, report = report_of(shard)
     (finding,) = [one for one in report["findings"] if one["code"] == "LAB016"]
     assert finding["message"].startswith("'Cat' (5 objects) and 'c at' (2 objects) and 'cat'")
@@ -197,11 +194,8 @@ class TestSeveral:
         assert whole == {one: sum(each[one] for each in levels) for one in whole}
         assert levels[0]["info"] == levels[1]["info"] + 1
 
-    def test_text_html_and_junit_say_so(self, two: Path, capsys: Any) -> None:
-        output = {}
-        for form in ("text", "html", "junit"):
-            assert main(["check", str(two), "--format", form]) == 1
-            output[form] = capsys.readouterr().out
+    def test_text_html_and_junit_say_so(self, two: Path, check: Run) -> None:
+        output = {form: check(two, "--format", form).out for form in ("text", "html", "junit")}
         lines = " ".join(output["text"].split())
         assert lines.startswith("INVALID: 1 of 2 datasets valid, 1 error, ")
         assert f"VALID {two}/cats: 0 errors, " in lines
@@ -245,11 +239,9 @@ class TestSeveral:
     def test_zips_beside_shards_are_checked(
         self, two: Path, tmp_path: Path, report_of: ReportOf
     ) -> None:
-        with zipfile.ZipFile(two / "more.zip", "w") as file:
-            file.write(two / "dogs" / "train.tfrecord", "train.tfrecord")
-            file.write(two / "dogs" / "label_map.pbtxt", "label_map.pbtxt")
-        with zipfile.ZipFile(two / "images.zip", "w") as file:
-            file.writestr("a.jpg", noisy_image(0))
+        dogs = [(name, content) for name, content in files_in(two / "dogs").items()]
+        (two / "more.zip").write_bytes(real_zip(dogs))
+        (two / "images.zip").write_bytes(real_zip([("a.jpg", noisy_image(0))]))
         report = report_of(two)[1]
         names = [Path(one["name"]).name for one in report["datasets"]]
         assert names == ["cats", "dogs", "more.zip"]
@@ -263,10 +255,10 @@ class TestSeveral:
         report = report_of(two, "--cvat-labels", labels)[1]
         assert [one["name"] for one in report["datasets"]] == [f"{two}/cats, {two}/dogs"]
 
-    def test_a_folder_without_shards_hides_nothing(self, two: Path, capsys: Any) -> None:
+    def test_a_folder_without_shards_hides_nothing(self, two: Path, check: Run) -> None:
         (two / "empty").mkdir()
-        assert main(["check", str(two / "cats"), str(two / "empty")]) == 2
-        assert capsys.readouterr().err.startswith(f"tfod: {two}/empty: no shard in this folder")
+        refused = check(two / "cats", two / "empty").refused()
+        assert refused.startswith(f"tfod: {two}/empty: no shard in this folder")
 
     @pytest.mark.parametrize(
         ("files", "what"),
@@ -278,12 +270,10 @@ class TestSeveral:
         ],
     )
     def test_a_folder_of_another_format(
-        self, tmp_path: Path, capsys: Any, files: list[str], what: str
+        self, tmp_path: Path, check: Run, files: list[str], what: str
     ) -> None:
-        folder = tmp_path / "my data"
-        write_files(folder, dict.fromkeys(files, ""))
-        assert main(["check", str(folder)]) == 2
-        assert capsys.readouterr().err == (
+        folder = write_files(tmp_path / "my data", dict.fromkeys(files, ""))
+        assert check(folder).refused() == (
             f"tfod: {folder}: holds {what}, and no shards; to make some type: "
             f"tfod convert '{folder}' shards\n"
         )
@@ -321,15 +311,14 @@ class TestLabelMaps:
         code, report = report_of(tmp_path / "label_map.pbtxt")
         assert code == 0 and [one["name"] for one in report["sources"]] == [shard]
 
-    def test_alone_without_shards(self, tmp_path: Path, report_of: ReportOf, capsys: Any) -> None:
+    def test_alone_without_shards(self, tmp_path: Path, report_of: ReportOf, check: Run) -> None:
         names = [tmp_path / "a_label_map.pbtxt", tmp_path / "label_map.pbtxt"]
         names[0].write_text(LABEL_MAP)
         names[1].write_text("item { id: 1 name: 'cat' } item { id: 1 name: 'dog' }")
         code, report = report_of(*names)
         assert code == 1 and report["counts"]["by_code"] == {"LAB003": 1}
         for name in ("graph.pbtxt", "absent_label_map.pbtxt"):
-            assert main(["check", str(tmp_path / name)]) == 2
-            assert capsys.readouterr().err.count("\n") == 1
+            check(tmp_path / name).refused()
 
     def test_any_mix_in_any_order_as_pre_commit_has_it(
         self, tmp_path: Path, report_of: ReportOf, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +17,7 @@ from tfod.check.records import images
 from tfod.check.records.result import MOST_KINDS, add_bounded
 from tfod.check.rules.registry import all_rules
 
-from tests.mutants.sound import jpeg, record, with_boxes
+from tests.mutants.sound import jpeg, record
 from tests.mutants.sound import shard as shard_of
 from tests.records import encode, frame, image, objects, write_shard
 
@@ -27,32 +26,6 @@ HANGING = (-0.5, 0.25, 1.5, 2.25)
 IN_PIXELS = (10.0, 5.0, 20.0, 15.0)
 CODES = ("TFR002", "BOX007", "NAM010")
 _SEVERITIES = st.sampled_from([None, *Severity])
-
-
-def without_time(sources: list[str], **options: Any) -> dict[str, Any]:
-    return {**check_sources(sources, Options(**options)).to_json(), "duration": 0}
-
-
-@pytest.fixture
-def shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small the data is, it is shared among processes."""
-    monkeypatch.setattr(check_module, "_WORTH_PROCESSES", 0)
-
-
-@pytest.mark.usefixtures("shares")
-def test_several_processes_give_the_same_report(tmp_path: Path) -> None:
-    for number in range(7):
-        boxes = [BOX, HANGING, IN_PIXELS][: number % 4]
-        records = [
-            with_boxes(boxes, name=f"{one}.jpg", encoded=jpeg(quality=50 + one + number % 3))
-            for one in range(number)
-        ]
-        (tmp_path / f"train-{number:05d}-of-00008").write_bytes(shard_of(*records))
-    for most in (1000, 3):
-        alone = without_time([str(tmp_path)], max_findings=most)
-        assert alone == without_time([str(tmp_path)], jobs=4, max_findings=most)
-        assert alone["counts"]["by_code"].keys() >= {"BOX003", "BOX005", "IMG010", "SET001"}
-        assert len(alone["findings"]) == min(most, alone["counts"]["findings"])
 
 
 @given(st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from("ab"), _SEVERITIES), max_size=30))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from tfod.check.reporters.text import render_text
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.storage.archive import ZipLimits
 
+from tests.check.reports import VALIDATOR
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard
 from tests.zip_forge import Item, forge
@@ -36,8 +36,6 @@ GZIP = gzip.compress(SHARD, mtime=0)
 GZIP_HEAD = 10  # of which neither time nor system matter to anybody
 ZIP = forge(Item("a.record", SHARD), Item("label_map.pbtxt", LABEL_MAP), Item("x/b.png", png()))
 HEAD, FOOT = 12, 4
-_SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
-_VALIDATOR = jsonschema_rs.Draft202012Validator(_SCHEMA)
 _known: set[frozenset[str]] = set()
 quick = examples(120)
 
@@ -55,7 +53,7 @@ def check_path(path: Path, **options: Any) -> Report:
     codes = frozenset(report.counts.by_code)
     if codes not in _known:  # most reports are alike
         _known.add(codes)
-        _VALIDATOR.validate(json.loads(text))
+        VALIDATOR.validate(json.loads(text))
         assert render_text(report, color=False)
         assert render_junit(report)
         assert render_html(report, [])

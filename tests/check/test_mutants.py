@@ -7,33 +7,28 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema_rs
 import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.profiles.profile import READY
-from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.cli.main import main
 
+from tests.check.reports import VALIDATOR
+from tests.commands import Run
 from tests.files import files_in
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant
-from tests.mutants.run import check_mutant, in_its_folder
+from tests.mutants.run import in_its_folder
 from tests.mutants.sound import TF
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 MUTANTS = all_mutants()
 by_name = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
-_VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
 
 
 def skip_without_its_needs(mutant: Mutant) -> None:
-    if mutant.options.get("engine") == "tensorflow":
-        pytest.importorskip("tensorflow")
     if mutant.code == "TFR013" and not os.path.exists("/proc/self/mem"):
         pytest.skip("no file here that opens and cannot be read")
 
@@ -66,7 +61,7 @@ def test_says_what_its_name_says(
         code = main(["check", *mutant.arguments(mutants), "--format", "json", "--jobs", "1"])
     printed = capsys.readouterr()
     report = json.loads(printed.out)
-    _VALIDATOR.validate(report)
+    VALIDATOR.validate(report)
     assert code == (0 if report["valid"] else 1)
     assert "Traceback" not in printed.err
     assert set(report["counts"]["by_code"]) == mutant.expected
@@ -105,38 +100,36 @@ def _offset(path: Path, mutant: Mutant) -> int:
     return start
 
 
-def of_two_processes(make: Callable[[int], Report], monkeypatch: pytest.MonkeyPatch) -> Report:
-    """A report that is the same by one process and by two, however small the data is."""
-    monkeypatch.setattr("tfod.check.check._WORTH_PROCESSES", 0)
-    reports = [make(jobs) for jobs in (1, 2)]
-    alone, together = ({**one.to_json(), "duration": 0} for one in reports)
-    assert alone == together
-    return reports[0]
-
-
 HANDFUL = ("IMG011-train-and-val-", "SET003-one-lacks", "SET004-ids", "LAB008-dog",
            "TSK006-another", "CFG006-two-of")  # fmt: skip
 
 
+@pytest.fixture
+def shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the data is, it is shared among processes."""
+    monkeypatch.setattr("tfod.check.check._WORTH_PROCESSES", 0)
+
+
 @pytest.mark.parametrize("start", HANDFUL)
-def test_a_folder_with_two_processes(
-    mutants: Path, start: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("shares")
+def test_the_same_report_from_two_processes(mutants: Path, start: str, run: Run) -> None:
     (mutant,) = [one for one in MUTANTS if one.name.startswith(start)]
-    of_two_processes(lambda jobs: check_mutant(mutant, mutants, jobs=jobs), monkeypatch)
+    command = ["check", *mutant.arguments(mutants), "--format", "json", "--jobs"]
+    with in_its_folder(mutant, mutants):
+        reports = [json.loads(run(*command, jobs).out) | {"duration": 0} for jobs in (1, 2)]
+    assert reports[0] == reports[1]
 
 
-def test_all_files_at_once_with_two_processes(
-    mutants: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("shares")
+def test_all_of_a_family_at_once_with_two_processes(mutants: Path) -> None:
     """What one mutant does hides nothing of the next one."""
     alike = [one for one in MUTANTS if one.code[:3] in ("TFR", "EXA", "BOX") and one.options == TF]
     paths = [one.path(mutants) for one in alike if not one.is_folder]
     options = Options(profile=READY["tf_detection_api"], max_findings=10_000)
-    report = of_two_processes(
-        lambda jobs: check_sources(paths, replace(options, jobs=jobs)), monkeypatch
-    )
-    found = {(one.shard, one.code) for one in report.findings}
+    reports = [check_sources(paths, replace(options, jobs=jobs)) for jobs in (1, 2)]
+    alone, together = ({**one.to_json(), "duration": 0} for one in reports)
+    assert alone == together
+    found = {(one.shard, one.code) for one in reports[0].findings}
     expected = {(one.path(mutants), one.code) for one in alike if one.fires and not one.is_folder}
     assert len(expected) > 50
     assert expected <= found

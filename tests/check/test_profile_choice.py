@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -32,13 +33,6 @@ KERAS = {
 }
 
 
-def sample(*parts: dict[str, Any], without: tuple[str, ...] = ()) -> bytes:
-    """A record of these features."""
-    return encode(
-        {key: value for part in parts for key, value in part.items() if key not in without}
-    )
-
-
 def choose(*records: bytes) -> tuple[str, str]:
     """The name of the profile that is chosen for records, and why; empty texts for none."""
     found = KeyCounts()
@@ -61,130 +55,100 @@ NAMED = image() | {"image/source_id": "a.jpg"}
 NO_SIZE = ("image/height", "image/width", "image/format")
 
 
-@pytest.mark.parametrize(
-    ("writer", "record", "profile"),
-    [
-        ("create_pascal", sample(NAMED, ENCODED, SHA256, BOXES, PASCAL), "tf_detection_api"),
-        (
-            "create_pet",
-            sample(NAMED, ENCODED, SHA256, BOXES, PASCAL, {"image/object/mask": [b"PNG"]}),
-            "tf_detection_api",
-        ),
-        (
-            "create_pet, numeric masks",
-            sample(NAMED, ENCODED, SHA256, BOXES, PASCAL, {"image/object/mask": [0.0, 1.0]}),
-            "tf_detection_api",
-        ),
-        (
-            "create_kitti",
-            sample(
-                NAMED, ENCODED, SHA256, BOXES, KITTI_3D, PASCAL, {"image/object/truncated": [0.5]}
-            ),
-            "tf_detection_api",
-        ),
-        (
-            "create_coco",
-            sample(
-                NAMED,
-                ENCODED,
-                SHA256,
-                BOXES,
-                {"image/object/is_crowd": [0]},
-                {"image/object/area": [1.5]},
-                without=("image/object/class/label",),
-            ),
-            "tf_detection_api",
-        ),
-        ("create_coco of an empty image", sample(NAMED, ENCODED, SHA256), "tf_detection_api"),
-        (
-            "create_coco's panoptic masks of an empty image",
-            sample(NAMED, ENCODED, SHA256, {"image/panoptic/category_mask": b"PNG"}),
-            "tf_detection_api",
-        ),
-        (
-            "create_oid",
-            sample(NAMED, ENCODED, BOXES, OCCURRENCES, without=NO_SIZE),
-            "open_images",
-        ),
-        ("raccoon", sample(NAMED, ENCODED, BOXES, {"image/format": "jpg"}), "tf_detection_api"),
-        ("Roboflow", sample(image(), ENCODED, BOXES), "roboflow"),
-        ("Datumaro's Roboflow", sample(image(), ENCODED, SHA256, BOXES), "roboflow"),
-        (
-            "Datumaro's Roboflow without images",
-            sample(image(), ENCODED, BOXES, {"image/encoded": b"", "image/format": ""}),
-            "roboflow",
-        ),
-        ("pascal without an id", sample(image(), ENCODED, BOXES, PASCAL), "tf_detection_api"),
-        ("CVAT", sample(NAMED, BOXES), "cvat"),
-        ("CVAT, empty image", sample(NAMED, BOXES, {"image/encoded": b""}), "cvat"),
-        ("CVAT with images", sample(NAMED, ENCODED, BOXES), "tf_detection_api"),
-        ("Datumaro", sample(NAMED, BOXES, {"image/source_id": ""}), "cvat"),
-        (
-            "Datumaro with images",
-            sample(NAMED, ENCODED, SHA256, BOXES, {"image/source_id": ""}),
-            "tf_detection_api",
-        ),
-        ("the Keras guide", sample(KERAS), "keras_coco"),
-        (
-            "TensorFlow's tutorial",
-            sample({"height": 1, "width": 1, "depth": 3, "label": 0, "image_raw": b"x"}),
-            "image_classification",
-        ),
-        ("TF-Slim", sample(ENCODED, SLIM, SIZE), "slim_classification"),
-        ("TF-Slim without a size", sample(ENCODED, SLIM), "slim_classification"),
-        ("DeepLab's with boxes", sample(NAMED, DEEPLAB, BOXES), "tf_detection_api"),
-        (
-            "many scripts",
-            sample({"height": 1, "width": 1, "channels": 3, "label": 0, "image": b"x"}),
-            "image_label",
-        ),
-    ],
-)
-def test_writers(writer: str, record: bytes, profile: str) -> None:
-    name, why = choose(record)
-    assert name == profile, writer
+WHOLE = NAMED | ENCODED | BOXES
+EMPTY = {"image/encoded": b"", "image/format": ""}
+SQUARE = {"height": 1, "width": 1, "label": 0}
+WRITERS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "create_pascal": (WHOLE | SHA256 | PASCAL, "tf_detection_api"),
+    "create_pet": (WHOLE | SHA256 | PASCAL | {"image/object/mask": [b"PNG"]}, "tf_detection_api"),
+    "create_pet, numeric masks": (
+        WHOLE | SHA256 | PASCAL | {"image/object/mask": [0.0, 1.0]},
+        "tf_detection_api",
+    ),
+    "create_kitti": (
+        WHOLE | SHA256 | KITTI_3D | PASCAL | {"image/object/truncated": [0.5]},
+        "tf_detection_api",
+    ),
+    "create_coco": (
+        NAMED | ENCODED | SHA256 | objects([[0, 0, 1, 1]], ["cat"])
+        | {"image/object/is_crowd": [0], "image/object/area": [1.5]},
+        "tf_detection_api",
+    ),
+    "create_coco of an empty image": (NAMED | ENCODED | SHA256, "tf_detection_api"),
+    "create_coco's panoptic masks of an empty image": (
+        NAMED | ENCODED | SHA256 | {"image/panoptic/category_mask": b"PNG"},
+        "tf_detection_api",
+    ),
+    "create_oid": (
+        {key: value for key, value in (WHOLE | OCCURRENCES).items() if key not in NO_SIZE},
+        "open_images",
+    ),
+    "raccoon": (WHOLE | {"image/format": "jpg"}, "tf_detection_api"),
+    "Roboflow": (image() | ENCODED | BOXES, "roboflow"),
+    "Datumaro's Roboflow": (image() | ENCODED | SHA256 | BOXES, "roboflow"),
+    "Datumaro's Roboflow without images": (image() | BOXES | EMPTY, "roboflow"),
+    "pascal without an id": (image() | ENCODED | BOXES | PASCAL, "tf_detection_api"),
+    "CVAT": (NAMED | BOXES, "cvat"),
+    "CVAT, empty image": (NAMED | BOXES | {"image/encoded": b""}, "cvat"),
+    "CVAT with images": (WHOLE, "tf_detection_api"),
+    "Datumaro": (NAMED | BOXES | {"image/source_id": ""}, "cvat"),
+    "Datumaro with images": (WHOLE | SHA256 | {"image/source_id": ""}, "tf_detection_api"),
+    "the Keras guide": (KERAS, "keras_coco"),
+    "TensorFlow's tutorial": (SQUARE | {"depth": 3, "image_raw": b"x"}, "image_classification"),
+    "TF-Slim": (ENCODED | SLIM | SIZE, "slim_classification"),
+    "TF-Slim without a size": (ENCODED | SLIM, "slim_classification"),
+    "DeepLab's with boxes": (NAMED | DEEPLAB | BOXES, "tf_detection_api"),
+    "many scripts": (SQUARE | {"channels": 3, "image": b"x"}, "image_label"),
+}  # fmt: skip
+"""What they write, and its profile."""
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_writers(writer: str) -> None:
+    features, profile = WRITERS[writer]
+    name, why = choose(encode(features))
+    assert name == profile
     assert why.startswith("best fit: ") and "without" not in why
 
 
 @pytest.mark.parametrize(
-    ("record", "reason"),
+    ("features", "reason"),
     [
-        (sample(NAMED, ENCODED, BOXES), "12 of its 18 features are there"),
-        (sample(NAMED, BOXES), "10 of its 10 features are there"),
+        (WHOLE, "12 of its 18 features are there"),
+        (NAMED | BOXES, "10 of its 10 features are there"),
         (
-            sample(BOXES),
+            BOXES,
             "6 of its 10 features are there, without image/filename, image/source_id, "
             "image/height, image/width",
         ),
     ],
 )
-def test_reasons(record: bytes, reason: str) -> None:
-    assert choose(record)[1] == f"best fit: {reason}"
+def test_reasons(features: dict[str, Any], reason: str) -> None:
+    assert choose(encode(features))[1] == f"best fit: {reason}"
 
 
 @pytest.mark.parametrize(
-    "records",
+    "features",
     [
-        [],
-        [sample({})],
-        [sample({"fare": 1.5, "cabin_id": 3})],
-        [sample({"height": 1, "width": 1})],
+        {},
+        {"fare": 1.5, "cabin_id": 3},
+        {"height": 1, "width": 1},
         # Half of the tutorial's keys, and all but one: nothing says what they mean.
-        [sample({"height": 1, "width": 1, "label": 0})],
-        [sample({"height": 1, "width": 1, "label": 0, "image_raw": b"x"})],
-        [sample({"width": 1, "height": 1, "label": 0, "img": b"x"})],
-        [sample({"image": b"x", "objects/bbox": [0.1, 0.2, 0.3, 0.4], "objects/label": [0]})],
-        [sample(KERAS, {"area": 3})],  # an int64 where a float is required
-        [sample(DEEPLAB)],
-        [sample(NAMED, {"image/lidar": [0.5]})],
+        SQUARE,
+        SQUARE | {"image_raw": b"x"},
+        SQUARE | {"img": b"x"},
+        {"image": b"x", "objects/bbox": [0.1, 0.2, 0.3, 0.4], "objects/label": [0]},
+        KERAS | {"area": 3},  # an int64 where a float is required
+        DEEPLAB,
+        NAMED | {"image/lidar": [0.5]},
     ],
 )
-def test_none_fits(records: list[bytes]) -> None:
-    assert choose(*records) == ("", "")
+def test_none_fits(features: dict[str, Any]) -> None:
+    assert choose(encode(features)) == choose() == ("", "")
 
 
 def test_half_of_the_records_decide() -> None:
-    whole, part = sample(NAMED, ENCODED), sample(NAMED, BOXES)
+    whole, part = encode(NAMED | ENCODED), encode(NAMED | BOXES)
     assert choose(whole, part)[0] == "tf_detection_api"
     assert choose(whole, part, part)[0] == "cvat"
 
@@ -196,13 +160,13 @@ def test_half_of_the_records_decide() -> None:
 def test_a_table_beside_is_not_of_the_detection_that_few_records_are(
     detection: int, table: int, profile: str
 ) -> None:
-    other = sample({"fare": 1.5, "cabin": "C85"})
-    records = [*[sample(NAMED, ENCODED, BOXES)] * detection, *[other] * table]
+    other = encode({"fare": 1.5, "cabin": "C85"})
+    records = [*[encode(WHOLE)] * detection, *[other] * table]
     assert choose(*records)[0] == profile
 
 
 def test_few_of_many_images_have_objects() -> None:
     """Writers that leave the lists out where there are no objects, with a key of their own."""
     score = {"my/score": 0.5}
-    some, most = sample(NAMED, BOXES, score), sample(NAMED, score)
+    some, most = encode(NAMED | BOXES | score), encode(NAMED | score)
     assert choose(some, *[most] * 9)[0] == "cvat"

@@ -123,10 +123,7 @@ class TestDocuments:
     @pytest.mark.parametrize(
         ("change", "output"),
         [
-            (
-                {"titel": "x"},
-                ".*'titel' was unexpected.*; expected a profile: .* title, ",
-            ),
+            ({"titel": "x"}, ".*'titel' was unexpected.*; expected a profile: .* title, "),
             ({"features": []}, r"features: \[\] is not of type 'object'; expected at least one"),
             ({"features": {"a": {"kind": "VarLenFeature"}}}, "features.a: 'dtype' is a required "),
             (
@@ -172,11 +169,7 @@ class TestDocuments:
         ("name", "content", "output"),
         [
             ("p.yaml", "features: [", "p.yaml:1: not a valid YAML file: "),
-            (
-                "p.yaml",
-                "",
-                "p.yaml: None is not of type 'object'; expected a profile: an ",
-            ),
+            ("p.yaml", "", "p.yaml: None is not of type 'object'; expected a profile: an "),
             ("p.yaml", b"\xff\xfe", "p.yaml: not a valid YAML file: 'utf-8' codec"),
             ("p.yaml", "a: !!python/object/apply:os.getcwd []", "could not determine a construct"),
             (
@@ -264,35 +257,6 @@ class TestPython:
         profile = load_profile(write_profile(tmp_path, "p.py", source))
         assert profile.features == {"k": FeatureSpec(Kind.INT64, ())}
 
-    @pytest.mark.parametrize(
-        ("call", "spec"),
-        [
-            ("tf.io.VarLenFeature(tf.string)", FeatureSpec(Kind.BYTES)),
-            ("tf.io.VarLenFeature(dtype=float)", FeatureSpec(Kind.FLOAT)),
-            (
-                "tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)",
-                FeatureSpec(Kind.INT64),
-            ),
-            ("tf.io.RaggedFeature(tf.int64)", FeatureSpec(Kind.INT64)),
-            ("tf.io.FixedLenFeature((2, 2), tf.float32)", FeatureSpec(Kind.FLOAT, (2, 2))),
-            ("tf.io.FixedLenFeature(4, tf.float32)", FeatureSpec(Kind.FLOAT, (4,))),
-            ("tf.io.FixedLenFeature([], tf.string, '')", FeatureSpec(Kind.BYTES, (), b"")),
-            (
-                "tf.io.FixedLenFeature([], tf.string, default_value=b'\\xff')",
-                FeatureSpec(Kind.BYTES, (), b"\xff"),
-            ),
-            ("tf.io.FixedLenFeature([], tf.int64, [False])", FeatureSpec(Kind.INT64, (), 0)),
-            (
-                "tf.io.FixedLenFeature([2, 2], tf.int64, [[1, 2], [-3, +4]])",
-                FeatureSpec(Kind.INT64, (2, 2), (1, 2, -3, 4)),
-            ),
-        ],
-    )
-    def test_features(self, tmp_path: Path, call: str, spec: FeatureSpec) -> None:
-        call, _, more = call.partition("\n")
-        profile = load_profile(write_profile(tmp_path, "p.py", f"f = {{'k': {call}}}\n{more}"))
-        assert profile.features == {"k": spec}
-
     def test_name_title_meanings_and_field_mapping(self, tmp_path: Path) -> None:
         source = to_source(PROFILES["tf_detection_api"])
         profile = load_profile(write_profile(tmp_path, "train.v2.py", source))
@@ -344,10 +308,7 @@ class TestPython:
                 "f = {'k': RaggedFeature(tf.int64, partitions=[])}",
                 "p.py:1: 'k': RaggedFeature: got an unexpected keyword argument 'partitions'",
             ),
-            (
-                "f = {'k': VarLenFeature(tf.int32)}",
-                "p.py:1: 'k' has the dtype tf.int32, which no",
-            ),
+            ("f = {'k': VarLenFeature(tf.int32)}", "p.py:1: 'k' has the dtype tf.int32, which no"),
             ("f = {'k': VarLenFeature()}", "'k': VarLenFeature: missing a required argument: 'dty"),
             ("f = {'k': VarLenFeature(tf.int64, 1)}", "VarLenFeature: too many positional arg"),
             (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.check.check import Options, check_sources
 from tfod.check.finding import Rule, Severity
 from tfod.check.profiles.policy import Policy
 from tfod.check.profiles.profile import OFF, READY, profile_of_features
@@ -21,7 +21,7 @@ from tests.check.test_check import training
 from tests.commands import Run
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
-from tests.mutants.run import check_mutant, parameters_of
+from tests.mutants.run import parameters_of
 from tests.records import encode, image, objects, write_shard
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -282,10 +282,10 @@ NOT_SEEN = {
 def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
     mutant: Mutant, mutants: Path
 ) -> None:
-    any_profile = replace(mutant, options={})  # each receiver has its own
-    for one in check_mutant(any_profile, mutants, receiver=ANY).verdicts:
+    sources = mutant.sources(mutants)
+    for one in check_sources(sources, Options(receiver=ANY)).verdicts:
         takes = one.verdict is not Verdict.FAILS
-        valid = check_mutant(any_profile, mutants, receiver=one.receiver).valid
+        valid = check_sources(sources, Options(receiver=one.receiver)).valid
         assert (takes == valid) is ((one.receiver.name, mutant.name) not in NOT_SEEN)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tfod.check.references.pipeline import TrainingConfig
 from tfod.errors import TfodError
 
-from tests.commands import Run
+from tests.commands import Result, Run
+from tests.files import write_files
 from tests.mutants.pipeline import files, masks, pipeline
 from tests.mutants.sound import CAT_BOX, png, shard, with_boxes
 
@@ -49,75 +49,75 @@ eval_input_reader: {
 """
 
 
+Check = Callable[..., Result]
+"""The fixture ``check``."""
+
+
 @pytest.fixture
-def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Write a folder's files, and start the trainer, or the check, in it."""
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Check:
+    """Check a folder's configuration, in the folder, as the trainer is started there."""
 
-    def write(content: dict[str, bytes]) -> Path:
-        for name, data in content.items():
-            Path(tmp_path, name).write_bytes(data)
+    def checked(files: Mapping[str, bytes], *arguments: str) -> Result:
+        write_files(tmp_path, files)
         monkeypatch.chdir(tmp_path)
-        return tmp_path
+        return run("check", "--pipeline-config", "pipeline.config", *arguments)
 
-    return write
+    return checked
 
 
-def test_the_shards_are_those_that_it_names(started: Any, run: Run) -> None:
-    folder = started({**files(OF_MODELS.encode()), "other.tfrecord": b"not looked at"})
-    output = run("check", "--pipeline-config", "pipeline.config")
-    assert (output.code, output.err) == (0, "")
-    assert output.out.startswith("VALID") and "Checked: 2 shards, 2 records" in output.out
-    assert "CFG" not in output.out
-    (classes,) = TrainingConfig(str(folder / "pipeline.config")).num_classes
+def words_of(done: Result) -> str:
+    return " ".join(done.out.split())
+
+
+def test_the_shards_are_those_that_it_names(check: Check) -> None:
+    done = check({**files(OF_MODELS.encode()), "other.tfrecord": b"not looked at"})
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("VALID") and "Checked: 2 shards, 2 records" in done.out
+    assert "CFG" not in done.out
+    (classes,) = TrainingConfig("pipeline.config").num_classes
     assert (classes.path, classes.value) == ("model.ssd.num_classes", 2)
 
 
-def test_findings_have_fixes_in_the_words_of_the_file(started: Any, run: Run) -> None:
-    started(files(pipeline(90, both="num_keypoints: 2")))
-    output = run("check", "--pipeline-config", "pipeline.config", "--format", "json")
-    found = {one["code"]: one for one in json.loads(output.out)["findings"]}
-    assert output.code == 1
-    assert found["CFG003"]["severity"] == "warning"
-    assert found["CFG003"]["message"] == (
-        "`model.ssd.num_classes: 90`, but the ids go to 2 ('dog')"
-    )
+def test_findings_have_fixes_in_the_words_of_the_file(check: Check) -> None:
+    done = check(files(pipeline(90, both="num_keypoints: 2")), "--format", "json")
+    found = {one["code"]: one for one in json.loads(done.out)["findings"]}
+    assert done.code == 1
+    said = "`model.ssd.num_classes: 90`, but the ids go to 2 ('dog')"
+    assert (found["CFG003"]["severity"], found["CFG003"]["message"]) == ("warning", said)
     assert found["CFG003"]["fix"] == "Set `model.ssd.num_classes: 2`."
     assert found["CFG006"]["fix"] == "Set `eval_input_reader.num_keypoints: 0`."
     assert {one["shard"] for one in found.values()} == {"pipeline.config"}
 
 
-def test_what_is_not_set_has_its_default(started: Any, run: Run) -> None:
+def test_what_is_not_set_has_its_default(check: Check) -> None:
     mask = png()
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     config = pipeline(both="load_instance_masks: true").replace(b"    num_classes: 2\n", b"")
-    started(files(config, *both))
-    output = " ".join(run("check", "--pipeline-config", "pipeline.config").out.split())
-    assert "`train_input_reader.mask_type: DEFAULT`, but masks are written as PNG" in output
-    assert "`model.ssd.num_classes: 0`, but the ids go to 2" in output
+    words = words_of(check(files(config, *both)))
+    assert "`train_input_reader.mask_type: DEFAULT`, but masks are written as PNG" in words
+    assert "`model.ssd.num_classes: 0`, but the ids go to 2" in words
 
 
-def test_nothing_that_it_names_is_there(started: Any, run: Run) -> None:
-    folder = started({"pipeline.config": pipeline(maps="a\\0*/b")})
-    output = run("check", "--pipeline-config", "pipeline.config")
-    assert output.code == 1 and "Checked: 0 shards" in output.out
-    words = " ".join(output.out.split())
-    assert "CFG002 error: path leads to no file (4 in 1 file)" in words
-    assert f": no file is at {folder}/train.tfrecord" in words
+def test_nothing_that_it_names_is_there(check: Check, tmp_path: Path) -> None:
+    alone = {"pipeline.config": pipeline(maps="a\\0*/b")}
+    done = check(alone)
+    assert done.code == 1 and "Checked: 0 shards" in done.out
+    assert "CFG002 error: path leads to no file (4 in 1 file)" in words_of(done)
+    assert f": no file is at {tmp_path}/train.tfrecord" in words_of(done)
     for kind in ("html", "junit"):
-        printed = run("check", "--pipeline-config", "pipeline.config", "--format", kind)
+        printed = check(alone, "--format", kind)
         assert "CFG002" in printed.out and not printed.err
 
 
-def test_shards_of_the_command_line_stand_in_for_others(started: Any, run: Run) -> None:
+def test_shards_of_the_command_line_stand_in_for_others(check: Check) -> None:
     """The configuration is of another machine: files that it lacks here stop nothing."""
     elsewhere = pipeline(1, train="/data/t-?.tfrecord", maps="/data/map.pbtxt")
     cats = with_boxes([CAT_BOX], name="train.jpg", source_id="1")
-    started({**files(elsewhere), "t-1.tfrecord": shard(cats)})
-    output = run("check", "--pipeline-config", "pipeline.config", "t-1.tfrecord", "val.tfrecord")
-    assert output.code == 1
-    words = " ".join(output.out.split())
-    assert "CFG002 warning" in words and "CFG003 error" in words
-    assert "no object for training has the class 'dog'" in words
+    content = {**files(elsewhere), "t-1.tfrecord": shard(cats)}
+    done = check(content, "t-1.tfrecord", "val.tfrecord")
+    assert done.code == 1
+    assert "CFG002 warning" in words_of(done) and "CFG003 error" in words_of(done)
+    assert "no object for training has the class 'dog'" in words_of(done)
 
 
 @pytest.mark.parametrize(
@@ -126,35 +126,22 @@ def test_shards_of_the_command_line_stand_in_for_others(started: Any, run: Run) 
         (
             r"data\train.record",
             "error",
-            r'"data\train.record"`: `\t` is a tab; write / in place of',
+            r'"data\train.record"`: `\t` is a tab; write / in place',
         ),
         (r"a\new.record", "error", r"`\n` is a line break; write / in place of the b"),
         (r"a\record", "error", r"`\r` is a carriage return; write / in place of the b"),
         (r"a\very.record", "error", "a backslash has made a control character; write / in place"),
-        (
-            r"data\\train.record",
-            "warning",
-            "no file is there; write / in place of the b",
-        ),
-        (
-            r"data\quiet.record",
-            "warning",
-            "no file is there; write / in place of the b",
-        ),
+        (r"data\\train.record", "warning", "no file is there; write / in place of the b"),
+        (r"data\quiet.record", "warning", "no file is there; write / in place of the b"),
     ],
 )
-def test_backslashes_of_windows(
-    started: Any, run: Run, path: str, severity: str, said: str
-) -> None:
+def test_backslashes_of_windows(check: Check, path: str, severity: str, said: str) -> None:
     """A path with a tab is right on no machine; others may be, where shards stand in for them."""
     config = pipeline(train=path).replace(b'"val.tfrecord"', b'"/data/val.tfrecord"')
-    started(files(config))
-    output = run(
-        "check", "--pipeline-config", "pipeline.config", "val.tfrecord", "--format", "json"
-    )
-    (first, *_) = (one for one in json.loads(output.out)["findings"] if one["code"] == "CFG002")
+    done = check(files(config), "val.tfrecord", "--format", "json")
+    (first, *_) = (one for one in json.loads(done.out)["findings"] if one["code"] == "CFG002")
     assert first["severity"] == severity and said in first["message"]
-    assert output.code == (severity == "error")
+    assert done.code == (severity == "error")
 
 
 _NOT_TEXT = ":%s: not protobuf's text format:"
@@ -182,10 +169,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED)
-def test_refused_in_one_line(started: Any, run: Run, text: str, reason: str) -> None:
-    started({"a.config": text.encode("latin-1")})
-    done = run("check", "--pipeline-config", "a.config")
-    assert done.refused().startswith(f"tfod: a.config{reason}") and not done.out
+def test_refused_in_one_line(check: Check, text: str, reason: str) -> None:
+    done = check({"pipeline.config": text.encode("latin-1")})
+    assert done.refused().startswith(f"tfod: pipeline.config{reason}") and not done.out
 
 
 def test_there_is_no_such_file() -> None:
@@ -194,7 +180,5 @@ def test_there_is_no_such_file() -> None:
 
 
 def test_neither_shards_nor_a_configuration(run: Run) -> None:
-    output = run("check")
-    assert (output.code, output.err) == (
-        2, "tfod: name what is to be checked: shards, a folder or a zip\n",
-    )  # fmt: skip
+    said = "tfod: name what is to be checked: shards, a folder or a zip\n"
+    assert run("check").refused() == said

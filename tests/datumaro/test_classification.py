@@ -221,11 +221,10 @@ class TestWriting:
     def test_what_cannot_be_written_leaves_the_folder_as_it_was(self, tmp_path) -> None:
         dataset_of(item("a", Label(0))).export(str(tmp_path), FORMAT)
         before = files_in(tmp_path)
-        for bad in (
-            dataset_of(item("b", Label(0)), item("c", Label(0), data=None)),
-            dataset_of(item("b", Label(0)), item("c", Label(7))),
-            dataset_of(item("b", Label(0)), names=["a\nb"]),
+        for bad, said in (
+            (dataset_of(item("c", Label(0), data=None)), "item 'c' has no image"),
+            (dataset_of(item("b", Label(0)), item("c", Label(7))), "a label is 7, but there are 3"),
+            (dataset_of(item("b", Label(0)), names=["a\nb"]), "has a line break, which labels.txt"),
         ):
-            with pytest.raises(Exception):  # noqa: B017
-                bad.export(str(tmp_path), FORMAT)
+            assert said in str(refusal(bad.export, str(tmp_path), FORMAT))
             assert files_in(tmp_path) == before

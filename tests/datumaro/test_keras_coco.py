@@ -259,8 +259,8 @@ class TestWriting:
     def test_a_image_must_be_there_and_nothing_changes_without(self, tmp_path) -> None:
         dataset(item("a", Bbox(0, 0, 1, 1, label=0))).export(str(tmp_path), FORMAT)
         before = files_in(tmp_path)
-        with pytest.raises(Exception, match=r"Failed to export item|item 'b' has no image"):
-            dataset(item("b", Bbox(0, 0, 1, 1, label=0), data=None)).export(str(tmp_path), FORMAT)
+        bad = dataset(item("b", Bbox(0, 0, 1, 1, label=0), data=None))
+        assert "item 'b' has no image" in str(refusal(bad.export, str(tmp_path), FORMAT))
         assert files_in(tmp_path) == before
 
     def test_saving_in_place(self, tmp_path) -> None:

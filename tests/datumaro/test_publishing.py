@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,43 +66,45 @@ def export_by(data: Any, folder: Path, way: tuple[str, dict[str, Any]]) -> None:
     data.export(str(folder), way[0], save_media=True, **way[1])
 
 
-def test_where_a_rename_fails_the_old_files_are_back(
-    ends: tuple[Path, Path], way: tuple[str, dict[str, Any]], tmp_path: Path
-) -> None:
-    old, new = ends
+def fail_at_each_rename(old: Path, do: Callable[[Path], None]) -> tuple[Path, int]:
+    """Do it in copies of a folder, in which one rename after another fails: the old files stay.
+
+    Gives the folder in which none failed any more, and how many there are.
+    """
     for number in itertools.count(1):
-        folder = tmp_path / str(number)
+        folder = old.parent / str(number)
         shutil.copytree(old, folder)
         with at_rename(number, fail) as watch:
             try:
-                export_by(NEW, folder, way)
+                do(folder)
             except compat.errors.DatasetExportError as error:
                 assert "Input/output error" in str(error)
                 assert "what was there before is unchanged" in str(error)
                 assert files_in(folder) == files_in(old)
                 continue
-        assert not watch.reached and files_in(folder) == files_in(new)
-        break
-    assert number > 5
+        assert not watch.reached
+        return folder, number - 1
+    raise AssertionError
+
+
+def test_where_a_rename_fails_the_old_files_are_back(
+    ends: tuple[Path, Path], way: tuple[str, dict[str, Any]]
+) -> None:
+    old, new = ends
+    folder, renames = fail_at_each_rename(old, lambda folder: export_by(NEW, folder, way))
+    assert files_in(folder) == files_in(new) and renames > 4
 
 
 def test_saving_in_place_removes_what_goes_together_with_the_rest(tmp_path: Path) -> None:
     """A subset that is gone has the old label map's ids: its shards must not outlive that."""
     way = WAYS["flat"]
     export_by(dataset("cat", "dog", subsets=("train", "val", "test")), tmp_path / "old", way)
-    for number in itertools.count(1):
-        folder = tmp_path / str(number)
-        shutil.copytree(tmp_path / "old", folder)
+
+    def save_without_test(folder: Path) -> None:
         data = Dataset.import_from(str(folder), "tf_detection_api")
         for item in list(data.get_subset("test")):
             data.remove(item.id, "test")
-        with at_rename(number, fail) as watch:
-            try:
-                data.save(save_media=True)
-            except compat.errors.DatasetExportError:
-                assert files_in(folder) == files_in(tmp_path / "old")
-                continue
-        assert not watch.reached
-        assert [one.subset for one in find_shards(folder)] == ["train", "val"]
-        break
-    assert number > 3
+        data.save(save_media=True)
+
+    folder, renames = fail_at_each_rename(tmp_path / "old", save_without_test)
+    assert [one.subset for one in find_shards(folder)] == ["train", "val"] and renames > 2

@@ -18,6 +18,7 @@ from tfod.tfrecord.reader import read_records
 
 from tests.datumaro.conftest import content, ids_of, import_dataset, jpeg, labels_of, refusal
 from tests.files import files_in
+from tests.zip_forge import real_zip
 
 load = partial(import_dataset, name="roboflow_tfrecord")
 
@@ -74,8 +75,7 @@ class TestZip:
         assert (tmp_path / "export.zip").read_bytes() == ZIP.read_bytes()
 
     def test_a_hostile_one_is_refused_in_one_line(self, tmp_path: Path) -> None:
-        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-            archive.writestr("../x.tfrecord", b"")
+        (tmp_path / "a.zip").write_bytes(real_zip([("../x.tfrecord", b"")]))
         said = "a.zip: entry ../x.tfrecord is not read: the path ../x.tfrecord has '..' in it"
         assert said in str(refusal(load, tmp_path / "a.zip"))
 

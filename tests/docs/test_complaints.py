@@ -6,9 +6,7 @@ order. Each input is made by what caused the complaint in the thread that the ro
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 
 from tests.commands import require, run_program, run_python
 from tests.docs.page import environment
+from tests.files import write_files
 from tests.image_kinds import HEIGHT, WIDTH, exif_jpeg
 from tests.mutants.sound import (
     LABEL_MAP,
@@ -30,6 +29,7 @@ from tests.mutants.sound import (
     with_boxes,
 )
 from tests.records import encode
+from tests.zip_forge import real_zip
 
 PAGE = Path(__file__).parents[2] / "docs" / "complaints.md"
 _ROW = re.compile(r"^\| (.+) \| (.+) \| (`.+) \| (.+) \|$", re.MULTILINE)
@@ -64,10 +64,7 @@ def test_every_complaint_has_a_row() -> None:
 
 @pytest.mark.parametrize(("number", "commands", "printed"), rows())
 def test_complaint(number: int, commands: list[str], printed: list[str], tmp_path: Path) -> None:
-    for name, content in INPUTS[number]().items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    write_files(tmp_path, INPUTS[number]())
     assert commands and printed
     got = ""
     for command in commands:
@@ -107,14 +104,6 @@ def voc(name: str, box: str = "", path: str = "") -> str:
 
 def square(quality: int) -> bytes:
     return jpeg((_SIDE, _SIDE), quality=quality)
-
-
-def zipped(files: Files) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return out.getvalue()
 
 
 def pipeline(more: str = "", *, num_classes: int = 2, input_path: str = "train.record") -> str:
@@ -177,8 +166,8 @@ def ids_from_0() -> Files:
     text = "".join(f"item {{\n\tid: {id}\n\tname: '{id}'\n}}\n\n" for id in range(2))
     text = text.replace("'0'", "'cat'").replace("'1'", "'dog'")
     return {
-        "anno.zip": zipped(
-            {"default.tfrecord": shard(record(label=[0, 1])), "label_map.pbtxt": text}
+        "anno.zip": real_zip(
+            [("default.tfrecord", shard(record(label=[0, 1]))), ("label_map.pbtxt", text.encode())]
         )
     }
 

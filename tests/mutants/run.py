@@ -1,4 +1,4 @@
-"""Check a mutant as a program does, without the command line."""
+"""Which mutants a slow test takes, where they are checked, and as what they are uploaded."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.check import Options, check_sources
-from tfod.check.profiles.file import load_profile
-from tfod.check.records.images import read_most_decoded
-from tfod.check.references.cvat_task import load_task
-from tfod.check.references.pipeline import TrainingConfig
-from tfod.check.report import Report
-from tfod.tfrecord.storage.archive import ZipLimits
 
-from tests.mutants.registry import Content, Inside, Mutant
+from tests.mutants.registry import Content, Mutant
 from tests.mutants.sound import LABEL_MAP
 from tests.zip_forge import real_zip
 
-_SIMPLE = ("label_map", "max_record_bytes")
 _FEW = os.environ.get("HYPOTHESIS_PROFILE") == "few"
 
 
@@ -52,31 +44,6 @@ def in_its_folder(mutant: Mutant, folder: str | Path) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
-
-
-def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
-    """The report on a mutant that lies in a folder of all mutants."""
-    path = mutant.path(folder)
-    given = {
-        name: os.path.join(path, value) if isinstance(value, Inside) else value
-        for name, value in mutant.options.items()
-    }
-    found: dict[str, Any] = {name: given[name] for name in _SIMPLE if name in given}
-    if "profile" in given:
-        found["profile"] = load_profile(given["profile"])
-    if "decode" in given:
-        found["decode"] = read_most_decoded(given["decode"])
-    described = [given.get(name) for name in ("cvat_labels", "cvat_xml", "images")]
-    if any(described):
-        found["task"] = load_task(*described)
-    if "pipeline_config" in given:
-        found["training_config"] = TrainingConfig(given["pipeline_config"])
-    found["archive_limits"] = ZipLimits(
-        total_bytes=given.get("max_archive_bytes", ZipLimits.total_bytes),
-        entries=given.get("max_archive_entries", ZipLimits.entries),
-    )
-    with in_its_folder(mutant, folder):
-        return check_sources(mutant.sources(folder), Options(**found, **more))
 
 
 def zipped(mutant: Mutant) -> bytes:

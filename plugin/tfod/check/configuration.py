@@ -7,22 +7,22 @@ import importlib
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tfod.check.check import Options
 from tfod.check.finding import Severity
 from tfod.check.profiles.policy import severities_of
-from tfod.check.profiles.profile import OFF, READY, Severities
+from tfod.check.profiles.profile import OFF, READY, Profile, Severities
 from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import require_rule_names
 from tfod.detection.labels.label_map import packaged_label_maps, require_label_map
 from tfod.errors import TfodError, how_to_install
 from tfod.tfrecord.storage.urls import is_url
 
+T = TypeVar("T")
 LEVELS = ("error", "warning", "info", "off")
 """Severities in words."""
 _LARGEST_FILE = 256 << 10
@@ -63,14 +63,6 @@ class Configuration:
             fnmatch.fnmatchcase(inside.replace(os.sep, "/"), one) for one in forms
         )
 
-    @contextmanager
-    def naming(self, key: str) -> Iterator[None]:
-        """Whatever is refused within is said to be the value of a key of the file."""
-        try:
-            yield
-        except TfodError as error:
-            raise TfodError(f"{self.file}: {key}: {error}") from None
-
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and "\0" not in value
@@ -107,25 +99,21 @@ def find_configuration() -> Configuration:
     for above in range(len(Path(os.getcwd()).parts)):
         for name in ("tfod.toml", "pyproject.toml"):
             path = os.path.join(*[os.pardir] * above, name)
-            if os.path.isfile(path) and (found := _load(path, path)) is not None:
+            if os.path.isfile(path) and (found := _read(path)) is not None:
                 return found
     return Configuration()
 
 
-def load_configuration(path: str, name: str | None = None) -> Configuration:
+def load_configuration(path: str) -> Configuration:
     """The configuration in a file.
-
-    Args:
-        path: where the file is.
-        name: what it is called, if not that; paths in it are relative to this one.
 
     Raises:
         TfodError: it has none, or it is not what it should be.
         OSError: it cannot be read.
     """
-    found = _load(path, name or path)
+    found = _read(path)
     if found is None:
-        raise TfodError(f"{name or path}: has no [tool.tfod]; add it, or name another file")
+        raise TfodError(f"{path}: has no [tool.tfod]; add it, or name another file")
     return found
 
 
@@ -144,20 +132,19 @@ def options_of(asked: Configuration, file: Configuration, **more: Any) -> Option
     def chosen(key: str) -> Any:
         return getattr(asked, key) or getattr(file, key)
 
-    receiver, label_map = chosen("receiver"), chosen("label_map")
-    profile = None
-    if chosen("profile"):
-        from tfod.check.profiles.file import load_profile  # few checks are given one
+    def loaded(key: str, load: Callable[[str], T]) -> T | None:
+        try:
+            return load(chosen(key)) if chosen(key) else None
+        except TfodError as error:
+            if getattr(asked, key):
+                raise
+            raise TfodError(f"{file.file}: {key}: {error}") from None
 
-        with nullcontext() if asked.profile else file.naming("profile"):
-            profile = load_profile(chosen("profile"))
-    if label_map:
-        with nullcontext() if asked.label_map else file.naming("label_map"):
-            require_label_map(label_map)
+    loaded("label_map", require_label_map)
     return Options(
-        profile=profile,
-        receiver=RECEIVERS[receiver] if receiver else None,
-        label_map=label_map,
+        profile=loaded("profile", _load_profile),
+        receiver=RECEIVERS[chosen("receiver")] if chosen("receiver") else None,
+        label_map=chosen("label_map"),
         severities=severities_of(
             chosen("select"), chosen("ignore"), _in_words(file.severity), _in_words(asked.severity)
         ),
@@ -167,48 +154,57 @@ def options_of(asked: Configuration, file: Configuration, **more: Any) -> Option
     )
 
 
+def _load_profile(name: str) -> Profile:
+    from tfod.check.profiles.file import load_profile  # few checks are given one
+
+    return load_profile(name)
+
+
 def _in_words(words: Mapping[str, str]) -> Severities:
     return {name: OFF if word == "off" else Severity(word) for name, word in words.items()}
 
 
-def _load(path: str, name: str) -> Configuration | None:
+def _read(file: str) -> Configuration | None:
     """What a file says; None of a pyproject.toml that says nothing of tfod."""
-    with open(path, "rb") as file:
-        data = file.read(_LARGEST_FILE + 1)
-    is_project = os.path.basename(name) == "pyproject.toml"
+    with open(file, "rb") as stream:
+        data = stream.read(_LARGEST_FILE + 1)
+    is_project = os.path.basename(file) == "pyproject.toml"
     if is_project and b"tfod" not in data:  # others' files are not ours to judge
         return None
     if len(data) > _LARGEST_FILE:
-        raise TfodError(f"{name}: is larger than {_LARGEST_FILE >> 10} KiB")
+        raise TfodError(f"{file}: is larger than {_LARGEST_FILE >> 10} KiB")
     try:  # the module is Python's own from 3.11 on
         toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
         values = toml.loads(data.decode("utf-8-sig"))
     except ImportError:
         install = how_to_install("validator")
-        raise TfodError(f"{name}: Python 3.10 needs tomli to read it: {install}") from None
+        raise TfodError(f"{file}: Python 3.10 needs tomli to read it: {install}") from None
     except (ValueError, RecursionError) as error:  # of dates, and of bytes that are not UTF-8, too
-        raise TfodError(f"{name}: is not valid TOML: {error}") from None
+        raise TfodError(f"{file}: is not valid TOML: {error}") from None
     if is_project:
         tools = values.get("tool")
         values = tools.get("tfod") if isinstance(tools, dict) else None
-    return None if values is None else _read(values, name)
-
-
-def _read(values: Any, file: str) -> Configuration:
+        if values is None:
+            return None
     if not isinstance(values, dict):
         raise TfodError(f"{file}: tool.tfod: expected a table of keys")
     for key, value in values.items():
-        if key not in _KEYS:
-            raise TfodError(f"{file}: {key}: there is no such key; the keys are {', '.join(_KEYS)}")
-        fits, expected = _KEYS[key]
-        if not fits(value):
-            wrong = "" if isinstance(value, (dict, list)) else f", not {value!r:.80}"
-            raise TfodError(f"{file}: {key}: expected {expected}{wrong}")
-        if key in ("select", "ignore", "severity"):
-            require_rule_names(value, f"{file}: {key}")
+        _require_fit(key, value, file)
     given = {"receiver" if key == "for" else key: value for key, value in values.items()}
     for key, names in (("profile", READY), ("label_map", packaged_label_maps())):
         value = given.get(key)
         if value is not None and value not in names and not is_url(value):
             given[key] = os.path.join(os.path.dirname(file), value)
     return Configuration(file, **given)
+
+
+def _require_fit(key: str, value: Any, file: str) -> None:
+    """Raise TfodError where there is no such key, or it has another kind of value."""
+    if key not in _KEYS:
+        raise TfodError(f"{file}: {key}: there is no such key; the keys are {', '.join(_KEYS)}")
+    fits, expected = _KEYS[key]
+    if not fits(value):
+        wrong = "" if isinstance(value, (dict, list)) else f", not {value!r:.80}"
+        raise TfodError(f"{file}: {key}: expected {expected}{wrong}")
+    if key in ("select", "ignore", "severity"):
+        require_rule_names(value, f"{file}: {key}")

@@ -217,7 +217,7 @@ class _Search:
         found = find_remote_shards(source)
         for group in found.sets:
             for url in group.paths:
-                file = File(url, url, found.files[url].size)
+                file = File(url, url, found.files[url])
                 self._add_shard(file, group.subset, by_itself=list(found.files) == [source])
         for url in found.zips:
             with open_stream(url) as stream:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.policy import Policy
-from tfod.check.profiles.profile import OFF, READY, Profile, Severities
+from tfod.check.profiles.profile import READY, Profile, Severities, severities
 from tfod.check.rules.registry import all_rules
 
 if TYPE_CHECKING:
@@ -28,130 +29,92 @@ class Receiver:
     Attributes:
         name: what ``--for`` and the service's field ``for`` call it.
         title: what people call it: a shard is valid "for ...".
-        severities: of rules that it checks otherwise than by default, for what is known of the CVAT
-            task that the shards are meant for (None: nothing).
+        own: severities of rules that it checks otherwise than by default.
         profile: the ready profile of what it reads; None for the one that fits best.
+        of_task: further severities, for what is known of the CVAT task (None: nothing).
     """
 
     name: str
     title: str
-    severities: Callable[[Task | None], Severities]
+    own: Severities
     profile: str | None = None
+    of_task: Callable[[Task | None], Severities] | None = None
+
+    def severities(self, task: Task | None) -> Severities:
+        """All of them, for what is known of the CVAT task that the shards are meant for."""
+        return {**self.own, **self.of_task(task)} if self.of_task else self.own
 
 
 # What stops other receivers: any text is a source id here, and a class needs no number.
-_STOPS_OTHERS: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019"), OFF)
+_STOPS_OTHERS = severities(off="NAM010 NAM011 LAB020 BOX019")
 
 # tfod.datumaro: what is imported whole, with each box, class and image as the record has it; boxes
 # are cut at the image's edge. A text or an id that no map explains becomes a class.
-_DATUMARO: Severities = {
-    **_STOPS_OTHERS,
-    **dict.fromkeys(("EXA012", "BOX003", "BOX012", "BOX013"), Severity.WARNING),
-    **dict.fromkeys(("BOX020", "BOX021", "NAM001", "NAM006", "SET004"), Severity.WARNING),
-    **dict.fromkeys(("IMG001", "IMG002", "IMG003", "IMG005", "IMG006"), Severity.WARNING),
-    **dict.fromkeys(("IMG007", "IMG009", "IMG014"), Severity.WARNING),
-    **dict.fromkeys(("LAB003", "LAB004", "LAB005", "LAB006", "LAB007"), Severity.WARNING),
-    **dict.fromkeys(("LAB009", "LAB010", "LAB011", "LAB012", "LAB014"), Severity.WARNING),
-    "LAB015": Severity.WARNING,
-}
+_DATUMARO = _STOPS_OTHERS | severities(
+    warning="EXA012 BOX003 BOX012 BOX013 BOX020 BOX021 NAM001 NAM006 SET004 "
+    "IMG001 IMG002 IMG003 IMG005 IMG006 IMG007 IMG009 IMG014 "
+    "LAB003 LAB004 LAB005 LAB006 LAB007 LAB009 LAB010 LAB011 LAB012 LAB014 LAB015"
+)
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
-# missed when somebody needs them.
-_CVAT: Severities = {
-    **_STOPS_OTHERS,
-    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "BOX021"), Severity.WARNING),
-    **dict.fromkeys(("NAM001", "SET004"), Severity.WARNING),
-    **dict.fromkeys(("LAB002", "LAB019", "BOX017", "BOX020"), Severity.ERROR),
-    "LAB013": Severity.INFO,
-    "IMG016": OFF,  # the task has the images
-}
+# missed when somebody needs them. The task has the images.
+_CVAT = _STOPS_OTHERS | severities(
+    error="LAB002 LAB019 BOX017 BOX020 IMG012 IMG015",
+    warning="LAB EXA003 BOX003 BOX012 BOX021 NAM001 SET004",
+    info="LAB013",
+    off="IMG016",
+)
 # Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.
-_LABELS_NOT_KNOWN = dict.fromkeys(("LAB007", "LAB009", "LAB014", "LAB018"), Severity.ERROR)
-_SIZES = dict.fromkeys(("IMG012", "IMG015"), Severity.ERROR)
-_WITH_FRAMES_OF_ITS_OWN: Severities = {"IMG": OFF, **_SIZES}
+_LABELS_NOT_KNOWN = severities(error="LAB007 LAB009 LAB014 LAB018")
+_WITH_FRAMES_OF_ITS_OWN = severities(off="IMG")
 # CVAT would attach the image to the frame of that number without a word.
-_NUMBERS_ARE_NO_NAMES: Severities = {"TSK003": Severity.ERROR}
-_IMAGES_BECOME_FRAMES: Severities = {
-    "IMG": Severity.WARNING,
-    **dict.fromkeys(("IMG001", "IMG002", "IMG006", "IMG009"), Severity.ERROR),
-    **_SIZES,
-}
-_TASK_NOT_KNOWN: Severities = {
-    "IMG": Severity.WARNING,
-    "IMG001": OFF,
-    **_SIZES,
-    **_NUMBERS_ARE_NO_NAMES,
-    # Whatever frames it has: TSK002 and TSK006 say it of known ones.
-    **dict.fromkeys(("NAM001", "NAM002", "NAM009"), Severity.ERROR),
-}
+_NUMBERS_ARE_NO_NAMES = severities(error="TSK003")
+_IMAGES_BECOME_FRAMES = severities(error="IMG001 IMG002 IMG006 IMG009", warning="IMG")
+# Whatever frames it has: TSK002 and TSK006 say it of known ones.
+_FRAMES_NOT_KNOWN = severities(error="NAM001 NAM002 NAM009", warning="IMG", off="IMG001")
 
 
-def _cvat_severities(task: Task | None) -> Severities:
+def _of_task(task: Task | None) -> Severities:
     classes = _LABELS_NOT_KNOWN if task is None or task.labels is None else {}
-    return {**_CVAT, **classes, **_by_frames(task)}
-
-
-def _by_frames(task: Task | None) -> Severities:
     if task is not None and task.new_tasks:
-        return _IMAGES_BECOME_FRAMES
+        return {**classes, **_IMAGES_BECOME_FRAMES}
     if task is None or task.frames is None:
-        return _TASK_NOT_KNOWN
-    if _is_numbered_alike(task):
-        return _WITH_FRAMES_OF_ITS_OWN
-    return {**_WITH_FRAMES_OF_ITS_OWN, **_NUMBERS_ARE_NO_NAMES}
+        return {**classes, **_FRAMES_NOT_KNOWN, **_NUMBERS_ARE_NO_NAMES}
+    # Frame 12 is frame_000012: of a video of which every frame was taken.
+    if task.video and all(one.name == f"frame_{one.number:06d}" for one in task.frames):
+        return {**classes, **_WITH_FRAMES_OF_ITS_OWN}
+    return {**classes, **_WITH_FRAMES_OF_ITS_OWN, **_NUMBERS_ARE_NO_NAMES}
 
 
-def _is_numbered_alike(task: Task) -> bool:
-    """Frame 12 of the task is ``frame_000012``: of a video of which every frame was taken."""
-    frames = task.frames or ()
-    return task.video and all(one.name == f"frame_{one.number:06d}" for one in frames)
-
-
-# The OD API's trainer, by its own code; each rule's source says where.
-_OD_API: Severities = {
-    **_STOPS_OTHERS,
-    # It opens shards without a compression_type.
-    **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
-    # CVAT's layout has no images, and the trainer's decoder stops at the first record.
-    "IMG001": Severity.ERROR,
-    # Height and width are read for masks of numbers alone, names for nothing.
-    **dict.fromkeys(("IMG006", "IMG012", "IMG015", "NAM001", "NAM006"), Severity.WARNING),
-    # What another program would do with the same zip.
-    **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), Severity.WARNING),
-}
+# The OD API's trainer, by its own code; each rule's source says where. It opens shards without a
+# compression_type, and its decoder stops at the first record of CVAT's layout, without an image.
+# Height and width are read for masks of numbers alone, names for nothing. Of TSK is said what
+# another program would do with the same zip.
+_OD_API = _STOPS_OTHERS | severities(
+    error="TFR010 TFR014 IMG001",
+    warning="IMG006 IMG012 IMG015 NAM001 NAM006 TSK001 TSK002 TSK004 TSK006",
+)
 
 # official/vision/dataloaders: tf_example_decoder.py; retinanet_input.py; utils.py,
 # process_source_id. MediaPipe Model Maker uses them, too (object_detector/dataset.py,
-# preprocessor.py).
-_TF_VISION: Severities = {
-    **_OD_API,
-    **dict.fromkeys(("NAM007", "NAM010"), Severity.ERROR),
-    # It reads the ids of classes alone; neither texts nor a label map.
-    **dict.fromkeys(("LAB008", "LAB017", "LAB020"), Severity.ERROR),
-    **dict.fromkeys(("LAB002", "LAB003", "LAB004", "LAB005", "LAB006"), Severity.WARNING),
-    **dict.fromkeys(("LAB010", "LAB011", "SET004"), Severity.WARNING),
-    "IMG014": Severity.WARNING,  # nor the format
-}
+# preprocessor.py). It reads the ids of classes alone; neither texts nor a label map, nor the
+# format.
+_TF_VISION = _OD_API | severities(
+    error="NAM007 NAM010 LAB008 LAB017 LAB020",
+    warning="LAB002 LAB003 LAB004 LAB005 LAB006 LAB010 LAB011 SET004 IMG014",
+)
 # Model Maker reads no masks.
-_MASKS_ARE_0_AND_1: Severities = dict.fromkeys(("BOX019", "BOX020"), Severity.ERROR)
+_MASKS_ARE_0_AND_1 = severities(error="BOX019 BOX020")
 # google/automl: efficientdet/dataloader.py, which parses source ids to float32.
-_EFFICIENTDET: Severities = {
-    **_TF_VISION,
-    **dict.fromkeys(("NAM011", "BOX010"), Severity.ERROR),
-}
+_EFFICIENTDET = _TF_VISION | severities(error="NAM011 BOX010")
 
-
-def _trainer(name: str, title: str, severities: Severities, profile: str) -> Receiver:
-    return Receiver(name, title, lambda _: severities, profile)
-
-
-ANY = Receiver("any", "any", lambda _: {})
-CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
-DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _DATUMARO)
-OD_API = _trainer("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
-TF_VISION = _trainer("tf-vision", "TF-Vision", {**_TF_VISION, **_MASKS_ARE_0_AND_1}, "tf_vision")
-MODEL_MAKER = _trainer("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision")
-EFFICIENTDET = _trainer(
+ANY = Receiver("any", "any", {})
+CVAT = Receiver("cvat", "CVAT", _CVAT, "cvat", _of_task)
+DATUMARO = Receiver("datumaro", "Datumaro", _DATUMARO)
+OD_API = Receiver("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
+TF_VISION = Receiver("tf-vision", "TF-Vision", _TF_VISION | _MASKS_ARE_0_AND_1, "tf_vision")
+MODEL_MAKER = Receiver("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision")
+EFFICIENTDET = Receiver(
     "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, "tf_detection_api"
 )
 
@@ -176,6 +139,11 @@ class Verdict(str, enum.Enum):
     TAKES = "takes it"
     LOSSES = "takes it with losses"
     FAILS = "fails"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best."""
+        return list(Verdict).index(self)
 
 
 @dataclass(frozen=True)
@@ -230,14 +198,14 @@ def _misfits(own: Profile, profile: Profile, is_stopped: bool) -> Iterator[str]:
 
 def worst_of(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:
     """One verdict for each receiver, of several datasets: the worst, with its reasons."""
-    found: dict[str, ReceiverVerdict] = {}
-    order = list(Verdict)
+    found: dict[str, list[ReceiverVerdict]] = {}
     for one in verdicts:
-        known = found.setdefault(one.receiver.name, one)
-        difference = order.index(one.verdict) - order.index(known.verdict)
-        if difference > 0:
-            found[one.receiver.name] = one
-        elif not difference:
-            reasons = tuple(dict.fromkeys((*known.reasons, *one.reasons)))
-            found[one.receiver.name] = replace(known, reasons=reasons)
-    return list(found.values())
+        found.setdefault(one.receiver.name, []).append(one)
+    worst = []
+    for each in found.values():
+        first, *more = sorted(each, key=lambda one: one.verdict.rank, reverse=True)
+        reasons = chain(
+            first.reasons, *(one.reasons for one in more if one.verdict is first.verdict)
+        )
+        worst.append(replace(first, reasons=tuple(dict.fromkeys(reasons))))
+    return worst

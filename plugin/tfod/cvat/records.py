@@ -189,6 +189,8 @@ class NewImages:
             # CVAT goes by it, and manifest.jsonl is no image to it whatever it holds.
             kind = sniff_format(encoded[:16]) or ""
             extension = EXTENSION_OF_FORMAT.get(kind, DEFAULT_EXTENSION)
+        if item_id in extension:  # CVAT cuts the path at the id, and looks from the end: g.jpg
+            extension = extension.swapcase()
         return NewImage(item_id, extension, encoded, size)
 
 

@@ -39,9 +39,8 @@ from tfod.shards import fixes
 from tfod.shards.rewrite import source_ids_of
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.output import OutputFolder, sets_in
-from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
+from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.shard_sets.search import require_content
 from tfod.tfrecord.storage.publishing import NewFile, ReadPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
@@ -299,7 +298,7 @@ class _Run:
         """Write the repaired shard to a file; what is no shard is copied as it is."""
         is_shard = True
         with shard.open() as stream:
-            writer = RecordWriter(file, shard_compression(PeekedStream(stream, HEADER_BYTES).head))
+            writer = RecordWriter(file, PeekedStream(stream).compression)
         for records in self._walk(shard):
             if isinstance(records, Damage):
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):

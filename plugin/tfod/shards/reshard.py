@@ -20,14 +20,9 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
-from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.output import OutputFolder
-from tfod.tfrecord.reader import (
-    RecordBatch,
-    read_record_batches,
-    read_records,
-    shard_compression,
-)
+from tfod.tfrecord.reader import RecordBatch, read_record_batches, read_records
 from tfod.tfrecord.shard_sets.names import (
     parse_shard_name,
     shard_file_names,
@@ -191,7 +186,7 @@ def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:
         layout = replace(layout, num_shards=len(one.paths))
     if layout.compression is None:
         with open_shard(one.paths[0]) as (stream, _):
-            layout = replace(layout, compression=shard_compression(stream.read(HEADER_BYTES)))
+            layout = replace(layout, compression=PeekedStream(stream).compression)
     return layout
 
 

@@ -11,10 +11,13 @@ import io
 import zlib
 from typing import TYPE_CHECKING, Protocol
 
+from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _INPUT_STEP = 1 << 18
+_GZIP = b"\x1f\x8b"
 # 32 + 15: zlib detects the gzip or zlib header by itself, with the largest window.
 _AUTO_DETECT = 47
 
@@ -27,18 +30,17 @@ class Compression(str, enum.Enum):
     ZLIB = "zlib"
 
 
-def detect_compression(head: bytes) -> Compression:
-    """Name the compression of a shard from its first bytes (two are enough).
-
-    A plain shard can begin with any byte, since that is the length of its first record: the
-    caller must have seen that the first 12 bytes are no record header.
-    """
-    if head[:2] == b"\x1f\x8b":
+def _compression_of(head: bytes) -> Compression:
+    """How a shard that begins with these 12 bytes is compressed."""
+    # A plain shard may begin with any byte, since that is the length of its first record.
+    if is_record_header(head):
+        return Compression.NONE
+    if head.startswith(_GZIP):
         return Compression.GZIP
     # RFC 1950: method 8 and a window of at most 32 KiB; the two bytes are a multiple of 31.
-    if len(head) >= 2 and head[0] & 0x8F == 0x08 and (head[0] << 8 | head[1]) % 31 == 0:
-        return Compression.ZLIB
-    return Compression.NONE
+    is_zlib = len(head) >= 2 and head[0] & 0x8F == 0x08 and (head[0] << 8 | head[1]) % 31 == 0
+    # A length of less than 16 MiB whose checksum is damaged may look so, but for its zeros.
+    return Compression.ZLIB if is_zlib and head[3:8] != bytes(5) else Compression.NONE
 
 
 class ReadableStream(Protocol):
@@ -50,15 +52,25 @@ class ReadableStream(Protocol):
 
 
 class PeekedStream:
-    """A stream whose first bytes, ``head``, were looked at; they are read again."""
+    """The bytes of a shard, the first of which were looked at; they are read again.
 
-    def __init__(self, stream: ReadableStream, size: int) -> None:
+    Attributes:
+        head: the first 12 bytes; fewer where there are no more.
+        compression: how the shard is compressed.
+    """
+
+    def __init__(self, stream: ReadableStream) -> None:
         self._stream = stream
         self._readinto = getattr(stream, "readinto", None)
         self.head = b""
-        while len(self.head) < size and (part := stream.read(size - len(self.head))):
+        while (wanted := HEADER_BYTES - len(self.head)) and (part := stream.read(wanted)):
             self.head += part
+        self.compression = _compression_of(self.head)
         self._rest = self.head
+
+    def plain(self) -> PeekedStream | InflatingStream:
+        """The shard as it is without its compression."""
+        return self if self.compression is Compression.NONE else InflatingStream(self)
 
     def read(self, size: int) -> bytes:
         if self._rest:
@@ -94,7 +106,7 @@ class InflatingStream(io.RawIOBase):
         self._stream = stream
         self._inflater = zlib.decompressobj(_AUTO_DETECT)
         self._pending = stream.read(_INPUT_STEP)
-        self._is_gzip = detect_compression(self._pending) is Compression.GZIP
+        self._is_gzip = self._pending.startswith(_GZIP)
         self._failure: zlib.error | None = None
 
     def readable(self) -> bool:

@@ -19,15 +19,9 @@ import numpy as np
 
 from tfod.kernel import find_records
 from tfod.kernel.result import LONGEST_RECORD, WalkEnd
-from tfod.tfrecord.compression import (
-    Compression,
-    InflatingStream,
-    PeekedStream,
-    ReadableStream,
-    detect_compression,
-)
+from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, damaged_compression, empty_file
-from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, is_record_header
+from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
 from tfod.tfrecord.shard_sets.names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery
@@ -131,16 +125,6 @@ class RecordBatch:
         return map(_make_record, fields)
 
 
-def shard_compression(head: bytes) -> Compression:
-    """How a shard that begins with ``head`` (12 bytes) is compressed."""
-    if is_record_header(head):
-        return Compression.NONE
-    found = detect_compression(head)
-    # A length of less than 16 MiB whose checksum is damaged may look like zlib, but for its zeros.
-    is_length = found is Compression.ZLIB and head[3:8] == bytes(5)
-    return Compression.NONE if is_length else found
-
-
 def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     """Walk through the records of one shard, plain, GZIP or ZLIB.
 
@@ -197,46 +181,40 @@ def walk(
         max_record_bytes: larger records are damages, skipped and never held in memory.
         goes_on: whether what lies behind a damage is wanted.
     """
-    rejoined = PeekedStream(stream, HEADER_BYTES)
-    if not rejoined.head:
+    peeked = PeekedStream(stream)
+    if not peeked.head:
         if goes_on or not is_one_of_several(name):
             yield empty_file(name)
         return
-    compression = shard_compression(rejoined.head)
-    is_plain = compression is Compression.NONE
-    plain = rejoined if is_plain else InflatingStream(rejoined)
+    is_plain = peeked.compression is Compression.NONE
     stop = size if is_plain and size is not None else ENDLESS
-    buffer = ReadBuffer(plain, 0, stop)
+    buffer = ReadBuffer(peeked.plain(), stop)
     recovery = Recovery(buffer, name, stop, goes_on, max_record_bytes)
     try:
         yield from _walk(buffer, recovery, name, max_record_bytes)
     except (zlib.error, EOFError) as error:
         if is_plain:
             raise
-        yield damaged_compression(name, compression.value, str(error))
+        yield damaged_compression(name, peeked.compression.value, str(error))
 
 
 def _walk(
     buffer: ReadBuffer, recovery: Recovery, name: str, limit: int | None
 ) -> Iterator[RecordBatch | Damage]:
     longest = LONGEST_RECORD if limit is None else max(limit - FRAME_BYTES, 0)
-    position = index = 0
-    while True:
-        end = WalkEnd.BUFFER
+    while not recovery.is_over:
+        position, end = recovery.position, WalkEnd.BUFFER
         if buffer.have - position >= HEADER_BYTES:
             found = find_records(buffer.array[position : buffer.have], longest=longest)
-            if len(found.starts):
+            count, end = len(found.starts), found.end
+            if count:
+                starts = found.starts + position
                 yield RecordBatch(
-                    name, index, buffer.base, buffer.content, found.starts + position, found.lengths
+                    name, recovery.index, buffer.base, buffer.content, starts, found.lengths
                 )
-            buffer.note_records(len(found.starts))
-            position += found.position
-            index += len(found.starts)
-            end = found.end
-        place, damage = recovery.go_on(end, position, index)
+            buffer.note_records(count)
+            recovery.position += found.position
+            recovery.index += count
+        damage = recovery.go_on(end)
         if damage is not None:
             yield damage
-        if place is None:
-            return
-        position, passed = place
-        index += passed

@@ -24,10 +24,10 @@ from typing import BinaryIO, NamedTuple, cast, overload
 import numpy as np
 
 from tfod.errors import ShardError
-from tfod.tfrecord.compression import Compression, InflatingStream, PeekedStream
+from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import bad_data, damaged_compression
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, length_in_header, masked_crc32c
-from tfod.tfrecord.reader import read_records, shard_compression
+from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.storage.open import open_shard, read_at, zip_entry
 from tfod.tfrecord.storage.urls import is_url
 
@@ -217,7 +217,7 @@ class _OpenFiles:
         entry = zip_entry(path)
         file: BinaryIO = open(entry.archive if entry else path, "rb", buffering=0)
         shard = _identity(path, file, entry.size if entry else None)
-        is_packed = entry or shard_compression(file.read(HEADER_BYTES)) is not Compression.NONE
+        is_packed = entry or PeekedStream(file).compression is not Compression.NONE
         if is_packed or shard in self._files:
             file.close()
         else:
@@ -243,11 +243,9 @@ def _plain_copy(path: str) -> BinaryIO:
     compression = Compression.NONE
     try:
         with open_shard(path) as (stream, _):
-            source = PeekedStream(stream, HEADER_BYTES)
-            compression = shard_compression(source.head)
-            is_plain = compression is Compression.NONE
-            plain = cast(BinaryIO, source if is_plain else InflatingStream(source))
-            shutil.copyfileobj(plain, copy, 1 << 20)
+            peeked = PeekedStream(stream)
+            compression = peeked.compression
+            shutil.copyfileobj(cast(BinaryIO, peeked.plain()), copy, 1 << 20)
     except (zlib.error, EOFError) as error:
         copy.close()
         raise damaged_compression(path, compression.value, str(error)).to_error() from None

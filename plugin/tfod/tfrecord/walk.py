@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
@@ -55,14 +55,14 @@ class ReadBuffer:
     stream, and ``array`` is the same as uint8.
     """
 
-    def __init__(self, stream: Source, start: int, stop: int) -> None:
+    def __init__(self, stream: Source, size: int) -> None:
         self._stream = stream
-        self._left = stop - start
+        self._left = size
         self._most = BUFFER_BYTES
         self._failure: Exception | None = None
         self._pool: list[bytearray] = []
         self.content, self.array = bytearray(), np.zeros(0, np.uint8)
-        self.base, self.have = start, 0
+        self.base = self.have = 0
 
     def refill(self, position: int, wanted: int = 0) -> bool:
         """Move what is behind ``position`` to the front of the next buffer and read on.
@@ -132,21 +132,27 @@ class ReadBuffer:
         return count
 
 
-Place: TypeAlias = "tuple[int, int] | None"
-"""Where a walk goes on in its buffer, and how many records were passed over; None at the end."""
-
-
 class Recovery:
     """What a walk does where a record is not whole or not sound.
 
-    ``size`` is the byte at which the stream ends, or ENDLESS; records of more than ``limit`` bytes,
-    with header and footer, are not read. What is behind a damage is only looked for where
-    ``goes_on``.
+    Args:
+        buffer: holds a part of the stream.
+        name: what to call the shard in damages.
+        size: the byte at which the stream ends, or ENDLESS.
+        goes_on: whether what is behind a damage is looked for.
+        limit: records of more bytes, with header and footer, are not read.
+
+    Attributes:
+        position: where the next record is in the buffer.
+        index: its number.
+        is_over: whether there is none.
     """
 
     def __init__(
         self, buffer: ReadBuffer, name: str, size: int, goes_on: bool, limit: int | None
     ) -> None:
+        self.position = self.index = 0
+        self.is_over = False
         self._buffer = buffer
         self._name = name
         self._size = size
@@ -154,92 +160,102 @@ class Recovery:
         self._limit = limit
         self._headers = HeaderFinder()
 
-    def go_on(self, end: WalkEnd, position: int, index: int) -> tuple[Place, Damage | None]:
-        """Get behind the position in the buffer at which the walk has ended.
-
-        Returns where the next record is, and what is wrong with what lies in between.
-        """
+    def go_on(self, end: WalkEnd) -> Damage | None:
+        """Get behind the position at which the walk has ended; returns what is wrong there."""
         if end is WalkEnd.LENGTH_CHECKSUM:
-            return self._pass_bad_length(position, index)
-        buffer = self._buffer
-        if buffer.have - position < HEADER_BYTES:
-            return self._read_on(position, index)
-        length = int.from_bytes(buffer.content[position : position + 8], "little")
-        wanted = HEADER_BYTES + length + FOOTER_BYTES
+            return self._pass_bad_length()
+        if self._buffer.have - self.position < HEADER_BYTES:
+            return self._read_on()
+        head = self._buffer.content[self.position : self.position + 8]
+        wanted = HEADER_BYTES + int.from_bytes(head, "little") + FOOTER_BYTES
         if end is not WalkEnd.DATA_CHECKSUM:
-            return self._read_whole(position, index, wanted)
-        return (position + wanted, 1), bad_data(self._name, index, buffer.base + position)
+            return self._read_whole(wanted)
+        damage = bad_data(self._name, self.index, self._offset)
+        return self._pass(self.position + wanted, damage)
 
-    def _read_on(self, position: int, index: int) -> tuple[Place, Damage | None]:
+    @property
+    def _offset(self) -> int:
+        """The byte of the stream at the position."""
+        return self._buffer.base + self.position
+
+    def _pass(self, position: int, damage: Damage) -> Damage:
+        self.position = position
+        self.index += 1
+        return damage
+
+    def _end(self, damage: Damage | None) -> Damage | None:
+        self.is_over = True
+        return damage
+
+    def _refill(self, wanted: int = 0) -> bool:
+        """Move the position to the front of the buffer and read on; returns whether bytes came."""
+        is_more = self._buffer.refill(self.position, wanted)
+        self.position = 0
+        return is_more
+
+    def _read_on(self) -> Damage | None:
         """Read more behind the last whole record."""
-        buffer = self._buffer
-        if buffer.refill(position):
-            return (0, 0), None
+        if self._refill():
+            return None
+        buffer, index = self._buffer, self.index
         rest = bytes(buffer.content[: buffer.have])
         if index == 0 and looks_like(rest):
-            return None, foreign_file(self._name, rest)
+            return self._end(foreign_file(self._name, rest))
         # A length may begin with zeros, but no header is zeros up to its checksum.
         if len(rest) > 8 and not any(rest):
-            return None, trailing_zeros(self._name, index, buffer.base, buffer.have)
+            return self._end(trailing_zeros(self._name, index, buffer.base, buffer.have))
         # Without a rest the file may have become shorter since its size was asked for.
         if rest or self._size not in (ENDLESS, buffer.base):
-            return None, truncated(self._name, index, buffer.base, HEADER_BYTES, len(rest))
-        return None, None
+            return self._end(truncated(self._name, index, buffer.base, HEADER_BYTES, len(rest)))
+        return self._end(None)
 
-    def _read_whole(self, position: int, index: int, wanted: int) -> tuple[Place, Damage | None]:
+    def _read_whole(self, wanted: int) -> Damage | None:
         """Read until the whole record is there; pass over one that cannot be had."""
-        buffer = self._buffer
-        offset = buffer.base + position
-        if offset + wanted > self._size and self._size != ENDLESS:
-            return self._pass_long_claim(position, index, wanted, self._size - offset)
+        if self._offset + wanted > self._size and self._size != ENDLESS:
+            return self._pass_long_claim(wanted, self._size - self._offset)
         if self._limit is not None and wanted > self._limit:
-            return self._pass_oversize(position, index, wanted)
-        if buffer.refill(position, wanted):
-            return (0, 0), None
+            return self._pass_oversize(wanted, self._limit)
+        if self._refill(wanted):
+            return None
         # The end is known from now on: what claims more is not read up to here once more.
-        self._size = buffer.base + buffer.have
-        return self._pass_long_claim(0, index, wanted, buffer.have)
+        self._size = self._buffer.base + self._buffer.have
+        return self._pass_long_claim(wanted, self._buffer.have)
 
-    def _pass_oversize(self, position: int, index: int, wanted: int) -> tuple[Place, Damage | None]:
-        buffer, limit = self._buffer, self._limit or 0
-        offset = buffer.base + position
-        behind = position + wanted
-        if behind > buffer.have:
-            got = buffer.skip(position, wanted)
+    def _pass_oversize(self, wanted: int, limit: int) -> Damage | None:
+        offset, behind = self._offset, self.position + wanted
+        if behind > self._buffer.have:
+            got = self._buffer.skip(self.position, wanted)
             if got < wanted:
-                return None, truncated(self._name, index, offset, wanted, got)
+                return self._end(truncated(self._name, self.index, offset, wanted, got))
             behind = 0
-        return (behind, 1), oversize(self._name, index, offset, wanted, limit)
+        return self._pass(behind, oversize(self._name, self.index, offset, wanted, limit))
 
-    def _pass_long_claim(
-        self, position: int, index: int, wanted: int, got: int
-    ) -> tuple[Place, Damage | None]:
+    def _pass_long_claim(self, wanted: int, got: int) -> Damage | None:
         """A record claims more than there is: the end was cut off, or the length is forged."""
-        offset = self._buffer.base + position
-        found = self._search(position + 1)[0] if self._goes_on else None
+        offset = self._offset
+        found = self._search(self.position + 1)[0] if self._goes_on else None
         if found is None:
-            return None, truncated(self._name, index, offset, wanted, got)
+            return self._end(truncated(self._name, self.index, offset, wanted, got))
         skipped = self._buffer.base + found - offset
-        return (found, 1), forged_length(self._name, index, offset, wanted, skipped)
+        return self._pass(found, forged_length(self._name, self.index, offset, wanted, skipped))
 
-    def _pass_bad_length(self, position: int, index: int) -> tuple[Place, Damage | None]:
-        buffer, name = self._buffer, self._name
-        offset = buffer.base + position
-        head = bytes(buffer.content[position : min(buffer.have, position + _HEAD_BYTES)])
+    def _pass_bad_length(self) -> Damage | None:
+        buffer, name, index, offset = self._buffer, self._name, self.index, self._offset
+        head = bytes(buffer.content[self.position : min(buffer.have, self.position + _HEAD_BYTES)])
         if len(head) < _HEAD_BYTES and not any(head):  # whether only zeros follow is not seen yet
-            buffer.refill(position)
-            position, head = 0, bytes(buffer.content[: min(buffer.have, _HEAD_BYTES)])
+            self._refill()
+            head = bytes(buffer.content[: min(buffer.have, _HEAD_BYTES)])
         found, only_zeros, skipped = None, True, 0
         if self._goes_on and not (index == 0 and looks_like(head)):
-            found, only_zeros = self._search(position + 1)
+            found, only_zeros = self._search(self.position + 1)
             skipped = buffer.base + (buffer.have if found is None else found) - offset
         if found is not None:
-            return (found, 1), bad_length(name, index, offset, skipped, resumed=True)
+            return self._pass(found, bad_length(name, index, offset, skipped, resumed=True))
         if only_zeros and not any(head) and (index or self._goes_on):
-            return None, trailing_zeros(name, index, offset, skipped)
+            return self._end(trailing_zeros(name, index, offset, skipped))
         if index == 0:
-            return None, foreign_file(name, head)
-        return None, bad_length(name, index, offset, skipped)
+            return self._end(foreign_file(name, head))
+        return self._end(bad_length(name, index, offset, skipped))
 
     def _search(self, position: int) -> tuple[int | None, bool]:
         """The position in the buffer of the next plausible header; None at the end of the stream.

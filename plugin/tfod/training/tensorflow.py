@@ -15,9 +15,7 @@ from tfod.detection.features.schema import PROFILES, FeatureDescription
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
 from tfod.example.wire import Kind
-from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.reader import shard_compression
+from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.shard_sets.search import Sources
 from tfod.tfrecord.storage.open import zip_entry
 from tfod.training.shards import UNKNOWN, LabelMapLike, label_map_for, shards_to_read
@@ -200,4 +198,4 @@ def _compression_type(path: str) -> str:
     if zip_entry(path) is not None:
         raise TfodError(f"{path}: TensorFlow cannot read shards in a zip; unpack it first")
     with open(path, "rb") as file:
-        return _COMPRESSION_TYPES[shard_compression(file.read(HEADER_BYTES))]
+        return _COMPRESSION_TYPES[PeekedStream(file).compression]

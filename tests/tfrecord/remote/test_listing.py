@@ -49,10 +49,10 @@ def test_a_folder_is_listed_three_levels_deep_without_hidden_names(bucket: Bucke
         bucket.put(key, b"12")
     bucket.put("d/", b"")  # some tools make folders so
     found = list_remote(bucket.url("d"))
-    assert [one.url for one in found] == sorted(map(bucket.url, keys))
-    assert {one.size for one in found} == {2}
+    assert list(found) == sorted(map(bucket.url, keys))
+    assert set(found.values()) == {2}
     assert list_remote(bucket.url("d/")) == found
-    assert [one.url for one in files_in_folder(bucket.url())] == [bucket.url("da")]
+    assert files_in_folder(bucket.url()) == [bucket.url("da")]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,7 @@ def test_wildcards_mean_what_they_mean_on_a_disk(
     for key in ("a", ".a", "1/a", "1/ab", "1/2/a", "1/é ü", "2/a", "[x]y"):
         bucket.put(key, b"")
     expected = keys + (["[x]y"] if pattern == "*" else [])
-    assert [one.url for one in list_remote(bucket.url(pattern))] == sorted(
-        map(bucket.url, expected)
-    )
+    assert list(list_remote(bucket.url(pattern))) == sorted(map(bucket.url, expected))
 
 
 def test_changes_are_seen(bucket: Bucket) -> None:
@@ -120,7 +118,7 @@ def test_shards_of_a_bucket_are_grouped_as_those_of_a_disk(bucket: Bucket) -> No
     assert found == train
     assert len(bucket.requests) == 1
     files = find_remote_shards(bucket.url("data/t*")).files
-    assert {url: one.size for url, one in files.items()} == dict.fromkeys(train.paths, 0)
+    assert files == dict.fromkeys(train.paths, 0)
 
 
 def test_folders_of_a_roboflow_export_are_its_splits(bucket: Bucket) -> None:

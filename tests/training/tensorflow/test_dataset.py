@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tfod.tfrecord.writer import write_records
 from tests.commands import run_python
 from tests.image_kinds import image_of_pixels
 from tests.records import encode, objects
+from tests.zip_forge import real_zip
 
 FLAGS = ("is_crowd", "group_of", "difficult")
 MAP = LabelMap(
@@ -300,8 +300,7 @@ class TestShards:
 
     def test_in_a_zip(self, tmp_path: Path) -> None:
         (path,) = write_records(tmp_path, "s", [record()])
-        with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
-            archive.write(path, "s.tfrecord")
+        (tmp_path / "z.zip").write_bytes(real_zip([("s.tfrecord", Path(path).read_bytes())]))
         with pytest.raises(TfodError, match="shards in a zip; unpack it first"):
             dataset(tmp_path / "z.zip")
 

@@ -34,7 +34,11 @@ feature_description = {
     "square": tf.io.FixedLenFeature(
         shape=(2, 2), dtype=float, default_value=[[0, -1], [MEAN, MEAN]]
     ),
+    "default": tf.io.FixedLenFeature([], tf.string, ''),
+    "switch": tf.io.FixedLenFeature([], tf.int64, [False]),
+    "signs": tf.io.FixedLenFeature([2, 2], tf.int64, [[1, 2], [-3, +4]]),
     "many": tf.io.VarLenFeature(tf.float32),
+    "any": tf.io.VarLenFeature(dtype=float),
     "bytes": tf.io.VarLenFeature(dtype=np.str_),
 }
 """

@@ -29,6 +29,14 @@ Severities = Mapping[str, "Severity | None"]
 """Code of a rule, or the three letters of a family, to how severe it is (None: off)."""
 
 
+def severities(
+    *, error: str = "", warning: str = "", info: str = "", off: str = ""
+) -> dict[str, Severity | None]:
+    """Severities of codes and families, which are separated by spaces."""
+    levels = {Severity.ERROR: error, Severity.WARNING: warning, Severity.INFO: info, OFF: off}
+    return {name: level for level, names in levels.items() for name in names.split()}
+
+
 @dataclass(frozen=True)
 class Profile:
     """What is expected of a shard.
@@ -81,18 +89,12 @@ def _optional(kinds: Sequence[Kind], is_one: bool = False) -> FeatureSpec:
     return FeatureSpec(kinds[0], (), default, also=tuple(kinds[1:]))
 
 
-_NO_NAMES: Severities = {
-    **dict.fromkeys(("NAM", "LAB", "BOX", "TSK"), OFF),
-    "LAB019": Severity.ERROR,  # an import stops at such a record
-}
+_NO_NAMES = severities(off="NAM LAB BOX TSK", error="LAB019")  # at which an import stops
 
 
 def _ready(name: str, title: str, **more: Any) -> Profile:
     return Profile(name, title, PROFILES[name], **more)
 
-
-_ONCE_FOR_EACH_ANNOTATION = ("IMG010", "NAM002", "TSK006", "BOX010")
-_PATH_MAY_BE_WHOLE, _NO_LABEL_MAP = ("NAM005",), ("LAB001", "LAB018")
 
 READY = {
     profile.name: profile
@@ -100,23 +102,22 @@ READY = {
         _ready(
             "cvat",
             "annotations as CVAT's TFRecord 1.0 has them, ready to upload",
-            severities=dict.fromkeys(("IMG001", "NAM010", "NAM011"), OFF),  # no trainer reads them
+            severities=severities(off="IMG001 NAM010 NAM011"),  # no trainer reads them
         ),
         _ready("tf_detection_api", "ready to train with the TF Object Detection API"),
         _ready("tf_vision", "ready to train with TF-Vision or MediaPipe Model Maker"),
         _ready(
             "roboflow",
             "Roboflow's TFRecord export",
-            severities={"NAM007": OFF, "NAM012": OFF},
+            severities=severities(off="NAM007 NAM012"),
         ),
         _ready("open_images", "Open Images as create_oid_tf_record.py writes it"),
         _ready(
             "keras_coco",
             "COCO as in the Keras guide: one record an annotation, boxes in pixels",
             field_mapping=field_mapping.KERAS_COCO,
-            severities=dict.fromkeys(
-                (*_ONCE_FOR_EACH_ANNOTATION, *_PATH_MAY_BE_WHOLE, *_NO_LABEL_MAP), OFF
-            ),
+            # What comes once for each annotation; whole paths; no label map.
+            severities=severities(off="IMG010 NAM002 TSK006 BOX010 NAM005 LAB001 LAB018"),
         ),
         _ready(
             "slim_classification",
@@ -134,7 +135,7 @@ READY = {
             "image_label",
             "images, encoded or raw, with one label",
             field_mapping=field_mapping.IMAGE_LABEL,
-            severities={**_NO_NAMES, "IMG002": OFF},
+            severities=_NO_NAMES | severities(off="IMG002"),
         ),
     )
 }

@@ -21,8 +21,8 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
-from tfod.tfrecord.reader import RecordBatch, shard_compression, walk
+from tfod.tfrecord.framing import FRAME_BYTES
+from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
@@ -76,10 +76,9 @@ def examine(
     try:
         with shard.open() as stream:
             remote = cast("RemoteStream", stream) if shard.is_remote else None
-            source = PeekedStream(stream, HEADER_BYTES)
-            compression = shard_compression(source.head) if source.head else Compression.NONE
-            if compression is not Compression.NONE:
-                result.compression = compression.value.upper()
+            source = PeekedStream(stream)
+            if source.compression is not Compression.NONE:
+                result.compression = source.compression.value.upper()
             size = remote.size if remote else shard.size
             for records in walk(source, shard.name, size, instructions.max_record_bytes):
                 if isinstance(records, Damage):

@@ -195,7 +195,7 @@ def _files_of(path: Setting) -> tuple[Sequence[str], str]:
         return (), "is not filled in"
     if is_url(pattern):
         try:
-            return [one.url for one in list_remote(pattern)], "no file is there"
+            return list(list_remote(pattern)), "no file is there"
         except RemoteError as error:
             return (), str(error)
     if path.is_broken:

@@ -20,10 +20,9 @@ from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
-from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage
-from tfod.tfrecord.framing import HEADER_BYTES
-from tfod.tfrecord.reader import Record, RecordBatch, shard_compression, walk
+from tfod.tfrecord.reader import Record, RecordBatch, walk
 
 _LARGEST_RECORD = 64 << 20
 _ABOUT_CLASSES = ("LAB", "TSK")
@@ -136,7 +135,7 @@ def _records(shard: Shard, offsets: Sequence[int] = ()) -> Iterator[Record]:
     with suppress(OSError, TfodError), shard.open(read_ahead=False) as stream:
         spans = [(0, offsets)]
         if offsets and stream.seekable():
-            if shard_compression(stream.read(HEADER_BYTES)) is Compression.NONE:
+            if PeekedStream(stream).compression is Compression.NONE:
                 spans = [(one, [one]) for one in offsets]
             stream.seek(0)
         for start, wanted in spans:

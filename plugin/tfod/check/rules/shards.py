@@ -159,13 +159,19 @@ def zero_length_record(batch: Batch) -> Iterator[Finding]:
 )
 def silent_compression(result: DatasetResult) -> Iterator[Finding]:
     """The bytes are GZIP or ZLIB, the name does not tell."""
+    for shard, name in _compressed(result, is_said=False):
+        fix = f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
+        fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
+        message = f"the shard is compressed with {name}, its name does not say so"
+        yield Finding(message=message, shard=shard, value=name, fix=fix)
+
+
+def _compressed(result: DatasetResult, *, is_said: bool) -> Iterator[tuple[str, str]]:
+    """The compressed shards whose names say so, or do not: name and compression."""
     for shard in result.shards:
-        name = shard.compression
-        if name and not shard.name.lower().endswith(COMPRESSED_EXTENSIONS):
-            fix = f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
-            fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
-            message = f"the shard is compressed with {name}, its name does not say so"
-            yield Finding(message=message, shard=shard.name, value=name, fix=fix)
+        says_so = shard.name.lower().endswith(COMPRESSED_EXTENSIONS)
+        if shard.compression and says_so is is_said:
+            yield shard.name, shard.compression
 
 
 @dataset_rule(
@@ -191,11 +197,8 @@ def unreadable(result: DatasetResult) -> Iterator[Finding]:
 )
 def compression_that_says_so(result: DatasetResult) -> Iterator[Finding]:
     """The bytes are GZIP or ZLIB, as the name says."""
-    for shard in result.shards:
-        name = shard.compression
-        if name and shard.name.lower().endswith(COMPRESSED_EXTENSIONS):
-            message = f"the shard is compressed with {name}"
-            yield Finding(message=message, shard=shard.name, value=name)
+    for shard, name in _compressed(result, is_said=True):
+        yield Finding(message=f"the shard is compressed with {name}", shard=shard, value=name)
 
 
 @dataclass

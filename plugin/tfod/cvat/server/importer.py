@@ -46,7 +46,7 @@ _FINDINGS_KEPT = 300
 _IMAGES = "images"
 _FRAME = "frame"
 _SUBSET = "default"
-_LONGEST_SUBSET = 64  # of CVAT's tables
+_LONGEST = 64  # names of subsets and labels in CVAT's tables
 _MOST_OUTLINES = 100
 _NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
@@ -157,11 +157,7 @@ class _Converter:
                     self._label(item.class_name)
         images, items = NewImages(), []
         for record in read_zip(self._path):
-            if len(record.subset) > _LONGEST_SUBSET:
-                raise TfodError(
-                    f"subset {record.subset!r} has {len(record.subset)} letters, CVAT takes "
-                    f"{_LONGEST_SUBSET}; rename its shard"
-                )
+            _require_storable("subset", record.subset, "rename its shard")
             image = images.of(record)
             file = os.path.join(folder, record.subset, image.item_id + image.extension)
             _write_image(file, image)
@@ -187,6 +183,8 @@ class _Converter:
         return Dataset.from_iterable(items, categories=[*self._labels], media_type=compat.Image)
 
     def _label(self, name: str) -> int:
+        if self._instance.task.labels is None:
+            _require_storable("class", name, "give it another name")
         return self._labels.setdefault(name, len(self._labels))
 
     def _annotations(self, record: ZipRecord, size: tuple[int, int]) -> list[Any]:
@@ -247,6 +245,12 @@ def _image_of(size: tuple[int, int]) -> Any:
 
 def _draw(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
     return decode_runs(runs, extent, size)
+
+
+def _require_storable(what: str, name: str, fix: str) -> None:
+    if len(name) > _LONGEST:  # CVAT would cut it off, and not find it again
+        letters = f"{len(name)} letters, CVAT takes {_LONGEST}"
+        raise TfodError(f"the name of a {what} has {letters}; {name!r}; {fix}")
 
 
 def _write_image(path: str, image: NewImage) -> None:

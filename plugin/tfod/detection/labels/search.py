@@ -152,7 +152,7 @@ def find_labels(folder: str) -> str | None:
 
 def _remote_files(folder: str) -> list[str]:
     try:
-        return [one.url for one in files_in_folder(folder)]
+        return files_in_folder(folder)
     except RemoteError:
         return []
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,7 +30,7 @@ from tfod.tfrecord.shard_sets.names import (
 )
 from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
-from tfod.tfrecord.storage.remote import RemoteFile, list_remote
+from tfod.tfrecord.storage.remote import Listing, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, is_zip, name_of
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ class ShardSet:
 class RemoteShards:
     """What a URL means: shards, and zips where a file or glob means them or no shards are there.
 
-    ``files`` are those of the listing, by URL.
+    ``files`` are all that it lists.
     """
 
     sets: Sequence[ShardSet]
     zips: Sequence[str]
-    files: Mapping[str, RemoteFile]
+    files: Listing
 
 
 def find_all_shards(source: Sources) -> list[ShardSet]:
@@ -178,7 +178,7 @@ def find_remote_shards(url: str) -> RemoteShards:
     """What a remote file, glob or folder holds, from listings alone; raises as find_shards."""
     if not url.partition("://")[2].strip("/"):
         raise TfodError(f"{url}: names no bucket and no host; write for example s3://bucket/folder")
-    files = {one.url: one for one in list_remote(url)}
+    files = list_remote(url)
     by_folder = False
     paths = list(files)
     if paths == [url]:

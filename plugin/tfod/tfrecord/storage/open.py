@@ -82,11 +82,8 @@ def shard_size(path: str) -> int:
     Raises:
         ShardError, OSError: as :func:`open_shard`; the former if a server does not say it, too.
     """
-    if is_url(path):
-        with open_shard(path) as (_, size):
-            if size is None:
-                cause = "has a length that its server does not say"
-                raise ShardError(cause, shard=path, fix="copy it here first")
-            return size
-    entry = zip_entry(path)
-    return os.path.getsize(path) if entry is None else entry.size
+    with open_shard(path) as (_, size):
+        if size is None:
+            cause = "has a length that its server does not say"
+            raise ShardError(cause, shard=path, fix="copy it here first")
+        return size

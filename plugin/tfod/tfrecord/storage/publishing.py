@@ -16,9 +16,9 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.urls import require_local
@@ -38,15 +38,7 @@ class WriteError(TfodError):
     """A file could not be written: no room, no permission, no folder."""
 
 
-class _Step(NamedTuple):
-    """What becomes of one name."""
-
-    path: str
-    aside: str | None  # where the file goes that has it, if there is one
-    new: str | None  # the complete file that gets it; None where it only goes
-
-
-def publish_together(new: Mapping[str, str], stale: Iterable[str] = ()) -> None:
+def _rename_together(new: Mapping[str, str], stale: Iterable[str]) -> None:
     """Give complete files their names, in this order, and remove those that they replace.
 
     Args:
@@ -57,57 +49,51 @@ def publish_together(new: Mapping[str, str], stale: Iterable[str] = ()) -> None:
         WriteError: one cannot have its name; what was there before is as it was, or the error says
             what is not.
     """
+    there = [path for path in dict.fromkeys((*stale, *new)) if os.path.lexists(path)]
+    # A file that is alone is there until another one has its name.
+    kept = {} if len(new) == 1 and there == [*new] else {path: _beside(path) for path in there}
+    given: set[str] = set()
+    made: list[str] = []  # folders, the innermost first
+    path = ""
     with _signals_held():
-        paths = list(dict.fromkeys([*stale, *new]))
-        steps = [
-            # A file that goes alone or is replaced by one is there until then.
-            _Step(path, _beside(path) if os.path.lexists(path) and len(paths) > 1 else None, new_)
-            for path in paths
-            if (new_ := new.get(path)) or os.path.lexists(path)
-        ]
-        made: list[str] = []
-        done: list[_Step] = []
         try:
-            for step in steps:
-                if step.aside is not None:
-                    _rename(step.path, step.aside)
-            for step in steps:
-                if step.new is not None:
-                    where = os.path.dirname(step.path) or os.curdir
-                    made += reversed(absent_folders(where))
-                    os.makedirs(where, exist_ok=True)
-                    _rename(step.new, step.path)
-                    done.append(step)
+            for path, aside in kept.items():
+                _rename(path, aside)
+            for path, file in new.items():
+                folder = os.path.dirname(path) or os.curdir
+                made[:0] = _absent_folders(folder)
+                os.makedirs(folder, exist_ok=True)
+                _rename(file, path)
+                given.add(path)
         except BaseException as error:
-            left = _put_back(steps, done)
-            remove_folders(reversed(made))
+            left = _put_back(kept, given)
+            _remove_folders(made)
             if isinstance(error, OSError) or left:
-                raise _failure(step.path, error, left) from None
+                raise _failure(path, error, left) from None
             raise
-        for step in steps:
-            if step.aside is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(step.aside)
+        for aside in kept.values():
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
 
 
-def absent_folders(folder: str) -> list[str]:
+def _absent_folders(folder: str) -> list[str]:
     """The folders that have to be made for this one to be there, the innermost first."""
     above = _and_above(os.path.abspath(folder))
     return list(itertools.takewhile(lambda one: not os.path.lexists(one), above))
 
 
-def no_folder(folder: str, error: OSError) -> WriteError:
-    """Why a folder cannot be made or written to."""
-    is_file = isinstance(error, FileExistsError) and not os.path.isdir(folder)
-    why = "it is no folder" if is_file else error.strerror
-    return WriteError(f"{folder}: cannot write there ({why})")
-
-
-def remove_folders(folders: Iterable[str]) -> None:
+def _remove_folders(folders: Iterable[str]) -> None:
     """Remove folders that were made, the innermost first, as far as nothing is in them."""
     with contextlib.suppress(OSError):
         for folder in folders:
             os.rmdir(folder)
+
+
+def _no_folder(folder: str, error: OSError) -> WriteError:
+    """Why a folder cannot be made or written to."""
+    is_file = isinstance(error, FileExistsError) and not os.path.isdir(folder)
+    why = "it is no folder" if is_file else error.strerror
+    return WriteError(f"{folder}: cannot write there ({why})")
 
 
 def _beside(path: str) -> str:
@@ -127,24 +113,27 @@ def _rename(old: str, new: str) -> None:
         os.replace(old, new)
 
 
-def _put_back(steps: Iterable[_Step], done: Sequence[_Step]) -> list[_Step]:
-    """Undo what was done of some steps; return those for which that failed."""
+def _put_back(kept: Mapping[str, str], given: Set[str]) -> list[str]:
+    """Remove files that were given names, and give these to those that had them.
+
+    Returns where each is for which that failed.
+    """
     left = []
-    for step in steps:
+    for path in dict.fromkeys((*kept, *given)):
+        aside = kept.get(path, "")
         try:
-            if step in done:
-                os.unlink(step.path)
-            if step.aside is not None and os.path.lexists(step.aside):
-                os.replace(step.aside, step.path)
+            if path in given:
+                os.unlink(path)
+            if os.path.lexists(aside):
+                os.replace(aside, path)
         except OSError:
-            left.append(step)
+            left.append(f"{path} is {f'now {aside}' if aside else 'new'}")
     return left
 
 
-def _failure(path: str, error: BaseException, left: Sequence[_Step]) -> WriteError:
+def _failure(path: str, error: BaseException, left: Sequence[str] = ()) -> WriteError:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    now = "; ".join(f"{one.path} is {f'now {one.aside}' if one.aside else 'new'}" for one in left)
-    what = f"what was there could not be put back: {now}" if left else _UNCHANGED
+    what = f"what was there could not be put back: {'; '.join(left)}" if left else _UNCHANGED
     return WriteError(f"{path}: cannot be written ({reason}); {what}")
 
 
@@ -181,7 +170,7 @@ class NewFile:
         try:
             self.stream: BinaryIO = open(aside, "xb", buffering=_BUFFER_BYTES)
         except OSError as error:
-            raise no_folder(os.path.dirname(path) or os.curdir, error) from None
+            raise _no_folder(os.path.dirname(path) or os.curdir, error) from None
 
     def write(self, data: bytes | memoryview) -> None:
         """Add bytes; raises WriteError where the disk does not take them, as do the others."""
@@ -193,7 +182,7 @@ class NewFile:
             for start in range(0, len(view), _LARGEST_WRITE):
                 self.stream.write(view[start : start + _LARGEST_WRITE])
         except OSError as error:
-            raise _failure(self.path, error, ()) from None
+            raise _failure(self.path, error) from None
 
     def complete(self) -> None:
         """Hand everything to the system, which is where a full disk shows.
@@ -204,7 +193,7 @@ class NewFile:
         try:
             self.stream.close()
         except OSError as error:
-            raise _failure(self.path, error, ()) from None
+            raise _failure(self.path, error) from None
 
     def discard(self) -> None:
         """Close it, complete or not."""
@@ -291,7 +280,7 @@ class Output(contextlib.ExitStack):
             if os.path.lexists(path):
                 self._require_replaceable([path])
         last = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP))
-        publish_together({path: pending[path] for path in last}, self.stale)
+        _rename_together({path: pending[path] for path in last}, self.stale)
 
     def discard(self) -> None:
         """Remove what was written, and the folders that were made for it."""
@@ -352,17 +341,17 @@ def work_folder(inside: str) -> Iterator[str]:
     require_local(inside)
     folder = os.path.abspath(inside)
     path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
-    made = absent_folders(folder)
+    made = _absent_folders(folder)
     try:
         try:
             os.makedirs(folder, exist_ok=True)
             os.mkdir(path)
         except OSError as error:
-            raise no_folder(inside, error) from None
+            raise _no_folder(inside, error) from None
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        remove_folders(made)
+        _remove_folders(made)
 
 
 class ReadPaths:

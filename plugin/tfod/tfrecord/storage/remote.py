@@ -11,8 +11,7 @@ import errno
 import io
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfod.errors import TfodError, how_to_install
 from tfod.tfrecord.storage.urls import WEB, is_pattern, quoted, without_query
@@ -48,15 +47,11 @@ class RemoteError(TfodError, OSError):
         return f"{self.filename}: {self.strerror}"
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file of a listing; its size in bytes is None where the listing does not say it."""
-
-    url: str
-    size: int | None
+Listing: TypeAlias = "dict[str, int | None]"
+"""Files by their URL with their size in bytes; None where the store does not say it."""
 
 
-def list_remote(url: str) -> list[RemoteFile]:
+def list_remote(url: str) -> Listing:
     """The files that a URL means, sorted: a file, a glob (``**`` too), or a folder.
 
     A folder is listed three levels deep, hidden names left out. On the web a folder's URL ends
@@ -71,20 +66,20 @@ def list_remote(url: str) -> list[RemoteFile]:
         if is_pattern(url):
             found = store.matching()
         elif store.is_web and without_query(url).endswith("/"):
-            found = list(store.below(store.path, _MAX_DEPTH))
+            found = store.below(store.path, _MAX_DEPTH)
         else:
             info = store.info()
             if info["type"] != "directory":
-                return [RemoteFile(url, info.get("size"))]
-            found = list(store.below(store.path, _MAX_DEPTH))
-    return sorted(set(found), key=lambda one: one.url)
+                return {url: info.get("size")}
+            found = store.below(store.path, _MAX_DEPTH)
+    return dict(sorted(found.items()))
 
 
-def files_in_folder(url: str) -> list[RemoteFile]:
-    """The files right in a folder, sorted; raises as :func:`list_remote`."""
+def files_in_folder(url: str) -> list[str]:
+    """URLs of the files right in a folder, sorted; raises as :func:`list_remote`."""
     with _one_line(url):
         store = _Store(url)
-        return sorted(store.entries(store.path)[0], key=lambda one: one.url)
+        return sorted(store.entries(store.path)[0])
 
 
 class _Store:
@@ -114,10 +109,11 @@ class _Store:
         found: dict[str, Any] = self.filesystem.info(self.path, **limits)
         return found
 
-    def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
+    def entries(self, folder: str) -> tuple[Listing, list[str]]:
         """The files right in a folder, and the paths of its folders."""
         path = folder.rstrip("/") + "/" if self.is_web else folder.rstrip("/")
-        files, folders = [], []
+        files: Listing = {}
+        folders = []
         for info in self.filesystem.ls(path, detail=True):
             name = info["name"]
             if name.rstrip("/") == path.rstrip("/"):
@@ -128,30 +124,31 @@ class _Store:
             if info["type"] == "directory":
                 folders.append(name)
             else:
-                files.append(self._file(info))
+                files[self._url(name)] = info.get("size")
         return files, sorted(folders)
 
-    def below(self, folder: str, depth: int) -> Iterator[RemoteFile]:
+    def below(self, folder: str, depth: int) -> Listing:
         """The files of a folder and so many levels below it, hidden ones left out."""
         files, folders = self.entries(folder)
-        yield from (one for one in files if not _is_hidden(one.url))
+        found = {url: size for url, size in files.items() if not _is_hidden(url)}
         for one in folders:
             if depth and not _is_hidden(one):
-                yield from self.below(one, depth - 1)
+                found |= self.below(one, depth - 1)
+        return found
 
-    def matching(self) -> list[RemoteFile]:
+    def matching(self) -> Listing:
         """The files that wildcards mean, hidden ones only where the pattern says so."""
         found = self.filesystem.glob(self.path, detail=True)
         if not found:
             fixed = self.path[: min(map(self.path.find, filter(self.path.count, "*?[")))]
             self.entries(fixed.rpartition("/")[0])  # glob leaves out what cannot be listed
-        return [
-            self._file(info)
+        return {
+            self._url(name): info.get("size")
             for name, info in found.items()
             if info["type"] != "directory"
             and not (self.is_web and "?" in name)
             and ("/." in self.path or not any(map(_is_hidden, name.split("/"))))
-        ]
+        }
 
     def open(self, read_ahead: bool) -> tuple[Any, int | None]:
         """Open it to be read in order; gives the file and its length, None where nobody says it."""
@@ -165,10 +162,8 @@ class _Store:
         file = self.filesystem.open(self.path, "rb", block_size=step, cache_type="readahead")
         return file, size
 
-    def _file(self, info: dict[str, Any]) -> RemoteFile:
-        name = info["name"]
-        url = name if self.is_web else self.filesystem.unstrip_protocol(name)
-        return RemoteFile(url, info.get("size"))
+    def _url(self, name: str) -> str:
+        return name if self.is_web else str(self.filesystem.unstrip_protocol(name))
 
 
 def _options(protocol: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def is_pattern(url: str) -> bool:
     """Whether a URL has wildcards; on the web ``?`` begins a query."""
     if not url.startswith(WEB):
         return any(one in url for one in "*?[")
-    names = without_query(url)[end_of_host(url) :]  # a host may be [::1]
+    names = without_query(url).partition("://")[2].partition("/")[2]  # a host may be [::1]
     return any(one in names for one in "*[")
 
 
@@ -75,12 +75,6 @@ def require_local(path: str) -> None:
 def quoted(url: str) -> str:
     """An address as it goes over the line; what is quoted already stays as it is."""
     return quote(_BARE_PERCENT.sub("%25", url), safe="%/:=&?~#+!$,;'@()*[]|")
-
-
-def end_of_host(url: str) -> int:
-    """Where the path of an address of the web begins; the length of one that has none."""
-    place = url.find("/", url.find("://") + 3)
-    return len(url) if place < 0 else place
 
 
 def without_query(url: str) -> str:
