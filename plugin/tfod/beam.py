@@ -92,7 +92,7 @@ class Runner:
         if not shards:
             return
         reachable = [self._for_workers(one) for one in shards]
-        request = self, os.getcwd(), reachable, replace(instructions, threads=1)
+        request = self, os.getcwd(), reachable, instructions._replace(threads=1)
         try:
             with tempfile.TemporaryDirectory(prefix="tfod-beam-") as folder:
                 Path(folder, _REQUEST).write_bytes(pickle.dumps(request))

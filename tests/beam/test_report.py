@@ -52,7 +52,7 @@ def test_what_comes_again(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_a_task_is_compared_with(corpus: Path) -> None:
     some = shards(*sorted(corpus.glob("d*/*.tfrecord")), corpus / "nowhere.record")
-    instructions = replace(INSTRUCTIONS, keeps_rows=True)
+    instructions = INSTRUCTIONS._replace(keeps_rows=True)
     there = list(DIRECT.examine(some, instructions))
     assert [one.rows for one in there] == [examine(one, instructions).rows for one in some]
     assert sum(len(one.rows) for one in there) > 10 and there[-1].unreadable

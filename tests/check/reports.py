@@ -98,8 +98,8 @@ def make_report(
         undecoded="an even sample",
         files=files,
     )
-    return Report(
-        datasets=[dataset],
+    return Report.of(
+        [dataset],
         receiver=receiver,
         fail_on=fail_on,
         most=most,

@@ -58,9 +58,9 @@ def test_each_box_has_its_text_and_its_id(
     codes, uses = found.uses
     assert [uses[code] for code in codes.tolist()] == expected
     assert len(set(uses)) == len(uses) == len(set(codes.tolist()))
-    for use in found.class_uses:
-        boxes = [box for box, pair in enumerate(expected) if pair == (use.text, use.label)]
-        assert found.rows_of_class(use) == found.boxes.rows[boxes].tolist()
+    for use in uses:
+        boxes = [box for box, pair in enumerate(expected) if pair == use]
+        assert found.rows_by_class[use] == found.boxes.rows[boxes].tolist()
 
 
 @pytest.mark.parametrize("shard", SHARDS, ids=lambda path: path.parent.name)

@@ -278,13 +278,15 @@ def _many_shards(folder: Path) -> Path:
 def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
     many, temporary = _many_shards(tmp_path), tmp_path / "temporary"
     temporary.mkdir()
-    process = subprocess.Popen(
-        [*CHECK, many, "--jobs=1", "--decode=all"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(temporary)},
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
-    )
+    with (tmp_path / "train.tfrecord").open("rb") as copied:
+        process = subprocess.Popen(
+            [*CHECK, "-", many, "--jobs=1", "--decode=all"],
+            stdin=copied,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+        )
     wait_until(lambda: any(many in one.parents for one in _opened_by(process)))
     assert any(temporary.glob("tfod-check-*"))
     process.send_signal(number)

@@ -105,14 +105,13 @@ def listed(pairs: np.ndarray) -> list[tuple[int, int]]:
 @given(some_shards)
 def test_what_comes_again_is_what_a_dictionary_finds(shards: list[Shard]) -> None:
     found = Duplicates(results_of(shards))
-    assert listed(found.filenames) == in_subset(shards, 0)
-    assert listed(found.source_ids) == in_subset(shards, 1)
-    assert listed(found.same_images) == in_subset(shards, 2)
+    for number, thing in enumerate(THINGS):
+        assert listed(found.in_subset(thing)) == in_subset(shards, number)
     right, leaked = between_subsets(shards)
     assert listed(found.shared_images) == right
     assert found.leaked_subsets == leaked
     names = [str(number) for number, one in enumerate(shards) for _ in one.rows]
-    laters = found.filenames[:, 0]
+    laters = found.in_subset(keys.FILENAME)[:, 0]
     assert [one.name for one in found.shards_of(laters)] == [names[row] for row in laters.tolist()]
 
 

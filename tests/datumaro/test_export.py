@@ -361,7 +361,8 @@ class TestObjects:
         assert {"image/object/view", "image/object/attribute/score"} <= keys
         (loaded,) = import_dataset(tmp_path)
         found = [one.attributes for one in loaded.annotations]
-        assert found[0] == own | others and found[0]["parked"] is True
+        assert found[0] == own | others
+        assert found[0]["parked"] is True and found[0]["occluded"] is True
         assert found[1] == {"occluded": False, "pose": "Right"}
         assert "attributes not written: 1 odd" in caplog.text
 

@@ -19,8 +19,7 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import all_rules
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator.answers import TYPES, around, as_json, from_file
-from tfod_validator.errors import ProblemError
+from tfod_validator.answers import TYPES, ProblemError, around, as_json, from_file
 from tfod_validator.folder import REPORTS, Validation
 from tfod_validator.uploads import accept, find, queue, wait_for
 from tfod_validator.uploads import repair as repair_upload

@@ -11,7 +11,7 @@ from flask import Flask, Response, g, request
 
 from tfod_validator import api, views
 from tfod_validator.access import is_own
-from tfod_validator.errors import ProblemError, answer_errors
+from tfod_validator.answers import ProblemError, answer_errors
 from tfod_validator.guard import REFUSED
 from tfod_validator.settings import Settings
 from tfod_validator.uploads import UploadRequest, queue

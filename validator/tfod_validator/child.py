@@ -44,7 +44,7 @@ from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import repair
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
-from tfod_validator.errors import ProblemError
+from tfod_validator.answers import ProblemError
 from tfod_validator.folder import (
     ORIGINAL,
     PROGRESS,

@@ -23,7 +23,7 @@ from tfod.detection.labels.label_map import packaged_label_maps
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from tfod_validator.access import hash_of, is_token, network_of
-from tfod_validator.errors import ProblemError
+from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, Request, UploadedFile, Validation, shown_name
 from tfod_validator.settings import EXAMPLES
 from tfod_validator.workers import Queue

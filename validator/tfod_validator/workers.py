@@ -24,7 +24,7 @@ from typing import Any
 import prometheus_client as prometheus
 from tfod.errors import TfodError
 
-from tfod_validator.errors import ProblemError
+from tfod_validator.answers import ProblemError
 from tfod_validator.folder import DataFolder, Result
 from tfod_validator.settings import Settings
 

@@ -137,9 +137,9 @@ def check(
         from tfod.check.baseline import without_known
 
         baseline = without_known([one.findings for one in (*checked, rest)], baseline)
-    return Report(
-        datasets=checked,
-        rest=rest,
+    return Report.of(
+        checked,
+        rest,
         receiver=receiver.name,
         fail_on=options.fail_on,
         most=options.max_findings,
@@ -196,7 +196,7 @@ def _check_dataset(
         profile=chosen,
         findings=policy.apply(result.findings),
         fail_on=options.fail_on,
-        shards=[one.slimmed() for one in result.shards],
+        shards=[replace(one, rows=[], index=[]) for one in result.shards],
         classes=result.classes,
         image_sizes=result.image_sizes,
         undecoded=why_not_all_decoded(options.decode, policy.codes),
@@ -215,7 +215,7 @@ def _examined(
     if options.jobs > 1 and len(shards) > 1 and total >= _WORTH_PROCESSES:
         from tfod.check.processes import examine_in_processes  # its imports take a while
 
-        one_thread = replace(instructions, threads=1)
+        one_thread = instructions._replace(threads=1)
         return examine_in_processes(shards, one_thread, options.jobs, progress)
     return (examine(one, instructions, progress) for one in shards)
 

@@ -8,9 +8,8 @@ import os
 import posixpath
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tfod.check.check import Options
 from tfod.check.finding import Severity
@@ -28,8 +27,7 @@ LEVELS = ("error", "warning", "info", "off")
 _LARGEST_FILE = 256 << 10
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(NamedTuple):
     """What a file says, or who asks for a check; None and empty where nothing is said.
 
     Attributes:
@@ -45,7 +43,7 @@ class Configuration:
     label_map: str | None = None
     select: Sequence[str] | None = None
     ignore: Sequence[str] = ()
-    severity: Mapping[str, str] = field(default_factory=dict)
+    severity: Mapping[str, str] = {}
     fail_on: str | None = None
     exclude: Sequence[str] = ()
 

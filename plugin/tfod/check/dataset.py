@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.detection.labels.label_map import (
     LONGEST_LABEL_MAP,
@@ -86,11 +86,6 @@ class Shard(File):
         name = stated_name(self.path if self.entry else self.name)
         return name if name.total is not None else None
 
-    @property
-    def in_archive(self) -> bool:
-        """Whether it is an entry of a zip."""
-        return self.entry is not None
-
     def open(self, *, read_ahead: bool = True) -> ShardStream:
         """As :meth:`File.open`. Of an entry what is damaged shows while it is read.
 
@@ -102,8 +97,7 @@ class Shard(File):
         return super().open(read_ahead=read_ahead)
 
 
-@dataclass(frozen=True)
-class LabelMapFile:
+class LabelMapFile(NamedTuple):
     """A label map: what was read, or why it could not be; where from, and its bytes."""
 
     name: str
@@ -168,8 +162,7 @@ class Zip(File):
         return f"{self.name}:{entry.shown}" if entry else self.name
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(NamedTuple):
     """A zip, or the shards of one folder together with its folders for splits.
 
     Attributes:
@@ -181,26 +174,25 @@ class Dataset:
 
     name: str
     shards: Sequence[Shard] = ()
-    label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
+    label_maps: Mapping[str, LabelMapFile] = {}
     zips: Sequence[Zip] = ()
 
     @property
     def files(self) -> Sequence[File]:
         """Its files, as the report lists them: the shards that lie open, and the zips."""
-        return [*(one for one in self.shards if not one.in_archive), *self.zips]
+        return [*(one for one in self.shards if one.entry is None), *self.zips]
 
     def with_label_map(self, label_map: LabelMapFile) -> Dataset:
         """The same with one label map for all shards."""
         shards = [replace(one, label_map=label_map.name, candidates=()) for one in self.shards]
-        return replace(self, shards=shards, label_maps={label_map.name: label_map})
+        return self._replace(shards=shards, label_maps={label_map.name: label_map})
 
     def label_map_of(self, shard: Shard) -> LabelMapFile | None:
         """The label map that goes with a shard, as it was read."""
         return self.label_maps.get(shard.label_map) if shard.label_map else None
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """What sources mean.
 
     Attributes:
@@ -210,7 +202,7 @@ class Found:
     """
 
     datasets: Sequence[Dataset] = ()
-    rest: Dataset = field(default_factory=lambda: Dataset(""))
+    rest: Dataset = Dataset("")
     label_map: str | None = None
 
     @property
@@ -231,13 +223,13 @@ class Found:
             zips = [one for one in dataset.zips if one.name not in names]
             if len(zips) == len(dataset.zips):
                 shards = [one for one in dataset.shards if one.name not in names]
-                left += [replace(dataset, shards=shards)] if shards or zips else []
-        return replace(self, datasets=left), names
+                left += [dataset._replace(shards=shards)] if shards or zips else []
+        return self._replace(datasets=left), names
 
     def with_label_map(self, label_map: LabelMapFile) -> Found:
         """The same with one label map for all shards."""
         datasets = [one.with_label_map(label_map) for one in self.datasets]
-        return replace(self, datasets=datasets, label_map=label_map.name)
+        return self._replace(datasets=datasets, label_map=label_map.name)
 
     def joined(self) -> Found:
         """The same as one data set."""
@@ -247,4 +239,4 @@ class Found:
             {name: file for one in self.datasets for name, file in one.label_maps.items()},
             [zip_ for one in self.datasets for zip_ in one.zips],
         )
-        return replace(self, datasets=[whole])
+        return self._replace(datasets=[whole])

@@ -11,9 +11,8 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -75,8 +74,8 @@ def find(
     for one in named:
         require_label_map(one)
     for_all = LabelMapFile.named(label_map) if label_map is not None else None
-    with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
-        search = _Search(named, limits or ZipLimits(), scratch, for_all is None)
+    with ExitStack() as held:
+        search = _Search(named, limits or ZipLimits(), held, for_all is None)
         for source in others:
             search.add(source)
         if for_all is None:
@@ -94,7 +93,7 @@ class _Search:
     """
 
     def __init__(
-        self, named: Sequence[str], limits: ZipLimits, scratch: str, looks_for_maps: bool
+        self, named: Sequence[str], limits: ZipLimits, held: ExitStack, looks_for_maps: bool
     ) -> None:
         self._shards: dict[str, Shard] = {}  # by where they are, whatever links lead to them
         self._zips: dict[str, Dataset] = {}
@@ -107,7 +106,8 @@ class _Search:
         self._finder = LabelMapFinder(self._texts_in if looks_for_maps else lambda _: ())
         self._is_relative = False
         self._limits = limits
-        self._scratch = scratch
+        self._held = held
+        self._scratch = ""  # the folder of what was copied here
 
     def add(self, source: str) -> None:
         """Look at one more.
@@ -117,16 +117,23 @@ class _Search:
             TfodError: it cannot be reached.
         """
         self._is_relative = not (is_url(source) or os.path.isabs(source))
-        if source == STANDARD_INPUT:
-            if sys.stdin is None:
-                raise TfodError("standard input is closed; name a file")
-            self._add_file(_spool(sys.stdin.buffer, "<stdin>", self._scratch))
-        elif is_url(source):
+        if is_url(source):
             self._add_remote(source)
-        elif os.path.isfile(source):
-            self._add_file(File.at(source))
-        else:
+            return
+        if source != STANDARD_INPUT and not os.path.isfile(source):
             self._add_found(source)
+            return
+        if source != STANDARD_INPUT:
+            file = File.at(source)
+        elif sys.stdin is None:
+            raise TfodError("standard input is closed; name a file")
+        else:
+            file = self._spool(sys.stdin.buffer, "<stdin>")
+        if is_zip(file.path):
+            where = os.path.realpath(file.path)
+            self._zips.setdefault(where, zip_dataset(file, self._limits))
+        else:
+            self._add_shard(file, "", by_itself=True)  # its subset: all names together say it
 
     def add_beside_label_maps(self) -> None:
         """Add the shards beside the label maps that go with none of the others."""
@@ -162,7 +169,7 @@ class _Search:
 
     def _named_for(self, path: str) -> str | None:
         """The label map that was named for a file, in place of what is found."""
-        if path.startswith(self._scratch) and len(self._named) == 1:
+        if self._scratch and path.startswith(self._scratch) and len(self._named) == 1:
             return self._named[0]
         beside = self._named_in.get(folder_of(path), ())
         return beside[0] if len(beside) == 1 else self._for_all
@@ -180,14 +187,8 @@ class _Search:
         shard = Shard(
             file.name, file.path, file.size, subset, label_map, candidates, by_itself=by_itself
         )
-        self._shards.setdefault(_real_path(file), shard)
-
-    def _add_file(self, file: File) -> None:
-        """One file that was named: a zip by its bytes, or by its name, or else a shard."""
-        if is_zip(file.path):
-            self._zips.setdefault(_real_path(file), zip_dataset(file, self._limits))
-            return
-        self._add_shard(file, "", by_itself=True)  # its subset the names of all that are named say
+        where = file.path if file.is_remote else os.path.realpath(file.path)
+        self._shards.setdefault(where, shard)
 
     def _add_found(self, source: str) -> None:
         """A folder or a glob. Beside shards, a folder's zips are checked where they hold some."""
@@ -221,8 +222,20 @@ class _Search:
                 self._add_shard(file, group.subset, by_itself=list(found.files) == [source])
         for url in found.zips:
             with open_stream(url) as stream:
-                copy = _spool(stream, url, self._scratch)
+                copy = self._spool(stream, url)
             self._zips[copy.path] = zip_dataset(copy, self._limits)
+
+    def _spool(self, stream: BinaryIO | ShardStream, name: str) -> File:
+        """Copy a stream to a file: it may be a zip, and it is read more than once."""
+        import tempfile  # few sources are copied
+
+        if not self._scratch:
+            folder = tempfile.TemporaryDirectory(prefix="tfod-check-")
+            self._scratch = self._held.enter_context(folder)
+        handle, path = tempfile.mkstemp(dir=self._scratch)
+        with open(handle, "wb") as file:
+            shutil.copyfileobj(stream, file, 1 << 20)
+        return File.at(path, name)
 
 
 def find_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> Found:
@@ -377,15 +390,3 @@ def _shards_beside(label_map: str) -> list[str]:
         return []
     names = sorted(os.listdir(folder or os.curdir))
     return [os.path.join(folder, name) for name in names if parse_shard_name(name)]
-
-
-def _real_path(file: File) -> str:
-    return file.path if file.is_remote else os.path.realpath(file.path)
-
-
-def _spool(stream: BinaryIO | ShardStream, name: str, scratch: str) -> File:
-    """Copy a stream to a file: it may be a zip, and it is read more than once."""
-    handle, path = tempfile.mkstemp(dir=scratch)
-    with open(handle, "wb") as file:
-        shutil.copyfileobj(stream, file, 1 << 20)
-    return File.at(path, name)

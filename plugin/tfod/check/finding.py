@@ -39,13 +39,12 @@ class Severity(str, enum.Enum):
     WARNING = "warning"
     ERROR = "error"
 
-    @property
-    def rank(self) -> int:
-        """0 for info, 2 for error."""
-        return _RANKS[self]
+    rank: int
+    """0 for info, 2 for error."""
 
 
-_RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+for _rank, _severity in enumerate(Severity):
+    _severity.rank = _rank
 
 
 class Place(NamedTuple):
@@ -177,14 +176,11 @@ class Findings:
                 self._said.add(key)
             severity = one.case_severity or rule.severity
             self.counts[rule.code][one.shard] += 1
-            self._keep_worst(rule.code, severity)
+            if self.worst.get(rule.code) is not severity:
+                self._keep_worst(rule.code, severity)
             listed = self.listed.setdefault(rule.code, [])
             if len(listed) < self.most:
                 listed.append(_filled_in(one, rule, severity))
-
-    def room(self, code: str) -> int:
-        """How many more findings of a rule would be listed."""
-        return self.most - len(self.listed.get(code, ()))
 
     def merge(self, following: Findings) -> None:
         """Add the findings of what comes next in the data."""
@@ -222,26 +218,6 @@ class Findings:
     def are_below(self, severity: Severity) -> bool:
         """Whether all are less severe."""
         return all(one.rank < severity.rank for one in self.worst.values())
-
-    def by_severity(self) -> dict[Severity, int]:
-        """True number of findings of each severity; each counts as the worst one of its rule."""
-        totals = dict.fromkeys(Severity, 0)
-        for code, counts in self.counts.items():
-            if counts:
-                totals[self.worst[code]] += counts.total()
-        return totals
-
-    def by_code(self) -> dict[str, int]:
-        """True number of findings of each code."""
-        return {code: counts.total() for code, counts in sorted(self.counts.items())}
-
-    def by_shard(self) -> dict[str, dict[str, int]]:
-        """True number of findings of each code, by shard."""
-        found: dict[str, dict[str, int]] = {}
-        for code, counts in sorted(self.counts.items()):
-            for shard, count in counts.items():
-                found.setdefault(shard, {})[code] = count
-        return found
 
 
 def choose(findings: Findings, shards: Sequence[str]) -> list[Finding]:

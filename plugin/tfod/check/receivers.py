@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.policy import Policy
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from tfod.check.references.cvat_task import Task
 
 
-@dataclass(frozen=True)
-class Receiver:
+class Receiver(NamedTuple):
     """Who reads the shards next.
 
     Attributes:
@@ -146,8 +144,7 @@ class Verdict(str, enum.Enum):
         return list(Verdict).index(self)
 
 
-@dataclass(frozen=True)
-class ReceiverVerdict:
+class ReceiverVerdict(NamedTuple):
     """What a receiver makes of shards, and why: rules, or what its layout needs and they lack."""
 
     receiver: Receiver
@@ -207,5 +204,5 @@ def worst_of(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:
         reasons = chain(
             first.reasons, *(one.reasons for one in more if one.verdict is first.verdict)
         )
-        worst.append(replace(first, reasons=tuple(dict.fromkeys(reasons))))
+        worst.append(first._replace(reasons=tuple(dict.fromkeys(reasons))))
     return worst

@@ -6,8 +6,8 @@ Its JSON form is versioned and described by ``docs/report.schema.json``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -44,8 +44,7 @@ class ChosenProfile(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """True totals, whatever part of the findings is listed.
 
     Attributes:
@@ -70,15 +69,24 @@ class Counts:
     @classmethod
     def of(cls, shards: Sequence[ShardResult], findings: Findings) -> Counts:
         """Those of some shards and of what was found in them."""
+        by_code = {code: counts.total() for code, counts in sorted(findings.counts.items())}
+        by_severity = dict.fromkeys(Severity, 0)
+        for code, count in by_code.items():
+            if count:
+                by_severity[findings.worst[code]] += count
+        by_shard: dict[str, dict[str, int]] = {}
+        for code in by_code:
+            for shard, count in findings.counts[code].items():
+                by_shard.setdefault(shard, {})[code] = count
         return cls(
             shards=len(shards),
             records=sum(one.records for one in shards),
             images=sum(one.images for one in shards),
             decoded=sum(one.decoded for one in shards),
             boxes=sum(one.boxes for one in shards),
-            by_code=findings.by_code(),
-            by_severity=findings.by_severity(),
-            by_shard=findings.by_shard(),
+            by_code=by_code,
+            by_severity=by_severity,
+            by_shard=by_shard,
         )
 
 
@@ -153,10 +161,20 @@ class Report:
 
     Attributes:
         datasets: each for itself, in order.
-        rest: what was found that is about none of them.
         receiver: name of the one for whom it is valid or not.
         fail_on: the least severity that makes the verdict.
-        most: how many findings are listed.
+        valid: whether nothing was found at or above that level.
+        findings: in the order of sources, shards, records and codes; at most as many as asked for.
+        total: how many findings there are, listed or not.
+        severities: of each rule that fired, as it was applied.
+        counts: true totals.
+        profile: of all data sets, with all their names where they differ.
+        sources: the files that were checked.
+        shards: what was read of each.
+        classes: boxes of each class.
+        image_sizes: images of each ``(height, width)``, pixels.
+        undecoded: why not all images were decoded; empty where they were.
+        verdicts: of each receiver, where the check is for any; on all findings, also known ones.
         duration: seconds.
         configuration: the file that options were read from, if any.
         baseline: with what is known, which is not among the findings.
@@ -164,93 +182,75 @@ class Report:
     """
 
     datasets: Sequence[DatasetReport]
-    rest: DatasetReport | None = None
     receiver: str
     fail_on: Severity
-    most: int
+    valid: bool
+    findings: Sequence[Finding]
+    total: int
+    severities: Mapping[str, Severity]
+    counts: Counts
+    profile: ChosenProfile
+    sources: Sequence[SourceFile]
+    shards: Sequence[ShardResult]
+    classes: Counter[str]
+    image_sizes: Counter[tuple[int, int]]
+    undecoded: str
+    verdicts: Sequence[ReceiverVerdict]
     duration: float
     configuration: str | None = None
     baseline: Baseline | None = None
     version: str = __version__
 
-    @property
-    def _parts(self) -> Sequence[DatasetReport]:
-        return [*self.datasets, *([self.rest] if self.rest else [])]
+    @classmethod
+    def of(
+        cls,
+        datasets: Sequence[DatasetReport],
+        rest: DatasetReport | None = None,
+        *,
+        fail_on: Severity,
+        most: int,
+        **more: Any,
+    ) -> Report:
+        """The report of some data sets.
 
-    @cached_property
-    def _all_findings(self) -> Findings:
-        found = Findings(self.most)
-        for one in self._parts:
-            found.merge(one.findings)
-        return found
-
-    @property
-    def valid(self) -> bool:
-        """Whether nothing was found at or above the level that fails."""
-        return self._all_findings.are_below(self.fail_on)
-
-    @cached_property
-    def findings(self) -> Sequence[Finding]:
-        """In the order of sources, shards, records and codes; at most as many as asked for."""
-        return choose(self._all_findings, [one.name for one in self.shards])
-
-    @property
-    def severities(self) -> Mapping[str, Severity]:
-        """Of each rule that fired, as it was applied."""
-        return self._all_findings.worst
-
-    @cached_property
-    def counts(self) -> Counts:
-        """True totals."""
+        Args:
+            datasets: each for itself, in order.
+            rest: what was found that is about none of them.
+            fail_on: the least severity that makes the verdict.
+            most: how many findings are listed.
+            more: the attributes of which a data set says nothing.
+        """
+        parts = [*datasets, *([rest] if rest else [])]
+        findings, classes, sizes = Findings(most), Counter[str](), Counter[tuple[int, int]]()
+        for one in parts:
+            findings.merge(one.findings)
+            add_bounded(classes, one.classes)
+            add_bounded(sizes, one.image_sizes)
+        shards = [shard for one in datasets for shard in one.shards]
         # A rule may be more severe in one data set than in another.
-        levels = [one.counts.by_severity for one in self._parts]
+        levels = [one.counts.by_severity for one in parts]
         by_severity = {level: sum(one[level] for one in levels) for level in Severity}
-        return replace(Counts.of(self.shards, self._all_findings), by_severity=by_severity)
-
-    @property
-    def total(self) -> int:
-        """How many findings there are, listed or not."""
-        return self._all_findings.total
-
-    @property
-    def profile(self) -> ChosenProfile:
-        """Of all data sets, with all their names where they differ."""
-        profiles = list(dict.fromkeys(one.profile for one in self.datasets))
-        if len(profiles) == 1:
-            return profiles[0]
+        profiles = list(dict.fromkeys(one.profile for one in datasets))
         names = dict.fromkeys(one.name for one in profiles)
-        return ChosenProfile(", ".join(names), "for each dataset what fits it best")
-
-    @property
-    def sources(self) -> Sequence[SourceFile]:
-        """The files that were checked."""
-        return [source for dataset in self.datasets for source in dataset.files]
-
-    @property
-    def shards(self) -> Sequence[ShardResult]:
-        """What was read of each."""
-        return [shard for dataset in self.datasets for shard in dataset.shards]
-
-    @cached_property
-    def classes(self) -> Counter[str]:
-        """Boxes of each class."""
-        return _added(one.classes for one in self.datasets)
-
-    @cached_property
-    def image_sizes(self) -> Counter[tuple[int, int]]:
-        """Images of each ``(height, width)``, pixels."""
-        return _added(one.image_sizes for one in self.datasets)
-
-    @property
-    def undecoded(self) -> str:
-        """Why not all images were decoded; empty where they were."""
-        lacking = [one for one in self.datasets if one.counts.decoded < one.counts.images]
-        return "; ".join(dict.fromkeys(one.undecoded for one in lacking))
-
-    @cached_property
-    def verdicts(self) -> Sequence[ReceiverVerdict]:
-        """Of each receiver, where the check is for any; on all findings, also known ones."""
-        return worst_of(verdict for one in self._parts for verdict in one.verdicts)
+        several = ChosenProfile(", ".join(names), "for each dataset what fits it best")
+        lacking = [one for one in datasets if one.counts.decoded < one.counts.images]
+        return cls(
+            datasets=datasets,
+            fail_on=fail_on,
+            valid=findings.are_below(fail_on),
+            findings=choose(findings, [one.name for one in shards]),
+            total=findings.total,
+            severities=findings.worst,
+            counts=Counts.of(shards, findings)._replace(by_severity=by_severity),
+            profile=profiles[0] if len(profiles) == 1 else several,
+            sources=[source for one in datasets for source in one.files],
+            shards=shards,
+            classes=classes,
+            image_sizes=sizes,
+            undecoded="; ".join(dict.fromkeys(one.undecoded for one in lacking)),
+            verdicts=worst_of(verdict for one in parts for verdict in one.verdicts),
+            **more,
+        )
 
     def dataset_of(self, name: str) -> DatasetReport | None:
         """The dataset that a shard, an entry of a zip or a label map belongs to, by its name."""
@@ -323,13 +323,6 @@ class Report:
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
         }
-
-
-def _added(parts: Iterable[Counter[T]]) -> Counter[T]:
-    found: Counter[T] = Counter()
-    for one in parts:
-        add_bounded(found, one)
-    return found
 
 
 def _figures(one: Counts | ShardResult) -> dict[str, JsonValue]:

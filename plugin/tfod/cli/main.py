@@ -12,9 +12,12 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
+
+if TYPE_CHECKING:
+    import argparse
 
 EXIT_OK = 0
 EXIT_FAILED = 2
@@ -26,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _ended_by_signals():
             try:
-                return _run(sys.argv[1:] if arguments is None else arguments)
+                options = _options(sys.argv[1:] if arguments is None else arguments)
+                code: int = options.run(options)
+                return code
             finally:
                 _flush()
     except TfodError as error:
@@ -50,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_FAILED
 
 
-def _run(given: Sequence[str]) -> int:
+def _options(given: Sequence[str]) -> argparse.Namespace:
+    """What is typed, or the end: a version or a help; standard output is made UTF-8."""
     # NumPy starts threads to multiply matrices, in a third of the time that it takes to load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     out = sys.__stdout__
@@ -62,11 +68,10 @@ def _run(given: Sequence[str]) -> int:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     from tfod.cli.arguments import limit, parse_arguments
 
-    options = parse_arguments(given)  # or the version, or a help
+    options = parse_arguments(given)
     if os.environ.get("TFOD_REMOTE_TIMEOUT"):
         limit("TFOD_REMOTE_TIMEOUT", 0)  # who reads remote files looks there
-    code: int = options.run(options)
-    return code
+    return options
 
 
 def _flush() -> None:

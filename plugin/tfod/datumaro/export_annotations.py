@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,9 +96,9 @@ class ObjectBuilder:
         ``image`` is what the Detection says of the image, such as its ``filename``.
         """
         annotations = list(annotations)
-        corners = None if self._save_masks else _plain_corners(annotations, size)
-        if corners is not None:  # nearly always
-            return self._assemble(corners, annotations, size, image)
+        boxes = None if self._save_masks else _plain_boxes(annotations, size)
+        if boxes is not None:  # nearly always
+            return self._assemble(boxes, annotations, image)
         others = [one for one in annotations if one.type is not AnnotationType.caption]
         found, image_labels = self.objects(others)
         return replace(
@@ -217,24 +216,17 @@ class ObjectBuilder:
         self, found: Sequence[ExportedObject], size: tuple[int, int], **image: Any
     ) -> Detection:
         """Boxes, classes and attributes of objects on an image of this height and width."""
-        corners = list(itertools.chain.from_iterable(one.corners for one in found))
-        made = self._assemble(corners, found, size, image)
-        outside = ((made.boxes < 0) | (made.boxes > 1)).any(axis=1)
-        self._losses[OUTSIDE][""] += int(outside.sum())
+        height, width = size
+        corners = np.array([one.corners for one in found], np.float64).reshape(-1, 4)
+        boxes = (corners / (width, height, width, height)).astype(np.float32)
+        made = self._assemble(boxes, found, image)
+        self._losses[OUTSIDE][""] += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
         return made
 
     def _assemble(
-        self,
-        corners: Sequence[float],
-        objects: Sequence[Any],
-        size: tuple[int, int],
-        image: Mapping[str, Any],
+        self, boxes: np.ndarray, objects: Sequence[Any], image: Mapping[str, Any]
     ) -> Detection:
-        """Objects of corners in pixels, with the labels and attributes that they have.
-
-        ``corners`` are four numbers of each, one object after the other.
-        """
-        boxes = np.array(corners, np.float64).reshape(-1, 4) / _scale(size)
+        """Objects of these normalized boxes, with the labels and attributes that they have."""
         labels = [one.label for one in objects]
         attributes = [one.attributes for one in objects]
         if None in labels:
@@ -242,7 +234,7 @@ class ObjectBuilder:
         find, of = self._by_label.get, self._classes.of
         known = [find(label) or of(label) for label in labels]
         return Detection(
-            boxes=boxes.astype(np.float32),
+            boxes=boxes,
             class_text=[one.text for one in known],
             class_label=[one.label for one in known],
             attributes=self._attributes(attributes) if any(attributes) else {},
@@ -316,24 +308,19 @@ class ObjectBuilder:
         return ImageLabel(known.text, known.label, float(score) if number else None, attributes)
 
 
-@functools.lru_cache(1024)
-def _scale(size: tuple[int, int]) -> np.ndarray:
-    """What a box's corners are divided by."""
-    height, width = size
-    return np.array((width, height, width, height), np.float64)
-
-
 def _how(one: Any) -> Drawn:
     """The layer and the group of an annotation."""
     return Drawn(z_order=int(one.z_order), group=int(one.group))
 
 
-def _plain_corners(annotations: Iterable[Any], size: tuple[int, int]) -> list[float] | None:
-    """Left, top, right, bottom of each, one behind the other, where all are plain boxes.
+def _plain_boxes(annotations: Iterable[Any], size: tuple[int, int]) -> np.ndarray | None:
+    """The normalized boxes, float32 of shape (n, 4), where all annotations are plain boxes.
 
     None where one is something else, is turned, in a group or another layer, or not in the image.
     """
     height, width = size
+    if not height or not width:
+        return None
     found: list[float] = []
     for one in annotations:
         if type(one) is not annotation.Bbox or one.group or one.z_order:
@@ -343,8 +330,8 @@ def _plain_corners(annotations: Iterable[Any], size: tuple[int, int]) -> list[fl
         left, top, right, bottom = one.points
         if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
             return None
-        found += one.points
-    return found
+        found += left / width, top / height, right / width, bottom / height
+    return np.array(found, np.float32).reshape(-1, 4)  # NumPy's division costs more than this
 
 
 def _are_corners(corners: Sequence[float]) -> bool:

@@ -15,6 +15,8 @@ from tfod.example.columns import Column, ExampleBatch, bytes_of
 from tfod.example.wire import Kind, encode_varint
 from tfod.tfrecord.reader import Record, RecordBatch
 
+_FLOAT32 = np.dtype("<f4")
+
 
 class Example:
     """The features of one record: a row of an :class:`~tfod.example.columns.ExampleBatch`.
@@ -167,13 +169,13 @@ def _text_entry(text: str) -> bytes:
 
 def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
     """Encode a Feature that holds a float_list; the values are rounded to float32."""
-    numbers = np.asarray(values, "<f4").tobytes()
+    numbers = np.asarray(values, _FLOAT32).tobytes()
     return _feature_head(b"\x12", len(numbers)) + numbers if numbers else b"\x12\0"
 
 
 def float_features(rows: np.ndarray) -> list[bytes]:
     """Encode a Feature for each row of numbers, of shape (features, n); n is not 0."""
-    numbers = np.asarray(rows, "<f4").tobytes()
+    numbers = np.asarray(rows, _FLOAT32).tobytes()
     length = len(numbers) // len(rows)
     head = _feature_head(b"\x12", length)
     return [head + numbers[start : start + length] for start in range(0, len(numbers), length)]

@@ -8,7 +8,6 @@ the others and is read by :mod:`tfod.kernel.reference`, which says what is right
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count, pairwise
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
         batch.lists[one.kind].append(_Lists(rest[one.rows], codes, places, counts, one.values))
     found = [one for kind in ListKind for one in batch.columns(kind)]
     columns = [column for _, column in sorted(found, key=lambda one: one[0])]
-    problems = [replace(one, row=int(rest[one.row])) for one in others.problems]
+    problems = [one._replace(row=int(rest[one.row])) for one in others.problems]
     return Columns(len(starts), columns, problems)
 
 

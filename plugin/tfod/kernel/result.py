@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -63,8 +62,7 @@ class ProblemCode(enum.IntEnum):
     """Fields that are unknown or of another wire type, or numbers spelled in two ways."""
 
 
-@dataclass(frozen=True)
-class FoundRecords:
+class FoundRecords(NamedTuple):
     """Records in a buffer.
 
     Attributes:
@@ -79,8 +77,7 @@ class FoundRecords:
     end: WalkEnd
 
 
-@dataclass(frozen=True, slots=True)
-class KeyColumn:
+class KeyColumn(NamedTuple):
     """The values of one key and kind of list.
 
     Attributes:
@@ -99,8 +96,7 @@ class KeyColumn:
     values: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """Something to be said of a row; ``key`` is None where no feature is concerned."""
 
     row: int
@@ -108,8 +104,7 @@ class Problem:
     key: bytes | None
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """The columns of a batch of records as they first come in it, and its problems row by row."""
 
     rows: int

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.profile import OFF, Severities
 from tfod.check.rules.registry import all_rules
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """How severe the findings of each rule are; a code is stronger than its family.
 
     Attributes:
         profile, receiver, user: what each says; the last is the strongest.
     """
 
-    profile: Severities = field(default_factory=dict)
-    receiver: Severities = field(default_factory=dict)
-    user: Severities = field(default_factory=dict)
+    profile: Severities = MappingProxyType({})
+    receiver: Severities = MappingProxyType({})
+    user: Severities = MappingProxyType({})
 
     def severity(self, code: str, case_severity: Severity | None = None) -> Severity | None:
         """The severity of a rule's findings, or of those whose case has another; None when off."""

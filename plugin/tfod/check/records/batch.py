@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -115,7 +115,7 @@ class Batch:
         severity: Severity | None = None,
     ) -> Finding:
         """A finding about a record, or about the feature of this key in it."""
-        return Finding(message, key, value, fix, severity).at(self.place(row))
+        return Finding(message, key, value, fix, severity, *self.place(row))
 
     def findings(
         self,
@@ -212,17 +212,14 @@ class Batch:
     def image_kinds(self) -> Sequence[ImageFacts]:
         """What the records of :attr:`image_rows` have for an image, each kind once."""
         if self.images.by_row:
-            return list(self._rows_of_image)
+            return list(self.rows_by_image)
         found = self.detections
         columns = (found.formats, found.heights, found.widths)
         return [ImageFacts(0, None, "", *one) for one in set(zip(*columns, strict=True))]
 
-    def rows_of_image(self, facts: ImageFacts) -> list[int]:
-        """The records that have these facts."""
-        return self._rows_of_image.get(facts, [])
-
     @cached_property
-    def _rows_of_image(self) -> dict[ImageFacts, list[int]]:
+    def rows_by_image(self) -> Mapping[ImageFacts, list[int]]:
+        """The records of :attr:`image_rows` that have the same facts."""
         found, images = self.detections, self.images.by_row
         columns = (found.headers, found.formats, found.heights, found.widths)
         stated = list(zip(*columns, strict=True))
@@ -282,12 +279,9 @@ class Batch:
         """The same, each pair of text and id once, with the label map."""
         return [ClassUse(*use, self.label_map) for use in self.uses[1]]
 
-    def rows_of_class(self, use: ClassUse) -> list[int]:
-        """The record of each box whose class is named so."""
-        return self._rows_of_class[use.text, use.label]
-
     @cached_property
-    def _rows_of_class(self) -> dict[Use, list[int]]:
+    def rows_by_class(self) -> Mapping[Use, list[int]]:
+        """The record of each box whose class is named so."""
         codes, uses = self.uses
         rows = self.boxes.rows[np.argsort(codes, kind="stable")]
         ends = np.cumsum(np.bincount(codes, minlength=len(uses))).tolist()

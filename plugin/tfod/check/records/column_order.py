@@ -114,7 +114,10 @@ class BoxColumns:
         None where the boxes are proper as they are but for single ones, or where so many orders fit
         that nothing is known.
         """
-        if not _is_many(self.improper, self.boxes):
+        # A single one is a slip; so are two or three that are less than half of all, and any
+        # number that is not more than a small share.
+        is_share = self.improper > max(1, _MOST_SLIPS_SHARE * self.boxes)
+        if not is_share or (self.improper <= _MOST_SLIPS and 2 * self.improper < self.boxes):
             return ()
         fits = [order for order in _ORDERS if order in self.fitting]
         # Where xmin and xmax are exchanged, exchanging them with y as well fits, and explains less.
@@ -126,16 +129,6 @@ class BoxColumns:
             if len(found) <= _MOST_CANDIDATES
             else ()
         )
-
-
-def _is_many(number: int, of: int) -> bool:
-    """Whether so many wrong boxes are more than single slips.
-
-    A single one is a slip; so are two or three that are less than half of all, and any number that
-    is not more than a small share.
-    """
-    is_share = number > max(1, _MOST_SLIPS_SHARE * of)
-    return is_share and (number > _MOST_SLIPS or 2 * number >= of)
 
 
 def _fitting(

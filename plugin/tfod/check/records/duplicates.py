@@ -125,20 +125,10 @@ class Duplicates:
         names = {one: number for number, one in enumerate(dict.fromkeys(s.subset for s in shards))}
         self._subsets = np.array([names[shard.subset] for shard, _ in self._batches], np.int64)
 
-    @cached_property
-    def filenames(self) -> np.ndarray:
-        """Pairs of the same subset and file name."""
-        return self._in_subset(keys.FILENAME)
-
-    @cached_property
-    def source_ids(self) -> np.ndarray:
-        """Pairs of the same subset and source id."""
-        return self._in_subset(keys.SOURCE_ID)
-
-    @cached_property
-    def same_images(self) -> np.ndarray:
-        """Pairs of the same subset and encoded image."""
-        return self._in_subset(keys.ENCODED)
+    def in_subset(self, thing: str) -> np.ndarray:
+        """Pairs of the same subset and thing: file name, source id or image, by its key."""
+        hashes, subsets, rows = self._shared(thing)
+        return _pairs(rows, _starts(hashes, subsets))
 
     @cached_property
     def shared_images(self) -> np.ndarray:
@@ -153,9 +143,12 @@ class Duplicates:
     def leaked_subsets(self) -> dict[str, int]:
         """Subsets for evaluation all of whose images are in others, and how many those are."""
         shared = np.sort(self.shared_images, axis=None)
-        elsewhere = self._by_subset(shared[_starts(shared)])
+        if not len(shared):
+            return {}
+        elsewhere = Counter(one.subset for one in self.shards_of(shared[_starts(shared)]))
         total: Counter[str] = Counter()
-        total.subtract(self._by_subset(self.same_images[:, 0]))
+        again = self.in_subset(keys.ENCODED)[:, 0]
+        total.subtract(one.subset for one in self.shards_of(again))
         for shard in self._shards:
             total[shard.subset] += shard.images
         whole = {name for name, count in elsewhere.items() if count == total[name]}
@@ -188,13 +181,6 @@ class Duplicates:
         at = int(np.searchsorted(self._ends, number, "right"))
         shard, batch = self._batches[at]
         return shard, batch, number - int(self._ends[at]) + len(batch.offsets)
-
-    def _by_subset(self, rows: np.ndarray) -> Counter[str]:
-        return Counter(shard.subset for shard in self.shards_of(rows))
-
-    def _in_subset(self, thing: str) -> np.ndarray:
-        hashes, subsets, rows = self._shared(thing)
-        return _pairs(rows, _starts(hashes, subsets))
 
     def _shared(self, thing: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Hash, subset and running number of what has the hash of another; sorted by all three."""

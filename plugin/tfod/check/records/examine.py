@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tfod.check.records.batch import Batch, rows_of
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
-from tfod.check.records.result import ObjectFigures, ShardResult, add_bounded
+from tfod.check.records.result import ShardResult, add_bounded
 from tfod.check.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
@@ -38,8 +38,7 @@ _MANY_DAMAGES = 1 << 10
 _STEP = 1 << 18
 
 
-@dataclass(frozen=True)
-class Instructions:
+class Instructions(NamedTuple):
     """What is the same for every shard of a data set: what was asked, and what follows from it.
 
     Attributes:
@@ -57,7 +56,7 @@ class Instructions:
 
     profile: Profile
     codes: frozenset[str]
-    label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
+    label_maps: Mapping[str, LabelMap] = {}
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
     decode: int | None = MOST_DECODED
@@ -82,23 +81,32 @@ def examine(
             size = remote.size if remote else shard.size
             for records in walk(source, shard.name, size, instructions.max_record_bytes):
                 if isinstance(records, Damage):
-                    examiner.damaged(records)
-                    continue
-                examiner.look_at(records)
-                read = int(records.lengths.sum()) + FRAME_BYTES * len(records)
-                result.read += read
-                progress(read, len(records))
-            while shard.in_archive and stream.read(_STEP):  # behind a damage is a checksum, too
+                    examiner.add_damage(records)
+                else:
+                    read = examiner.add(records)
+                    progress(read, len(records))
+                if examiner.has_enough:
+                    examiner.look()
+            while shard.entry and stream.read(_STEP):  # behind a damage is a checksum, too
                 pass
     except OSError as error:
         result.unreadable = error.strerror or str(error)
     except ZipEntryError as error:
         result.damage = error.reason
-    return examiner.finish()
+    examiner.look()
+    if result.objects is not None:
+        result.objects = replace(result.objects, classes=frozenset(result.uses))
+    result.has_defects = not result.findings.are_below(Severity.WARNING)
+    return result
 
 
 class _Examiner:
-    """Looks at the records of one shard, in their order."""
+    """Collects the records of one shard, in their order, until a look at them is worth its time.
+
+    Attributes:
+        result: what the records that were looked at have come to.
+        has_enough: whether what was collected is to be looked at.
+    """
 
     def __init__(self, shard: Shard, instructions: Instructions) -> None:
         self._shard, self._instructions = shard, instructions
@@ -108,9 +116,8 @@ class _Examiner:
             shard.label_map,
             shard.candidates,
             findings=Findings(instructions.max_findings),
-            objects=ObjectFigures() if instructions.counts_objects else None,
         )
-        self._label_map = instructions.label_maps.get(shard.label_map or "")
+        self.has_enough = False
         self._decoder = Decoder(
             instructions.decode if "IMG003" in instructions.codes else 0, instructions.threads
         )
@@ -118,94 +125,85 @@ class _Examiner:
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
 
-    def damaged(self, damage: Damage) -> None:
+    def add_damage(self, damage: Damage) -> None:
         """Take note of a damage of the framing."""
         if damage.kind is DamageKind.EMPTY and self._shard.numbered:
             # Writers leave such files where there are more shards than images.
             self.result.is_empty_file = True
             return
         self._damages.append(damage)
-        if len(self._damages) >= _MANY_DAMAGES:
-            self._look_at_pending()
-            self._report_damages()
+        self.has_enough = len(self._damages) >= _MANY_DAMAGES
 
-    def look_at(self, records: RecordBatch) -> None:
-        """Check a batch of records, or keep it until there are so many that it is worth while."""
-        self.result.records += len(records)
+    def add(self, records: RecordBatch) -> int:
+        """Add a batch of records; return how many bytes of the shard they are."""
+        if self._pending and self._pending[-1][0].records.end != records.first:
+            self.look()
         examples = ExampleBatch.of(records)
         mapping = self._instructions.profile.field_mapping
-        found = Detections(examples, mapping)
-        images = EncodedImages.of(found, self._decoder)
-        if self._pending and self._pending[-1][0].records.end != records.first:
-            self._look_at_pending()
+        images = EncodedImages.of(Detections(examples, mapping), self._decoder)
         if self._pending or len(records) < _MANY_RECORDS:
-            compacted = examples.compacted(mapping.encoded)
-            self._pending.append((compacted, images))
-            self._pending_bytes += compacted.nbytes
-            first = self._pending[0][0].records.first
-            if records.end - first >= _MANY_RECORDS or self._pending_bytes >= _MANY_BYTES:
-                self._look_at_pending()
-        else:
-            self._look_at_batch(found, images)
+            examples = examples.compacted(mapping.encoded)
+            self._pending_bytes += examples.nbytes
+        self._pending.append((examples, images))
+        read = int(records.lengths.sum()) + FRAME_BYTES * len(records)
+        self.result.read += read
+        self.result.records += len(records)
+        count = records.end - self._pending[0][0].records.first
+        self.has_enough = count >= _MANY_RECORDS or self._pending_bytes >= _MANY_BYTES
+        return read
 
-    def _look_at_pending(self) -> None:
-        if self._pending:
-            examples, images = zip(*self._pending, strict=True)
-            self._pending.clear()
-            self._pending_bytes = 0
-            joined = EncodedImages.joined(images)
-            mapping = self._instructions.profile.field_mapping
-            found = Detections(ExampleBatch.joined(examples), mapping, headers=joined.headers)
-            self._look_at_batch(found, joined)
-
-    def _look_at_batch(self, found: Detections, images: EncodedImages) -> None:
-        instructions, result = self._instructions, self.result
+    def look(self) -> None:
+        """Let the rules look at what was collected, and sum it up."""
+        instructions, result, damages = self._instructions, self.result, self._damages
+        if not self._pending and not damages:
+            return
+        if not self._pending:
+            nothing = RecordBatch(self._shard.name, 0, 0, bytearray(), _NO_ROWS, _NO_ROWS)
+            images = EncodedImages({}, (), np.empty(0, np.uint64))
+            self._pending.append((ExampleBatch.of(nothing), images))
+        examples, parts = zip(*self._pending, strict=True)
+        self._pending, self._pending_bytes, self._damages = [], 0, []
+        self.has_enough = False
+        images = EncodedImages.joined(parts)
+        mapping = instructions.profile.field_mapping
         batch = Batch(
-            found,
+            Detections(ExampleBatch.joined(examples), mapping, headers=images.headers),
             images,
             instructions.profile,
-            self._label_map,
-            self._damages,
+            instructions.label_maps.get(self._shard.label_map or ""),
+            damages,
             instructions.exa003_says_names,
         )
         run_rules(batch, instructions.codes, result.findings, of_dataset=False)
-        self._damages = []
-        result.keys |= set(batch.examples.columns)
-        checked = images.by_row.keys() & set(batch.image_rows.tolist()) if images.by_row else ()
-        result.images += len(checked)
-        result.decoded += sum(images.by_row[row].failure is not None for row in checked)
-        result.boxes += int(batch.stated_box_counts.sum())
-        result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
-        if not batch.boxes.all_proper:
-            result.flat += int(batch.boxes.flat.sum())
-        codes, uses = batch.uses
-        counts = np.bincount(codes, minlength=len(uses)).tolist()
-        add_bounded(result.uses, dict(zip(uses, counts, strict=True)))
-        add_bounded(result.image_sizes, _count_sizes(found.sizes[batch.live]))
-        if result.objects is not None:
-            result.objects += ObjectFigures.of(batch)
+        _add(result, batch)
         if instructions.keeps_rows:
             result.rows += rows_of(batch)
-        result.index.append(IndexedBatch.of(batch))
+        if instructions.counts_objects:
+            from tfod.check.records.objects import ObjectFigures  # few checks need them
 
-    def _report_damages(self) -> None:
-        if self._damages:
-            nothing = RecordBatch(self._shard.name, 0, 0, bytearray(), *_NO_RECORDS)
-            found = Detections(ExampleBatch.of(nothing))
-            self._look_at_batch(found, EncodedImages.of(found, Decoder(0)))
-
-    def finish(self) -> ShardResult:
-        """Return what is known."""
-        self._look_at_pending()
-        self._report_damages()
-        result = self.result
-        if result.objects is not None:
-            result.objects = replace(result.objects, classes=frozenset(result.uses))
-        result.has_defects = not result.findings.are_below(Severity.WARNING)
-        return result
+            figures = ObjectFigures.of(batch)
+            result.objects = result.objects + figures if result.objects else figures
 
 
-_NO_RECORDS = (np.empty(0, np.int64), np.empty(0, np.int64))
+def _add(result: ShardResult, batch: Batch) -> None:
+    """Add what the records of a batch come to, but for findings and figures of reading."""
+    images = batch.images.by_row
+    result.keys |= set(batch.examples.columns)
+    checked = images.keys() & set(batch.image_rows.tolist()) if images else ()
+    result.images += len(checked)
+    result.decoded += sum(images[row].failure is not None for row in checked)
+    result.boxes += int(batch.stated_box_counts.sum())
+    result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
+    if not batch.boxes.all_proper:
+        result.flat += int(batch.boxes.flat.sum())
+    codes, uses = batch.uses
+    counts = np.bincount(codes, minlength=len(uses)).tolist()
+    add_bounded(result.uses, dict(zip(uses, counts, strict=True)))
+    add_bounded(result.image_sizes, _count_sizes(batch.detections.sizes[batch.live]))
+    result.index.append(IndexedBatch.of(batch))
+
+
+_NO_ROWS = np.empty(0, np.int64)
 
 
 def _count_sizes(sizes: np.ndarray) -> Mapping[tuple[int, int], int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import io
 import math
@@ -12,12 +11,10 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tfod.check.records.tensorflow_images import FORMAT_TITLES
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, Bytes, ImageHeader, sniff_format
@@ -27,6 +24,15 @@ from tfod.kernel import hash_spans
 MOST_DECODED = 200
 """So many images of each shard are decoded unless another number is asked for: a second for images
 of a megapixel. To decode takes ten times as long as all else."""
+FORMAT_TITLES = {
+    "jpeg": "JPEG",
+    "png": "PNG",
+    "gif": "GIF",
+    "bmp": "BMP",
+    "tiff": "TIFF",
+    "webp": "WebP",
+}
+"""The names of the formats as people write them."""
 _PIXELS_OF_A_BYTE = 256
 _SMALL = 1 << 18
 _SLOPPY = 0.02  # of a side: so far boxes reach outside by carelessness
@@ -112,8 +118,7 @@ class EncodedImage(NamedTuple):
     failure: str | None
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedImages:
+class EncodedImages(NamedTuple):
     """The images of a batch of records.
 
     Attributes:
@@ -134,33 +139,28 @@ class EncodedImages:
         hashes = np.zeros(len(found), np.uint64)
         hashes[rows] = hash_spans(found.examples.buffer, spans[rows])
         failures = decoder.failures(found, rows.tolist())
-        bounds = zip(rows.tolist(), found.encoded[rows].tolist(), strict=True)
-        by_row = {
-            row: _encoded_image(found, row, start, end, failures.get(row))
-            for row, (start, end) in bounds
-        }
+        by_row: dict[int, EncodedImage] = {}
+        for row, (start, end) in zip(rows.tolist(), found.encoded[rows].tolist(), strict=True):
+            buffer, sha256 = found.examples.buffer, ""
+            looks = looks_like(buffer, start, end) if found.headers[row] is None else ""
+            if found.sha256s[row]:
+                import hashlib  # loads OpenSSL, and few records have a digest
+
+                sha256 = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
+            by_row[row] = EncodedImage(end - start, looks, sha256, failures.get(row))
         return cls(by_row, found.headers, hashes)
 
     @classmethod
     def joined(cls, parts: Sequence[EncodedImages]) -> EncodedImages:
         """Those of batches that follow each other."""
+        if len(parts) == 1:
+            return parts[0]
         by_row: dict[int, EncodedImage] = {}
         headers: list[ImageHeader | None] = []
         for part in parts:
             by_row |= {len(headers) + row: one for row, one in part.by_row.items()}
             headers += part.headers
         return cls(by_row, headers, np.concatenate([part.hashes for part in parts]))
-
-
-def _encoded_image(
-    found: Detections, row: int, start: int, end: int, failure: str | None
-) -> EncodedImage:
-    buffer = found.examples.buffer
-    looks = looks_like(buffer, start, end) if found.headers[row] is None else ""
-    sha256 = ""
-    if found.sha256s[row]:
-        sha256 = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
-    return EncodedImage(end - start, looks, sha256, failure)
 
 
 class ImageFacts(NamedTuple):
@@ -227,39 +227,36 @@ def needs_a_turn(corners: np.ndarray, header: ImageHeader) -> bool:
 # What bytes without an image's header are
 
 _HEAD = 512
-_LOOKS = tuple(
-    (re.compile(pattern, re.DOTALL | re.IGNORECASE), look)
-    for pattern, look in (
-        (rb"....ftyp(avif|avis)", "an AVIF image"),
-        (rb"....ftyp(heic|heix|hevc|mif1|msf1)", "a HEIC image"),
-        (rb"....ftyp", "a video"),
-        (rb"\xff\x0a|\0\0\0\x0cJXL ", "a JPEG XL image"),
-        (rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 image"),
-        (rb"(II\x2b\0|MM\0\x2b)", "a BigTIFF image"),
-        (rb"8BPS", "a Photoshop image"),
-        (rb"P[1-6]\s", "a PNM image"),
-        (rb"\x93NUMPY", "a NumPy array"),
-        (rb"\x80[\x02-\x05]", "a Python pickle"),
-        (
-            rb"\xc3\xbf\xc3\x98|\xc2\x89PNG|\xef\xbf\xbd(PNG|\xef\xbf\xbd\xef\xbf\xbd)",
-            "text that was an image",
-        ),
-        (rb"b(['\"])(\\xff\\xd8|\\x89PNG)", "the text that Python prints for bytes"),
-        (rb"data:image/", "a data URL"),
-        (rb"(/9j/|iVBORw0KGgo|R0lGOD|UklGR)[\w+/=\s-]*\Z", "an image in base64"),
-        (rb"https?://", "a URL"),
-        (rb"PK\x03\x04", "a zip archive"),
-        (rb"\x1f\x8b", "gzip"),
-        (rb"%PDF", "a PDF"),
-        (rb"Rar!", "a RAR archive"),
-        (rb"7z\xbc\xaf", "a 7-Zip archive"),
-        (rb"version https://git-lfs", "a Git LFS pointer"),
-        (rb"\s*(<\?xml[^>]*>\s*)?<svg", "an SVG drawing"),
-        (rb"\s*<(!doctype html|html|head|body)", "HTML"),
-        (rb"\s*<\?xml", "XML"),
-        (rb"\s*[\[{]", "JSON"),
-        (rb"[^\r\n\0]{1,400}\.(jpe?g|png|gif|bmp|tiff?|webp)\Z", "a path"),
-    )
+_LOOKS = (
+    (rb"....ftyp(avif|avis)", "an AVIF image"),
+    (rb"....ftyp(heic|heix|hevc|mif1|msf1)", "a HEIC image"),
+    (rb"....ftyp", "a video"),
+    (rb"\xff\x0a|\0\0\0\x0cJXL ", "a JPEG XL image"),
+    (rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 image"),
+    (rb"(II\x2b\0|MM\0\x2b)", "a BigTIFF image"),
+    (rb"8BPS", "a Photoshop image"),
+    (rb"P[1-6]\s", "a PNM image"),
+    (rb"\x93NUMPY", "a NumPy array"),
+    (rb"\x80[\x02-\x05]", "a Python pickle"),
+    (
+        rb"\xc3\xbf\xc3\x98|\xc2\x89PNG|\xef\xbf\xbd(PNG|\xef\xbf\xbd\xef\xbf\xbd)",
+        "text that was an image",
+    ),
+    (rb"b(['\"])(\\xff\\xd8|\\x89PNG)", "the text that Python prints for bytes"),
+    (rb"data:image/", "a data URL"),
+    (rb"(/9j/|iVBORw0KGgo|R0lGOD|UklGR)[\w+/=\s-]*\Z", "an image in base64"),
+    (rb"https?://", "a URL"),
+    (rb"PK\x03\x04", "a zip archive"),
+    (rb"\x1f\x8b", "gzip"),
+    (rb"%PDF", "a PDF"),
+    (rb"Rar!", "a RAR archive"),
+    (rb"7z\xbc\xaf", "a 7-Zip archive"),
+    (rb"version https://git-lfs", "a Git LFS pointer"),
+    (rb"\s*(<\?xml[^>]*>\s*)?<svg", "an SVG drawing"),
+    (rb"\s*<(!doctype html|html|head|body)", "HTML"),
+    (rb"\s*<\?xml", "XML"),
+    (rb"\s*[\[{]", "JSON"),
+    (rb"[^\r\n\0]{1,400}\.(jpe?g|png|gif|bmp|tiff?|webp)\Z", "a path"),
 )
 _TEXT = re.compile(rb"[\t\n\r -~]+")
 
@@ -275,7 +272,7 @@ def looks_like(buffer: Bytes, start: int, end: int) -> str:
     if buffer.count(head[0], start, end) == end - start:
         return "all zeros" if head[0] == 0 else f"{end - start} times the byte {head[0]}"
     for pattern, look in _LOOKS:
-        if pattern.match(head):
+        if re.match(pattern, head, re.DOTALL | re.IGNORECASE):
             return look
     return "text" if _TEXT.fullmatch(head) else ""
 
@@ -298,31 +295,35 @@ def strict_pillow() -> Iterator[None]:
     Raises:
         TfodError: Pillow is not installed.
     """
-    _, image_file = _pillow()
-    truncated_is_fine = image_file.LOAD_TRUNCATED_IMAGES
-    image_file.LOAD_TRUNCATED_IMAGES = False
+    try:
+        from PIL import ImageFile
+    except ImportError:
+        raise TfodError(f"decoding images needs Pillow; {how_to_install('validator')}") from None
+    truncated_is_fine = ImageFile.LOAD_TRUNCATED_IMAGES
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        image_file.LOAD_TRUNCATED_IMAGES = truncated_is_fine
+        ImageFile.LOAD_TRUNCATED_IMAGES = truncated_is_fine
 
 
 def why_not_decoded(data: bytes | bytearray | memoryview) -> str:
     """Decode a whole image, in :func:`strict_pillow`: why that fails; empty where it does not."""
-    pil_image, _ = _pillow()
+    from PIL import Image, UnidentifiedImageError
+
     if _is_png_damaged(data):
         return "the checksum of a chunk of the PNG is wrong"
     try:
-        with pil_image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
             image.load()
     except MemoryError:
         raise  # that says nothing of the image
-    except pil_image.DecompressionBombError:
-        limit = f"{2 * pil_image.MAX_IMAGE_PIXELS:,}"
+    except Image.DecompressionBombError:
+        limit = f"{2 * (Image.MAX_IMAGE_PIXELS or 0):,}"
         return f"its header announces more than {limit} pixels, a decompression bomb"
-    except pil_image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         return "Pillow finds no image in it"
     except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
         return " ".join(str(error).split())[:200] or type(error).__name__
@@ -346,11 +347,3 @@ def _is_png_damaged(data: bytes | bytearray | memoryview) -> bool:
             break
         place = end + 4
     return False
-
-
-def _pillow() -> tuple[Any, Any]:
-    try:
-        from PIL import Image, ImageFile
-    except ImportError:
-        raise TfodError(f"decoding images needs Pillow; {how_to_install('validator')}") from None
-    return Image, ImageFile

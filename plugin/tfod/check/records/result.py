@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -12,15 +12,14 @@ import numpy as np
 
 from tfod.check.finding import Finding, Findings, Severity
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Batch, ImageRow, Use
+from tfod.check.records.batch import ImageRow, Use
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
-from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap
-from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
     from tfod.check.dataset import Dataset
+    from tfod.check.records.objects import ObjectFigures
     from tfod.check.references.cvat_task import Task
     from tfod.check.references.frames import Attachment
     from tfod.check.references.pipeline import TrainingConfig
@@ -35,61 +34,6 @@ def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
     for kind, count in more.items():
         if kind in counts or len(counts) < MOST_KINDS:
             counts[kind] += count
-
-
-@dataclass(frozen=True)
-class ObjectFigures:
-    """What a trainer's configuration is compared with, of the records of a shard.
-
-    Attributes:
-        classes: pairs of class text and id that objects have.
-        images: those with objects.
-        without_masks: how many of them have no mask, or an empty one for an object.
-        mask_dtypes: how masks are written: as bytes (PNG) or as floats.
-        keypoints: of an object, the fewest and the most; None without an object.
-    """
-
-    classes: frozenset[tuple[str | None, int | None]] = frozenset()
-    images: int = 0
-    without_masks: int = 0
-    mask_dtypes: frozenset[Kind] = frozenset()
-    keypoints: tuple[int, int] | None = None
-
-    @classmethod
-    def of(cls, batch: Batch) -> ObjectFigures:
-        """Those of a batch, but for its classes."""
-        counts = batch.box_counts
-        having = counts > 0
-        without = having.copy()
-        dtypes = set()
-        for column in batch.detections.columns_of(keys.MASK):
-            if column.kind is not None and column.counts.any():
-                dtypes.add(column.kind)
-                without &= column.counts == 0
-            if column.kind is Kind.BYTES:
-                empty = column.values[:, 1] == 0
-                without[np.repeat(np.arange(len(counts)), column.counts)[empty]] = True
-        keypoints = None
-        if having.any():
-            points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[having]
-            each = counts[having]
-            keypoints = int(np.min(points // each)), int(np.max(-(-points // each)))
-        return cls(
-            images=int(having.sum()),
-            without_masks=int(without.sum()),
-            mask_dtypes=frozenset(dtypes),
-            keypoints=keypoints,
-        )
-
-    def __add__(self, other: ObjectFigures) -> ObjectFigures:
-        ranges = [one for one in (self.keypoints, other.keypoints) if one]
-        return ObjectFigures(
-            self.classes | other.classes,
-            self.images + other.images,
-            self.without_masks + other.without_masks,
-            self.mask_dtypes | other.mask_dtypes,
-            (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
-        )
 
 
 @dataclass
@@ -143,10 +87,6 @@ class ShardResult:
     uses: Counter[Use] = field(default_factory=Counter)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     index: list[IndexedBatch] = field(default_factory=list)
-
-    def slimmed(self) -> ShardResult:
-        """The same without its records: what a report says of it."""
-        return replace(self, rows=[], index=[])
 
 
 class UsedClasses(NamedTuple):
@@ -213,10 +153,6 @@ class DatasetResult:
         # The keys of many shards are equal: held once.
         shard.keys = self._known.setdefault(shard.keys, shard.keys)
         self.shards.append(shard)
-
-    def own(self, key: str) -> str:
-        """What the records call what the OD API has under a key."""
-        return self.profile.own(key)
 
     def count(self, code: str, shard: str) -> int:
         """How many findings of a rule a shard has."""
@@ -287,6 +223,8 @@ class DatasetResult:
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
+        if not len(pairs):
+            return
         yield from map(make, self.duplicates.repeats(pairs[: self.room]))
         for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
             yield Finding(message="", shard=shard.name, case_severity=severity)

@@ -330,7 +330,7 @@ def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding
     orders = " or ".join(map(str, columns.candidates))
     message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
     message += f"none is when read as {orders}"
-    key = result.own(BOX_KEY)
+    key = result.profile.own(BOX_KEY)
     return Finding(message=message, shard=shard, feature=key, value=columns.improper)
 
 

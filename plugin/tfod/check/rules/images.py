@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from tfod.check.finding import Finding, JsonValue, Place, Severity, plural
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
-from tfod.check.records.images import ImageFacts
+from tfod.check.records.images import FORMAT_TITLES, ImageFacts
 from tfod.check.records.result import DatasetResult
-from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import dataset_rule, each_image, rule
+from tfod.check.rules.tensorflow_images import obstacle_to_decoding
 from tfod.detection import keys
 from tfod.detection.images.image import QUARTER
 
@@ -253,9 +253,9 @@ def check_same_image(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         message = f"the same image is in {named_record(one.first)}"
-        return Finding(message, result.own(keys.ENCODED), f"{one.image:016x}").at(one.place)
+        return Finding(message, result.profile.own(keys.ENCODED), f"{one.image:016x}").at(one.place)
 
-    return result.repeated(result.duplicates.same_images, make)
+    return result.repeated(result.duplicates.in_subset(keys.ENCODED), make)
 
 
 @dataset_rule(
@@ -278,7 +278,8 @@ def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
     def make(one: Repeat) -> Finding:
         message = f"the image is in {one.subset} and in {one.first_subset}: "
         message += f"{named_record(one.first)} has it{more}"
-        key, value = result.own(keys.ENCODED), list[JsonValue]([one.first_subset, one.subset])
+        key = result.profile.own(keys.ENCODED)
+        value = list[JsonValue]([one.first_subset, one.subset])
         return Finding(message, key, value, case_severity=severity).at(one.place)
 
     severity = Severity.ERROR if leaked else None

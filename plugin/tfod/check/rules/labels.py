@@ -242,7 +242,7 @@ def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
         if len(ids) > 1 and ids == list(range(len(ids))) and _is_not_positive(0, used.label_map):
             message, key = (
                 f"the ids of the objects are 0 to {ids[-1]}",
-                result.own(keys.CLASS_LABEL),
+                result.profile.own(keys.CLASS_LABEL),
             )
             yield Finding(message=message, shard=used.shard, feature=key, value=ids[-1])
 
@@ -307,7 +307,7 @@ def nearly_equal_texts(result: DatasetResult) -> Iterator[Finding]:
     are all in the map are different classes, as in a dataset of handwriting.
     """
     for used in result.used_classes:
-        key = result.own(keys.CLASS_TEXT)
+        key = result.profile.own(keys.CLASS_TEXT)
         for message, texts in _nearly_equal(used.uses, used.label_map or LabelMap()):
             yield Finding(message=message, shard=used.shard, feature=key, value=texts)
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from tfod.check.finding import Finding, Severity
 from tfod.check.records.batch import Batch
-from tfod.check.records.images import can_decode, looks_like
-from tfod.check.records.tensorflow_images import FORMAT_TITLES
+from tfod.check.records.images import FORMAT_TITLES, can_decode, looks_like
 from tfod.check.rules.registry import detection_rule, rule
 from tfod.detection import keys
 from tfod.detection.boxes import far_boxes

@@ -13,6 +13,7 @@ from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, rule
+from tfod.detection import keys
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.images.source_ids import odd_source_ids
 from tfod.tfrecord.image_names import split_extension
@@ -50,7 +51,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
         message = f"{name!r} is also the name of {_record(one.first)}"
         return Finding(message, key, name).at(one.place)
 
-    return result.repeated(result.duplicates.filenames, make)
+    return result.repeated(result.duplicates.in_subset(keys.FILENAME), make)
 
 
 @rule(
@@ -163,8 +164,11 @@ def _source_id_key(batch: Batch) -> str | None:
 )
 def empty_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is empty, or nothing but white space."""
-    key = _source_id_key(batch)
-    for row, text in enumerate(batch.detections.source_ids if key else ()):
+    key, texts = _source_id_key(batch), batch.detections.source_ids
+    some = list(filter(None, texts))
+    if len(some) == len(texts) and all(map(str.strip, some)):
+        return
+    for row, text in enumerate(texts if key else ()):
         if text is not None and not text.strip() and batch.live[row]:
             yield batch.finding(row, f"{key} is empty", key)
 
@@ -183,7 +187,7 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
         message = f"{one.source_id!r} is also the source id of {_record(one.first)}"
         return Finding(message, key, one.source_id).at(one.place)
 
-    return result.repeated(result.duplicates.source_ids, make)
+    return result.repeated(result.duplicates.in_subset(keys.SOURCE_ID), make)
 
 
 @rule(

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfod.check.finding import Finding, JsonValue, Severity, first_of, plural
-from tfod.check.records.result import DatasetResult, ObjectFigures, ShardResult
+from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
+    from tfod.check.records.objects import ObjectFigures
     from tfod.check.references.pipeline import Reader
 
 _DECODER = "research/object_detection/data_decoders/tf_example_decoder.py"
@@ -41,6 +42,8 @@ def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResu
 
 
 def _objects(shards: Sequence[ShardResult]) -> ObjectFigures:
+    from tfod.check.records.objects import ObjectFigures  # few checks have a configuration
+
     return sum((one.objects for one in shards if one.objects), ObjectFigures())
 
 

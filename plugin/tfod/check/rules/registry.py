@@ -94,7 +94,7 @@ def each_image(check: Callable[[ImageFacts], Iterable[Finding]]) -> BatchCheck:
     def of_batch(batch: Batch) -> Iterator[Finding]:
         for facts in batch.image_kinds:
             for found in check(facts):
-                yield from _of_rows(batch, batch.rows_of_image(facts), found)
+                yield from _of_rows(batch, batch.rows_by_image.get(facts, []), found)
 
     return of_batch
 
@@ -106,7 +106,7 @@ def each_class(check: Callable[[ClassUse], Iterable[Finding]]) -> BatchCheck:
     def of_batch(batch: Batch) -> Iterator[Finding]:
         for use in batch.class_uses:
             for found in check(use):
-                yield from _of_rows(batch, batch.rows_of_class(use), found)
+                yield from _of_rows(batch, batch.rows_by_class[use.text, use.label], found)
 
     return of_batch
 
@@ -147,7 +147,7 @@ def run_rules(
     """Let the rules of these codes look at a batch, or at a data set; keep what they find."""
     for one in all_rules().values():
         if one.of_dataset is of_dataset and one.code in codes:
-            subject.room = findings.room(one.code)
+            subject.room = findings.most - len(findings.listed.get(one.code, ()))
             findings.add(one, one.check(subject))
 
 

@@ -72,7 +72,7 @@ class FieldMapping:
         """Whether boxes are x, y, width and height in pixels."""
         return len(self.box) == 1
 
-    @property
+    @cached_property
     def box_prefix(self) -> str:
         """What the keys of the boxes have in common: ``image/object/bbox``; "" where nothing."""
         if len(self.box) == 1:

@@ -13,16 +13,6 @@ from collections.abc import Callable
 
 from tfod.detection.images.image import ImageHeader
 
-FORMAT_TITLES = {
-    "jpeg": "JPEG",
-    "png": "PNG",
-    "gif": "GIF",
-    "bmp": "BMP",
-    "tiff": "TIFF",
-    "webp": "WebP",
-}
-"""The names of the formats as people write them."""
-
 
 def obstacle_to_decoding(header: ImageHeader) -> str:
     """Why TensorFlow cannot use an image of this kind, and which op fails; '' when it can."""
