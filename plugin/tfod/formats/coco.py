@@ -173,11 +173,8 @@ _OTHER_IDS = "source ids that are not the number of one image, which got another
 class _Lists:
     """A JSON of images and annotations; these lie in a file of their own until the end."""
 
-    def __init__(self, path: str) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        self.path = path
-        self._file: IO[bytes] = open(path, "xb")
-        self._annotations: IO[bytes] = open(f"{path}.annotations", "xb+")
+    def __init__(self, file: IO[bytes], annotations: IO[bytes]) -> None:
+        self._file, self._annotations = file, annotations
         self._file.write(b'{"images":[')
         self._begun: set[IO[bytes]] = set()
 
@@ -207,16 +204,18 @@ class Writer(FormatWriter):
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)
-        self._open: dict[str, _Lists] = {}
+        self._lists: dict[str, _Lists] = {}
         self._objects = 0
         self._points: dict[int, Sequence[str]] = {}  # names of the keypoints of classes
         self._taken: dict[str, set[int]] = {}  # numbers of images, by subset
         self._free: dict[str, int] = {}
 
     def begin(self, subset: str) -> None:
-        file = f"instances_{stem_of_subset(subset)}.json"
-        self._open[subset] = _Lists(os.path.join(self.folder, "annotations", file))
-        self.documents.append(self._open[subset].path)
+        folder = os.path.join(self.folder, "annotations")
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, f"instances_{stem_of_subset(subset)}.json")
+        self._lists[subset] = _Lists(self._open(path), self._open(f"{path}.annotations"))
+        self.documents.append(path)
 
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, images.subset)
@@ -229,7 +228,7 @@ class Writer(FormatWriter):
         texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
         pairs = zip(heads.splitlines(), texts.splitlines(), strict=True)
         entries = [b"%b%b},\n" % pair for pair in pairs]
-        self._open[images.subset].add(b"".join(entries), self._annotations(images, ids, label_map))
+        self._lists[images.subset].add(b"".join(entries), self._annotations(images, ids, label_map))
 
     def finish(self, label_map: LabelMap) -> None:
         categories: list[Mapping[str, Any]] = []
@@ -237,7 +236,7 @@ class Writer(FormatWriter):
             names = [point.label for point in one.keypoints] or self._points.get(one.id, ())
             points = {"keypoints": list(names)} if names else {}
             categories.append({"id": one.id, "name": one.class_name, **points})
-        for document in self._open.values():
+        for document in self._lists.values():
             document.finish(categories)
 
     def _image_numbers(self, images: Images) -> list[int]:

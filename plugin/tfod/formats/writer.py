@@ -6,11 +6,12 @@ Names of images, their files, what a format has no place for, and that files app
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 
@@ -89,6 +90,7 @@ class FormatWriter(abc.ABC):
         self._options = options
         self._names: dict[str, IdMaker] = {}
         self._made: set[str] = set()
+        self._opened: list[IO[bytes]] = []
 
     @classmethod
     def write(cls, target: str, dataset: Dataset, options: Options, is_file: bool) -> Converted:
@@ -107,7 +109,11 @@ class FormatWriter(abc.ABC):
             elif not options.no_images and not is_file:
                 images = os.path.join(folder, cls.IMAGES)
             writer = cls(folder, images, options)
-            converted = writer.write_all(dataset)
+            try:
+                converted = writer.write_all(dataset)
+            except BaseException:
+                writer.abandon()
+                raise
             if is_file:
                 if len(writer.documents) != 1:
                     names = ", ".join(os.path.basename(one) for one in writer.documents)
@@ -143,6 +149,12 @@ class FormatWriter(abc.ABC):
         self.finish(dataset.classes.label_map)
         notes += [*self.notes, *self.problems.sentences(), *self.losses.sentences()]
         return Converted(images, objects, notes)
+
+    def abandon(self) -> None:
+        """Close the files after an error; what a full disk left in their buffers is lost."""
+        for file in self._opened:
+            with contextlib.suppress(OSError):
+                file.close()
 
     # What subclasses say
 
@@ -192,6 +204,12 @@ class FormatWriter(abc.ABC):
                 what = f"image {names[row]!r} cannot be written"
                 raise TfodError(f"{what}: {error.strerror}") from None
         return names
+
+    def _open(self, path: str) -> IO[bytes]:
+        """A new file to write and read, which :meth:`finish` closes."""
+        file = open(path, "xb+")
+        self._opened.append(file)
+        return file
 
     def _write(self, path: str, content: bytes | memoryview, mode: str = "xb") -> None:
         folder = os.path.dirname(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import io
 import math
@@ -283,6 +284,7 @@ PILLOW_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 """No other decoder of Pillow is needed; some of them start programs (EPS)."""
 
 
+@functools.cache  # a zip may have thousands of shards, and each asks
 def can_decode() -> bool:
     """Whether Pillow is there."""
     return importlib.util.find_spec("PIL") is not None

@@ -8,7 +8,6 @@ import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO
 
 import numpy as np
 
@@ -170,7 +169,7 @@ class Writer(FormatWriter):
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)
-        self._frames: IO[bytes] = open(os.path.join(folder, "frames"), "xb+")
+        self._frames = self._open(os.path.join(folder, "frames"))
         self._count = 0
         self._subsets: list[str] = []
         self._kinds: dict[str, dict[str, str]] = {}
