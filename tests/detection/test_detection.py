@@ -22,6 +22,7 @@ from tests.records import encode, image, objects
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 numbers = st.floats(width=32, allow_nan=False)
+typed = numbers.map(lambda one: one if one.is_integer() else float(str(np.float32(one))))
 int64s = st.integers(-(2**63) + 1, 2**63 - 1)
 
 
@@ -39,7 +40,7 @@ def detections(draw: st.DrawFn) -> Detection:
         for name in draw(st.sets(st.sampled_from(["difficult", "occluded", "track_id", "n"]))):
             attributes[name] = draw(each(st.integers(-5, 2**40)))
         for name in draw(st.sets(st.sampled_from(["area", "weight", "speed"]))):
-            attributes[name] = draw(each(numbers))
+            attributes[name] = draw(each(typed))
         for name in draw(st.sets(st.sampled_from(["view", "colour"]))):
             attributes[name] = draw(each(texts.filter(bool)))
     optional = st.one_of(st.none(), texts)
@@ -137,6 +138,7 @@ def test_empty_lists_of_another_kind_are_nothing() -> None:
         ("pose", ["x", None], "image/object/view", Kind.BYTES),
         ("score", [0.5, None], "image/object/attribute/score", Kind.FLOAT),
         ("parts", [3, None], "image/object/attribute/parts", Kind.INT64),
+        ("speed", [12.34, 0.1, -1e-7], "image/object/attribute/speed", Kind.FLOAT),
         ("huge", [2**70], "tfod/attributes", Kind.BYTES),
     ],
 )

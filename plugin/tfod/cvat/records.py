@@ -356,7 +356,7 @@ def _storable(value: Any) -> bool | int | float | str | None:
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value) else None
     if isinstance(value, float):
-        return _shortest(value) if math.isfinite(value) else None
+        return value if math.isfinite(value) else None
     return value if isinstance(value, (bool, int)) and abs(value) < 1 << 63 else None
 
 
@@ -373,15 +373,8 @@ def _text_of(value: Any) -> str | None:
 def _number(value: Any, spec: AttributeSpec) -> int | float | None:
     """A number within the label's limits: the least, the largest, the step."""
     with contextlib.suppress(ValueError, OverflowError):
-        number = _shortest(float(value))
+        number = float(value)
         limits = [float(one) for one in spec.values[:2]]
         if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
             return int(number) if number.is_integer() else number
     return None
-
-
-def _shortest(value: float) -> float:
-    """12.34 for the float32 next to it: shards hold numbers so, and people typed the former."""
-    with np.errstate(over="ignore"):  # beyond float32 it was none
-        single = np.float32(value)
-    return float(str(single)) if np.isfinite(single) and float(single) == value else value

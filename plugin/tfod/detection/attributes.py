@@ -270,8 +270,13 @@ def _values(found: DetectionColumns, key: str, row: int) -> list[AttributeValue]
         return []
     if column.kind is Kind.BYTES:
         return list(found.texts_in(column, row))
-    values: list[AttributeValue] = column[row].tolist()
-    return values
+    values = column[row].tolist()
+    return [_shortest(value) for value in values] if column.kind is Kind.FLOAT else values
+
+
+def _shortest(value: float) -> float:
+    """12.34, which somebody typed, for the number of single precision beside it."""
+    return value if value.is_integer() else float(str(np.float32(value)))
 
 
 def column_of(columns: Sequence[Column], row: int) -> Column | None:
