@@ -28,7 +28,9 @@ from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import LOCAL_BYTES, SEE, ZipEntry, decode_name, stored_name
 
-_CENTRAL, _LOCAL = b"PK\1\2", b"PK\3\4"
+_CENTRAL, _LOCAL, _END = b"PK\1\2", b"PK\3\4", b"PK\5\6"
+_LONGEST_END = 22 + 0xFFFF
+"""Bytes of the record that leads to the directory, with the comment behind it."""
 _SEPARATORS = frozenset((os.sep, os.altsep or os.sep))
 _ENCRYPTED, _PATCH, _STRONGLY = 1 << 0, 1 << 5, 1 << 6
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -200,11 +202,13 @@ def _what_it_is(archive: str, error: Exception) -> str:
 
 
 def _has_end(archive: str) -> bool:
-    """Whether there is a record at the end that leads to a directory."""
-    try:
-        return zipfile.is_zipfile(archive)
-    except (zipfile.BadZipFile, OSError, ValueError):
-        return True
+    """Whether there is a record at the end that leads to a directory.
+
+    ``zipfile.is_zipfile`` of Python 3.14 wants a sound directory, too.
+    """
+    with open(archive, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_END))
+        return _END in file.read()
 
 
 def _problems_of_each(entries: Sequence[ZipEntry], limits: ZipLimits) -> Iterator[ZipProblem]:
