@@ -162,7 +162,8 @@ def test_detections_parse_under_the_profile(
         assert many("image/object/class/text") == [t.encode() for t in meant.class_text or ()]
         assert many("image/object/class/label") == list(meant.class_label or ())
         assert many("image/object/difficult") == list(meant.attributes.get("difficult", ()))
-        assert many("image/object/area") == list(meant.attributes.get("area", ()))
+        area = np.array(meant.attributes.get("area", ()), "<f4")
+        assert many("image/object/area") == area.tolist()
 
 
 @pytest.mark.parametrize("profile", PROFILES)
