@@ -10,17 +10,16 @@ import pytest
 from tfod.detection.images.masks import encode_mask_png
 from tfod.detection.stream import read_detections
 from tfod.errors import TfodError
-from tfod.formats.csv import CsvImage, read_detection_csv
+from tfod.formats.csv import COLUMNS, CsvImage, read_detection_csv
 from tfod.formats.options import Problems
 from tfod.formats.reading.objects import Object
-from tfod.formats.recognition import CSV_COLUMNS
 
 from tests.commands import Run
 from tests.files import write_files
 from tests.formats.conftest import IMAGES, Read, Refuse, by_filename, float32
 from tests.records import encode, image, objects, write_shard
 
-HEADER = ",".join(CSV_COLUMNS)
+HEADER = ",".join(COLUMNS)
 RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"
 IMAGE = encode_mask_png(np.zeros((100, 200), bool))
 GOOD = "good.jpg,10,10,x,1,2,3,4"

@@ -47,7 +47,7 @@ class Queue(abc.ABC):
 
     Attributes:
         settings, folder: of the service.
-        stopping: is set at SIGTERM: nobody waits any more.
+        stopping: is set at SIGTERM: requests stop waiting.
         places: for requests that wait for a report: half of the threads.
     """
 
@@ -244,7 +244,7 @@ def _wait_for(child: Any, attempt: Path, settings: Settings, given_up: threading
 
 def _problem_of_end(status: int, settings: Settings, *, is_late: bool) -> ProblemError | None:
     """Why a child has not done a check; None if it has, or if it was killed, which may pass."""
-    if status in (0, -signal.SIGKILL, 255) and not (is_late and status):  # 255: nobody knows how
+    if status in (0, -signal.SIGKILL, 255) and not (is_late and status):  # 255: status unknown
         return None
     if is_late:
         limit = f"{settings.max_check_seconds:,} seconds allowed"

@@ -227,8 +227,8 @@ def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetR
     result = DatasetResult(rest, NO_PROFILE, policy.codes, findings)
     run_rules(result, policy.codes, findings, of_dataset=True)
     by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
-    none, judged = ChosenProfile("", ""), policy.apply(findings)
-    return DatasetReport("", none, judged, options.fail_on, verdicts=by_receiver)
+    unknown, found = ChosenProfile("", ""), policy.apply(findings)
+    return DatasetReport("", unknown, found, options.fail_on, verdicts=by_receiver)
 
 
 def _most_listed(options: Options) -> int:

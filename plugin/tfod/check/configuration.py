@@ -197,7 +197,7 @@ def _read(file: str) -> Configuration | None:
 
 
 def _require_fit(key: str, value: Any, file: str) -> None:
-    """Raise TfodError where there is no such key, or it has another kind of value."""
+    """Raise TfodError where a key is unknown, or its value is of another kind."""
     if key not in _KEYS:
         raise TfodError(f"{file}: {key}: there is no such key; the keys are {', '.join(_KEYS)}")
     fits, expected = _KEYS[key]

@@ -25,6 +25,7 @@ from tfod.formats.coco_json import (
     CocoDocument,
     box_of,
     classes_of,
+    find_files,
     place_of,
     points_of,
     real_number,
@@ -40,7 +41,6 @@ from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import quoted
 from tfod.formats.reading.files import Frame, ImageFiles
 from tfod.formats.reading.objects import Object, Reading
-from tfod.formats.recognition import coco_files
 from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
@@ -52,6 +52,11 @@ _UNPLACED = (
 # Reading
 
 
+def is_at(path: str) -> bool:
+    """Whether a path is a JSON that may be COCO's of instances, or holds one."""
+    return bool(find_files(path))
+
+
 def read(source: str, options: Options) -> Dataset:
     """Read a JSON of instances, or all of a folder's, each a subset.
 
@@ -61,7 +66,7 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: there is none, or one makes no sense, or has no images.
     """
-    files = coco_files(source)
+    files = find_files(source)
     if not files:
         raise TfodError(f"{source} holds no JSON of COCO's instances; name one")
     named = {subset_of(file): file for file in files}

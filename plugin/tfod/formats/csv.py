@@ -8,6 +8,7 @@ order of their names. A row of a name alone is an image without boxes.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import os
@@ -24,12 +25,14 @@ from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import parse_number, reading
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
-from tfod.formats.recognition import CSV_COLUMNS, CSV_NEEDED, all_csvs, detection_csvs
 from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.shard_sets.names import stem_of_subset, subset_of_stem
 
-_SIDES = CSV_COLUMNS[4:]
+COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
+_SIDES = COLUMNS[4:]
+_NEEDED = frozenset(COLUMNS) - {"width", "height"}
 _DELIMITERS = ",;\t"
+_LONGEST_HEADER = 1 << 16
 _LARGEST_SIDE = 2**31 - 1
 _OTHER_TOOLS = {
     "filename": ("image", "image_name", "image_path", "image_id", "imageid", "path", "file", "img"),
@@ -43,6 +46,29 @@ _OTHER_TOOLS = {
 # Reading
 
 
+def is_at(path: str) -> bool:
+    """Whether a path is a CSV, or a folder with one that begins as a detection CSV does."""
+    return bool(_csv_files(path))
+
+
+def _csv_files(path: str) -> list[str]:
+    """The CSVs at a path: it, or those of a folder that begin as a detection CSV does."""
+    return _all_csvs(path) if os.path.isfile(path) else list(filter(_has_header, _all_csvs(path)))
+
+
+def _all_csvs(path: str) -> list[str]:
+    names = sorted(os.listdir(path)) if os.path.isdir(path) else []
+    paths = [os.path.join(path, name) for name in names] or [path]
+    return [one for one in paths if one.lower().endswith(".csv") and os.path.isfile(one)]
+
+
+def _has_header(path: str) -> bool:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8-sig", errors="replace") as file:
+        header = file.readline(_LONGEST_HEADER).lower()
+        return all(name in header for name in _NEEDED)
+    return False
+
+
 def read(source: str, options: Options) -> Dataset:
     """Read the images that a CSV names, or the CSVs of a folder, each a subset.
 
@@ -52,11 +78,11 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: something is missing or odd.
     """
-    every = detection_csvs(source)
+    every = _csv_files(source)
     if not every:
         raise TfodError(f"{source} holds no detection CSV; name one")
     problems, above = Problems(options), os.path.dirname(every[0])
-    for other in sorted({*all_csvs(source)}.difference(every)):
+    for other in sorted({*_all_csvs(source)}.difference(every)):
         problems.add("CSVs that are no detection CSV, passed over", other)
     stems = {os.path.splitext(os.path.basename(one))[0]: one for one in every}
     named = {}
@@ -149,7 +175,7 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
     """The names of a header; raises TfodError for another line."""
     given = [one.strip() for one in fields]
     names = [one.lower() for one in given]
-    lacking = sorted(CSV_NEEDED.difference(names))
+    lacking = sorted(_NEEDED.difference(names))
     if lacking:
         renamed = [
             f"{given[names.index(other)]} to {one}"
@@ -157,17 +183,17 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
             for other in _OTHER_TOOLS.get(one, ())
             if other in names
         ]
-        is_near = renamed or len(lacking) < len(CSV_NEEDED)
+        is_near = renamed or len(lacking) < len(_NEEDED)
         what = f"its header lacks {', '.join(lacking)}; " if is_near else ""
         what += f"rename {', '.join(renamed)}; " if renamed else ""
         raise TfodError(
-            f"{path}: not a detection CSV; {what}its first line should be {','.join(CSV_COLUMNS)}"
+            f"{path}: not a detection CSV; {what}its first line should be {','.join(COLUMNS)}"
         )
-    for one in CSV_COLUMNS:
+    for one in COLUMNS:
         if names.count(one) > 1:
             raise TfodError(f"{path}: its header has the column {one} twice")
     for one, name in zip(given, names, strict=True):
-        if name not in CSV_COLUMNS:
+        if name not in COLUMNS:
             problems.add("columns that are not read", f"{path}: {one or 'one without a name'}")
     return names
 
@@ -222,7 +248,7 @@ class Writer(FormatWriter):
     def begin(self, subset: str) -> None:
         path = os.path.join(self.folder, stem_of_subset(subset) + ".csv")
         self.documents.append(path)
-        self._write(path, (",".join(CSV_COLUMNS) + "\n").encode())
+        self._write(path, (",".join(COLUMNS) + "\n").encode())
 
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, images.subset)

@@ -1,8 +1,7 @@
 """The formats of ``tfod convert``, how they are recognized, and the way from one to another.
 
-A new format is a module with a ``read`` and a ``Writer``, a function in
-:mod:`tfod.formats.recognition`, and one entry of :data:`FORMATS`. It is loaded when it is asked
-for: a command reads one format and writes one.
+A new format is a module with ``is_at``, ``read`` and a ``Writer``, and one entry of
+:data:`FORMATS`. It is loaded when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,20 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.formats.options import Options
-from tfod.formats.recognition import (
-    coco_files,
-    detection_csvs,
-    has_shards,
-    is_cvat_xml,
-    is_voc,
-    yolo_file,
-)
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.other_formats import other_format_in_zip
 from tfod.tfrecord.storage.publishing import ReadPaths
@@ -31,7 +21,6 @@ from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
     from tfod.formats.dataset import Converted, Dataset
-    from tfod.formats.writer import FormatWriter
 
 
 @dataclass(frozen=True)
@@ -39,16 +28,18 @@ class Format:
     """One format: its module in this folder, and what of it is asked before it is loaded.
 
     Attributes:
-        is_at: whether a path that is there holds it; several formats may say so.
-        module: with ``read`` and ``Writer``.
+        module: with ``is_at``, ``read`` and ``Writer``.
         ending: of the file that stands for a dataset of one subset; '' where it is a folder.
         has_ids: whether it has ids of classes and of images, not only names.
     """
 
-    is_at: Callable[[str], object]
     module: str
     ending: str = ""
     has_ids: bool = False
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path that is there holds it; several formats may say so."""
+        return bool(self._loaded.is_at(path))
 
     def read(self, path: str, options: Options) -> Dataset:
         """Read a dataset; what its reader raises."""
@@ -59,11 +50,11 @@ class Format:
         """Whether a path is to be one file, which stands for a dataset of one subset."""
         return bool(self.ending) and path.lower().endswith(self.ending)
 
-    @property
-    def writer(self) -> type[FormatWriter]:
-        """The class that writes it."""
-        writer: type[FormatWriter] = self._loaded.Writer
-        return writer
+    def write(self, path: str, dataset: Dataset, options: Options) -> Converted:
+        """Write a dataset; what its writer raises."""
+        is_file = self.is_file(path)
+        converted: Converted = self._loaded.Writer.write(path, dataset, options, is_file)
+        return converted
 
     @property
     def _loaded(self) -> Any:
@@ -74,12 +65,12 @@ SHARDS = "shards"
 _FILES = frozenset((".zip", ".tar", ".gz", ".txt", ".yaml", ".yml", ".pbtxt", ".jpg", ".png"))
 """Endings that a folder does not have."""
 FORMATS = {
-    SHARDS: Format(has_shards, "shards", has_ids=True),
-    "coco": Format(coco_files, "coco", ".json", has_ids=True),
-    "voc": Format(is_voc, "voc"),
-    "yolo": Format(yolo_file, "yolo"),
-    "csv": Format(detection_csvs, "csv", ".csv"),
-    "cvat_xml": Format(is_cvat_xml, "cvat.dataset", ".xml"),
+    SHARDS: Format("shards", has_ids=True),
+    "coco": Format("coco", ".json", has_ids=True),
+    "voc": Format("voc"),
+    "yolo": Format("yolo"),
+    "csv": Format("csv", ".csv"),
+    "cvat_xml": Format("cvat.dataset", ".xml"),
 }
 """By the names that ``--from`` and ``--to`` take."""
 
@@ -92,7 +83,7 @@ def format_of_source(path: str, named: str | None, option: str = "--from") -> st
     """
     if named is not None:
         return named
-    if has_shards(path):
+    if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
         return SHARDS
     if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
         return SHARDS  # whose reader says what is wrong with it
@@ -172,7 +163,8 @@ def convert(
         if not FORMATS[source_format].has_ids:  # the splits of a dataset in one folder get one map
             options = replace(options, label_map=label_map_beside(target, options.overwrite))
     dataset = FORMATS[source_format].read(source, options)
-    is_file = FORMATS[target_format].is_file(target)
+    one = FORMATS[target_format]
     if source_format != SHARDS:  # its images are where they were named, and stay there for a file
-        options = replace(options, images=None, no_images=options.no_images or is_file)
-    return FORMATS[target_format].writer.write(target, dataset, options, is_file)
+        no_images = options.no_images or one.is_file(target)
+        options = replace(options, images=None, no_images=no_images)
+    return one.write(target, dataset, options)

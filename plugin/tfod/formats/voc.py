@@ -25,30 +25,28 @@ from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
 from tfod.formats.numbers import digits, lines_of
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import (
+    begins_with,
     number_in,
     parse,
     parse_flag,
     read_lines,
     xml_text,
 )
-from tfod.formats.reading.files import ImageFiles, ends_of
+from tfod.formats.reading.files import ImageFiles, ends_of, files_below
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
-from tfod.formats.recognition import (
-    VOC_ANNOTATIONS,
-    VOC_ROOT,
-    VOC_SPLITS,
-    VOC_YEARS,
-    xml_files,
-)
 from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
+_YEARS = ("VOC2007", "VOC2012")
+_ANNOTATIONS = ("Annotations", "annotations", "annots")  # of VOC, raccoon and kangaroo
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
+_SPLITS = ("train", "valid", "val", "test")  # Roboflow's: XML files and images in each
 _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _JOINED, _PARTS = "trainval", ("train", "val")
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
+_ROOT = "annotation"
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CORNERS = tuple(f"{axis}{number}" for number in range(4) for axis in "xy")
 _TURNED = ("cx", "cy", "w", "h", "angle")
@@ -57,6 +55,24 @@ _FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 
 # Reading
+
+
+def is_at(path: str) -> bool:
+    """Whether a folder is laid out as VOC's, or holds XML files of images."""
+    names = os.listdir(path) if os.path.isdir(path) else []
+    places = [os.path.join(path, one) for one in names]
+    below = [one for one in places if os.path.basename(one) in {*_ANNOTATIONS, *_YEARS, *_SPLITS}]
+    beside = (one for one in places if one.lower().endswith(".xml") and os.path.isfile(one))
+    firsts = (next(some, None) for some in (beside, *map(_xml_files, below)))
+    for path in filter(None, firsts):
+        with open(path, "rb") as file:
+            if begins_with(file, _ROOT):
+                return True
+    return False
+
+
+def _xml_files(folder: str) -> Iterator[str]:
+    return files_below(folder, (".xml",))
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -71,7 +87,7 @@ def read(source: str, options: Options) -> Dataset:
     """
     year = _Year.at(source)
     problems = Problems(options)
-    every = sorted(xml_files(year.annotations))
+    every = sorted(_xml_files(year.annotations))
     if not every:
         raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
     # All annotations are looked at, not those of one set: every set gets the same map.
@@ -91,11 +107,11 @@ def _subsets(
 ) -> dict[str, tuple[_Year, Sequence[str]]]:
     """The XML files of each subset, and where it lies: of Roboflow's folders, of lists, or all."""
     tops = {os.path.relpath(one, year.root).split(os.sep)[0] for one in every}
-    if tops <= {*VOC_SPLITS}:
-        roots = [os.path.join(year.root, name) for name in VOC_SPLITS if name in tops]
+    if tops <= {*_SPLITS}:
+        roots = [os.path.join(year.root, name) for name in _SPLITS if name in tops]
         splits = {os.path.basename(one): _Year(one, one, "") for one in roots}
         found = chosen(splits, wanted, source)
-        return {name: (one, sorted(xml_files(one.root))) for name, one in found.items()}
+        return {name: (one, sorted(_xml_files(one.root))) for name, one in found.items()}
     if names := year.set_names():
         wanted_names = names if wanted is None else [wanted]
         return {name: (year, year.files_of(name, problems)) for name in wanted_names}
@@ -112,14 +128,14 @@ class _Year:
 
     @classmethod
     def at(cls, source: str) -> _Year:
-        years = [one for one in VOC_YEARS if os.path.isdir(os.path.join(source, one))]
+        years = [one for one in _YEARS if os.path.isdir(os.path.join(source, one))]
         if len(years) > 1:
             raise TfodError(f"{source} holds {' and '.join(years)}; name one of them")
         root = os.path.join(source, *years)
-        folders = filter(os.path.isdir, (os.path.join(root, name) for name in VOC_ANNOTATIONS))
+        folders = filter(os.path.isdir, (os.path.join(root, name) for name in _ANNOTATIONS))
         # Of a disk that takes upper and lower case for the same, each is there once.
         known = {os.stat(one).st_ino: one for one in folders}.values()
-        filled = [one for one in known if any(xml_files(one))]
+        filled = [one for one in known if any(_xml_files(one))]
         if len(filled) > 1:
             raise TfodError(f"{' and '.join(filled)} hold XML files; put them into one folder")
         return cls(root, next(iter([*filled, *known]), root), os.path.join(root, _LISTS))
@@ -183,7 +199,7 @@ class _Year:
 
 def _class_names(paths: Sequence[str]) -> list[str]:
     roots = map(parse, paths)
-    objects = (one for root in roots if root.tag == VOC_ROOT for one in root.iterfind("object"))
+    objects = (one for root in roots if root.tag == _ROOT for one in root.iterfind("object"))
     return sorted({(one.findtext("name") or "").strip() for one in objects})
 
 
@@ -196,8 +212,8 @@ def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator
     images = ImageFiles(year.image_folders(reading.options.images))
     for path in paths:
         root = parse(path)
-        if root.tag != VOC_ROOT:
-            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{VOC_ROOT}>")
+        if root.tag != _ROOT:
+            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
         # Only some tools have it, and then of all objects.
         flags = _FLAGS if root.find("object/occluded") is not None else _FLAGS[:2]
         found = (_object(one, path, flags, reading) for one in root.iterfind("object"))
@@ -301,7 +317,7 @@ class Writer(FormatWriter):
                 f"<annotation>\n<filename>{xml_text(name)}</filename>\n<size><width>{width}</width>"
                 f"<height>{height}</height><depth>3</depth></size>\n{objects}</annotation>\n"
             )
-            path = os.path.join(self.folder, VOC_ANNOTATIONS[0], f"{stem}.xml")
+            path = os.path.join(self.folder, _ANNOTATIONS[0], f"{stem}.xml")
             self._write(path, text.encode("utf-8", "replace"))
         self._list(images.subset, "".join(f"{stem}\n" for stem in stems))
 

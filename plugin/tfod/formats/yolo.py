@@ -28,10 +28,12 @@ from tfod.formats.options import Options, Problems, Refusal
 from tfod.formats.reading.documents import read_lines
 from tfod.formats.reading.files import ImageFiles, files_below
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
-from tfod.formats.recognition import YOLO_LABELS, YOLO_NAMES, YOLO_YAML, yolo_file
 from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
+_YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
+_LABELS = "labels"
+_NAMES = ("obj.names", "classes.txt", os.path.join(_LABELS, "classes.txt"))  # labelImg's
 _DATA = "obj.data"
 _NO_SUBSETS = ("classes", "names", "backup", "")  # what else that has
 _SUBSETS = ("train", "val", "validation", "test", "minival")
@@ -66,20 +68,32 @@ class _Layout:
     points: tuple[int, int] = (0, 0)
 
 
+def is_at(path: str) -> bool:
+    """Whether a path names classes as YOLO's files do, or a folder holds such a file."""
+    return _find_file(path) is not None
+
+
+def _find_file(path: str) -> str | None:
+    """The file of a dataset that names its classes; None where there is none."""
+    if os.path.isfile(path):
+        return path if path.lower().endswith((".yaml", ".yml", ".names")) else None
+    candidates = (os.path.join(path, name) for name in (*_YAML, *_NAMES))
+    return next(filter(os.path.isfile, candidates), None)
+
+
 def read(source: str, options: Options) -> Dataset:
     """Read a dataset, its subsets as the YAML or ``obj.data`` has them.
 
     Raises:
         TfodError: a file is missing or makes no sense, with the line.
     """
-    file = yolo_file(source)
+    file = _find_file(source)
     if options.images is not None:
         raise TfodError(
             f"--images {options.images}: YOLO's images are where its YAML says; leave it out"
         )
     if file is None:
-        names = ", ".join((*YOLO_YAML, *YOLO_NAMES))
-        raise TfodError(f"{source} holds none of {names}; name the YAML")
+        raise TfodError(f"{source} holds none of {', '.join((*_YAML, *_NAMES))}; name the YAML")
     problems = Problems(options)
     read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
     layout = read_layout(file, problems)
@@ -191,7 +205,7 @@ def _read_names(file: str, problems: Problems) -> _Layout:
     pairs = [line.partition("=")[::2] for _, line in settings]
     named = {key.strip(): [value.strip()] for key, value in pairs if key.strip() not in _NO_SUBSETS}
     subsets = _there(named, [below], data, problems)
-    if os.path.basename(os.path.abspath(below)) == YOLO_LABELS and not subsets:
+    if os.path.basename(os.path.abspath(below)) == _LABELS and not subsets:
         beside = os.path.normpath(os.path.join(below, os.pardir, "images"))
         below = beside if os.path.isdir(beside) else os.path.dirname(beside)
     return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]})
@@ -213,14 +227,14 @@ def _images(places: list[str]) -> Iterator[tuple[str, str, str]]:
 def label_path(image: str) -> str:
     """Where Ultralytics looks for the objects of an image: the last ``images`` is ``labels``."""
     stem = f"{os.sep}{os.path.splitext(image)[0]}.txt"
-    return f"{os.sep}{YOLO_LABELS}{os.sep}".join(stem.rsplit(f"{os.sep}images{os.sep}", 1))[1:]
+    return f"{os.sep}{_LABELS}{os.sep}".join(stem.rsplit(f"{os.sep}images{os.sep}", 1))[1:]
 
 
 def _label_file(image: str) -> tuple[str, bool]:
     """Where its objects are: where Ultralytics looks, beside it, or below; whether it is there."""
     beside = os.path.splitext(image)[0] + ".txt"
     above, name = os.path.split(beside)
-    paths = label_path(image), beside, os.path.join(above, YOLO_LABELS, name)
+    paths = label_path(image), beside, os.path.join(above, _LABELS, name)
     found = next(filter(os.path.isfile, paths), None)
     return found or paths[0], found is not None
 

@@ -263,7 +263,7 @@ class TestTheCheckComesFirst:
         assert "TSK001" in run("cvat", "import", "task", 1, make_zip(bad)).out
 
     def test_deleted_frames(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        """As on the server: their annotations are kept, and nobody misses them."""
+        """As on the server: their annotations are kept, and are not missing."""
         stub.tasks[1].deleted = [1]
         path = make_zip(car(), car("c.jpg"), alone=True)
         ran = run("cvat", "import", "task", 1, path, "--dry-run")

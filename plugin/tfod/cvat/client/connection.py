@@ -135,7 +135,7 @@ class Server:
         """What the server says of a task, a job or a project.
 
         Raises:
-            TfodError: there is no such thing, or it has no images.
+            TfodError: the server does not have it, or it has no images.
         """
         try:
             about = self.get(target.path)

@@ -35,12 +35,27 @@ from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
 from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.reading.documents import (
     MEMBER,
+    begins_with,
     is_zip,
+    open_xml,
 )
 from tfod.formats.reading.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
 from tfod.formats.reading.objects import KnownClasses, Reading, sound_boxes
-from tfod.formats.recognition import cvat_document
 from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, FormatWriter, masks_of
+
+
+def is_at(path: str) -> bool:
+    """Whether a path is CVAT's XML, a zip that holds it, or its folder."""
+    file = _document(path)
+    try:
+        with open_xml(file) as (stream, _):
+            return begins_with(stream, "annotations")
+    except TfodError:  # it is none
+        return False
+
+
+def _document(path: str) -> str:
+    return os.path.join(path, MEMBER) if os.path.isdir(path) else path
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -49,7 +64,7 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: it is something else, or a frame has no image.
     """
-    file = cvat_document(source)
+    file = _document(source)
     parts = read_cvat_xml(file)
     meta = next(parts)
     assert isinstance(meta, CvatMeta)  # the head comes first

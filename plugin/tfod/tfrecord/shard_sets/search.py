@@ -226,7 +226,7 @@ def group_shards(
 def shards_by_subset(folder: str, extension: str = "") -> dict[str, list[str]]:
     """The shards in a folder, not below it, by the subset that the name of each says by itself.
 
-    What only the names of several files say together is left out: nobody's files go by a guess.
+    What only the names of several files say together is left out: no file is chosen by a guess.
     """
     found: dict[str, list[str]] = {}
     for path in (os.path.join(folder, name) for name in sorted(names_in_folder(folder))):
