@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
@@ -30,6 +32,11 @@ def examples(count: int) -> settings:
     """
     return settings(max_examples=max(1, round(count * _SHARE)))
 
+
+# Numbers of single precision as people type them: 0.1, which shards give back, not 0.10000000149.
+typed_numbers = st.floats(width=32, allow_nan=False).map(
+    lambda one: one if one.is_integer() else float(str(np.float32(one)))
+)
 
 # No deadlines: machines are noisy. The same examples in each CI run; others on every desk. The
 # examples of a test may share its folder.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
 
-from tests.conftest import examples
+from tests.conftest import examples, typed_numbers
 from tests.datumaro.conftest import content, labels_of
 
 letters = st.characters(exclude_categories=("Cs", "Cc"))
@@ -26,7 +26,7 @@ attributes = st.dictionaries(
     st.one_of(
         st.booleans(),
         st.integers(-(2**70), 2**70),
-        st.floats(width=32, allow_nan=False),
+        typed_numbers,
         st.text(letters, max_size=8),
         st.lists(st.integers(), max_size=2),
     ),

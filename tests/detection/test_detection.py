@@ -17,12 +17,12 @@ from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
+from tests.conftest import typed_numbers
 from tests.image_kinds import plain_image
 from tests.records import encode, image, objects
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 numbers = st.floats(width=32, allow_nan=False)
-typed = numbers.map(lambda one: one if one.is_integer() else float(str(np.float32(one))))
 int64s = st.integers(-(2**63) + 1, 2**63 - 1)
 
 
@@ -40,7 +40,7 @@ def detections(draw: st.DrawFn) -> Detection:
         for name in draw(st.sets(st.sampled_from(["difficult", "occluded", "track_id", "n"]))):
             attributes[name] = draw(each(st.integers(-5, 2**40)))
         for name in draw(st.sets(st.sampled_from(["area", "weight", "speed"]))):
-            attributes[name] = draw(each(typed))
+            attributes[name] = draw(each(typed_numbers))
         for name in draw(st.sets(st.sampled_from(["view", "colour"]))):
             attributes[name] = draw(each(texts.filter(bool)))
     optional = st.one_of(st.none(), texts)
