@@ -442,7 +442,7 @@ def test_one_hot_labels_are_not_one_class(check: Run, tmp_path: Path) -> None:
     """As the trainer's feature description has it; the import reads what they mark."""
     features = {"image": plain_image((8, 8)), "height": 8, "width": 8, "channels": 3}
     shard = write_shard(tmp_path, "x", encode({**features, "label": [0, 1, 0]}))
-    assert "label holds 3 values, expected exactly one" in check(shard).out
+    assert "label holds 3 values, expected one" in check(shard).out
 
 
 @pytest.mark.parametrize("options", [(), ("--for", "cvat")])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tfod.check.dataset import Dataset
 from tfod.check.finding import Findings, Place
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.records.batch import ImageRow
 from tfod.check.records.result import DatasetResult, ShardResult
@@ -119,7 +120,9 @@ def checked(
 ) -> list[tuple[str, str]]:
     codes = frozenset(one for one in all_rules() if one[:3] == "TSK")
     uses = Counter({(text, None): count for text, count in (classes or {}).items()})
-    result = DatasetResult(Dataset(""), READY["cvat"], codes, Findings(1000), task=task)
+    result = DatasetResult(
+        Dataset(""), READY["cvat"], codes, Findings(1000, levels_of()), task=task
+    )
     result.add(ShardResult("train.record", "train", rows=list(rows), uses=uses))
     run_rules(result, codes, result.findings, of_dataset=True)
     listed = result.findings.listed

@@ -20,6 +20,7 @@ from tfod.check.check import check_sources
 from tfod.check.dataset import Dataset, File
 from tfod.check.find import zip_dataset
 from tfod.check.finding import Finding, Findings
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import all_rules, run_rules
@@ -68,7 +69,7 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
     limits = limits or ZipLimits()
     dataset = zip_dataset(File.at(str(path), "a.zip"), limits)
     codes = frozenset(one for one in all_rules() if one[:3] in ("ZIP", "SET", "TFR"))
-    result = DatasetResult(dataset, READY["cvat"], codes, Findings(1000))
+    result = DatasetResult(dataset, READY["cvat"], codes, Findings(1000, levels_of()))
     for shard in dataset.shards:
         try:
             with shard.open() as stream:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.check.finding import Findings, Severity
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY, Profile, Severities, severities
 from tfod.check.rules.registry import all_rules
 
@@ -49,9 +49,11 @@ _STOPS_OTHERS = severities(off="NAM010 NAM011 LAB020 BOX019")
 # tfod.datumaro: what is imported whole, with each box, class and image as the record has it; boxes
 # are cut at the image's edge. A text or an id that no map explains becomes a class.
 _DATUMARO = _STOPS_OTHERS | severities(
-    warning="EXA012 BOX003 BOX012 BOX013 BOX020 BOX021 NAM001 NAM006 SET004 "
-    "IMG001 IMG002 IMG003 IMG005 IMG006 IMG007 IMG009 IMG014 "
-    "LAB003 LAB004 LAB005 LAB006 LAB007 LAB009 LAB010 LAB011 LAB012 LAB014 LAB015"
+    error="EXA003:nothing EXA004 EXA005 BOX001 IMG015",
+    warning="EXA003 EXA004:read EXA005:read EXA010 EXA012 BOX001:read BOX003 BOX012 BOX013 "
+    "BOX020 BOX021 NAM001 NAM006 SET001 SET002 SET004 ZIP002 ZIP004 ZIP005 ZIP007 ZIP012 "
+    "IMG001 IMG002 IMG003 IMG005 IMG006 IMG007 IMG009 IMG011 IMG012 IMG014 "
+    "LAB003 LAB004 LAB005 LAB006 LAB007 LAB009 LAB010 LAB011 LAB012 LAB014 LAB015",
 )
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
@@ -169,13 +171,17 @@ def verdicts(
 def _verdict(
     receiver: Receiver, profile: Profile | None, user: Severities, findings: Findings
 ) -> ReceiverVerdict:
-    policy = Policy(profile.severities if profile else {}, receiver.severities(None), user)
-    reasons: dict[Severity | None, list[str]] = {one: [] for one in (*Severity, None)}
+    levels = levels_of(profile.severities if profile else {}, receiver.severities(None), user)
+    reasons: dict[Severity, list[str]] = {one: [] for one in Severity}
     if profile and receiver.profile:
-        is_stopped = policy.severity("EXA003") is Severity.ERROR
+        is_stopped = levels["EXA003"] is Severity.ERROR
         reasons[Severity.ERROR] += _misfits(READY[receiver.profile], profile, is_stopped)
-    for code in sorted(findings.counts):
-        severity = policy.severity(code, findings.worst[code])
+    worst: dict[str, Severity] = {}
+    for name in sorted(findings.names):
+        level, known = levels[name], worst.get(name[:6])
+        if level is not None and (known is None or known.rank < level.rank):
+            worst[name[:6]] = level
+    for code, severity in worst.items():
         reasons[severity].append(f"{code} {all_rules()[code].title}")
     if reasons[Severity.ERROR]:
         return ReceiverVerdict(receiver, Verdict.FAILS, tuple(reasons[Severity.ERROR]))

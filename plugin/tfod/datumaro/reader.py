@@ -26,6 +26,7 @@ from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.labels.search import LabelMapFinder
 from tfod.detection.losses import Losses
+from tfod.detection.problems import NOTHING
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
@@ -179,14 +180,14 @@ class TfDetectionApiBase(compat.DatasetBase):
         examples = found.examples
         records = examples.records
         others = set(np.flatnonzero(~self._is_of_format(found)).tolist())
-        wrong = {one.row for one in found.problems}
+        refused = found.refused_rows
         for row in range(len(records)):
             number = records.first + row
             try:
                 if row in others:
                     raise self._refuse_format(Example(examples, row))
                 # A row as a Detection raises what is wrong with it.
-                more = found[row] if found.other_keys or row in wrong else _NOTHING_MORE
+                more = found[row] if found.other_keys or row in refused else _NOTHING_MORE
                 self._read_row(found, row, more, shard)
             except RecordError as error:
                 where = f"record {number}", shard.subset
@@ -203,11 +204,9 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
-        wanted = keys.KNOWN_KEYS if self._field_mapping is None else self._field_mapping.all_keys
-        there = np.zeros(len(found), bool)
-        for column in (one for key in wanted for one in found.examples.columns_of(key)):
-            there[column.rows] = True
-        return there
+        is_ours = np.ones(len(found), bool)
+        is_ours[[one.row for one in found.problems if one.case == NOTHING]] = False
+        return is_ours
 
     def _refuse_format(self, example: Example) -> TfodError:
         """Why a record without any key of the format is refused.

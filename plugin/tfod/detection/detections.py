@@ -9,7 +9,7 @@ Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
@@ -19,22 +19,43 @@ import numpy as np
 from tfod.detection import keys
 from tfod.detection.attributes import attributes_of, column_of
 from tfod.detection.boxes import normalized_xywh
-from tfod.detection.columns import DetectionColumns
+from tfod.detection.columns import OD_API, DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import FeatureDescription
+from tfod.detection.images.image import ImageHeader
 from tfod.detection.problems import DetectionProblem, find_problems
 from tfod.errors import RecordError
+from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 
 
 class Detections(DetectionColumns, Sequence[Detection]):
-    """The records of a batch as Detections; a row is a :class:`Detection`."""
+    """The records of a batch as Detections; a row is a :class:`Detection`.
+
+    Args:
+        examples, mapping, repeating, headers: see :class:`DetectionColumns`.
+        expected: what is expected of each key; None for what importers expect.
+    """
+
+    def __init__(
+        self,
+        examples: ExampleBatch,
+        mapping: FieldMapping = OD_API,
+        repeating: Collection[str] = (),
+        headers: Sequence[ImageHeader | None] | None = None,
+        expected: FeatureDescription | None = None,
+    ) -> None:
+        super().__init__(examples, mapping, repeating, headers)
+        self._expected = expected
 
     @cached_property
     def box_rows(self) -> np.ndarray:
         """Which records have boxes that can be read, bool of shape (records,)."""
-        found = np.ones(len(self), bool)
-        found[[one.row for one in self.problems if one.wrong.hides_boxes]] = False
-        return found
+        rows = np.ones(len(self), bool)
+        rows[list(self.examples.refused)] = False
+        rows[[one.row for one in self.problems if one.hides_boxes(self.mapping)]] = False
+        return rows
 
     @cached_property
     def boxes(self) -> np.ndarray:
@@ -60,12 +81,17 @@ class Detections(DetectionColumns, Sequence[Detection]):
 
     @cached_property
     def problems(self) -> list[DetectionProblem]:
-        """What is wrong, in the order of the rows."""
-        return find_problems(self)
+        """What is wrong, in the order of the rows; of those with a case, records are read."""
+        return find_problems(self, self._expected)
 
     @cached_property
     def _first_problems(self) -> dict[int, DetectionProblem]:
-        return {one.row: one for one in reversed(self.problems)}
+        return {one.row: one for one in reversed(self.problems) if not one.case}
+
+    @property
+    def refused_rows(self) -> Set[int]:
+        """The rows that are not read as a Detection."""
+        return {*self.examples.refused, *self._first_problems}
 
     @cached_property
     def without(self) -> frozenset[str]:

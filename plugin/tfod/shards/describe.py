@@ -135,7 +135,7 @@ def _add(found: Description, subset: str, examples: ExampleBatch, names: Mapping
     for column in examples.lists.values():
         found.keys.setdefault(column.key, KeySummary()).add(column)
     batch = Detections(examples)
-    found.damaged += len({*examples.refused, *(one.row for one in batch.problems)})
+    found.damaged += len(batch.refused_rows)
     is_read = np.ones(len(batch), bool)
     is_read[list(examples.refused)] = False
     counts = batch.box_counts[is_read]

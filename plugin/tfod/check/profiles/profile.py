@@ -6,7 +6,7 @@ name), and the rules whose severity differs from their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,9 +16,8 @@ from tfod.detection import keys
 from tfod.detection.columns import usual_keys
 from tfod.detection.features import field_mapping
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.features.schema import PROFILES, FeatureDescription, FeatureSpec
-from tfod.detection.problems import READ_KINDS, READ_ONCE
-from tfod.example.wire import Kind
+from tfod.detection.features.schema import PROFILES, FeatureDescription
+from tfod.detection.problems import read_features
 
 OFF = None
 """In place of a severity: the rule does not apply."""
@@ -61,32 +60,13 @@ class Profile:
 
         CVAT's layout has no image/format, and an import of it stops at one that is a number.
         """
-        mapping, found = self.field_mapping, dict[str, FeatureSpec]()
-        names, hidden, moved = usual_keys(mapping)
-        for key, kinds in READ_KINDS.items():
-            own = names.get(key, key)
-            if own in names.values() or own not in hidden | moved:
-                found[own] = _optional(kinds, key in READ_ONCE)
-        if len(mapping.box) == 1:
-            found[mapping.box[0]] = _optional((Kind.FLOAT,))
-        if mapping.image_id:
-            found[mapping.image_id] = _optional((Kind.INT64, Kind.BYTES), is_one=True)
-        if mapping.annotation_id:
-            found[mapping.annotation_id] = _optional((Kind.INT64,))
-        return {**found, **self.features}
+        return {**read_features(self.field_mapping), **self.features}
 
     def own(self, key: str) -> str:
         """What the records call what the OD API has under a key."""
         if key == BOX_KEY:
             return self.field_mapping.box_prefix or key
         return usual_keys(self.field_mapping)[0].get(key, key)
-
-
-def _optional(kinds: Sequence[Kind], is_one: bool = False) -> FeatureSpec:
-    if not is_one:
-        return FeatureSpec(kinds[0], also=tuple(kinds[1:]))
-    default = b"" if kinds[0] is Kind.BYTES else 0
-    return FeatureSpec(kinds[0], (), default, also=tuple(kinds[1:]))
 
 
 _NO_NAMES = severities(off="NAM LAB BOX TSK", error="LAB019")  # at which an import stops

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from tfod.check.finding import Findings, Severity
+from tfod.check.finding import Findings, Levels, Severity
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Batch, rows_of
 from tfod.check.records.column_order import BoxColumns
@@ -43,6 +43,7 @@ class Instructions(NamedTuple):
 
     Attributes:
         profile: what is expected of the records.
+        levels: severity of each rule and case, None for those that are off.
         codes: the rules that are on.
         label_maps: those that could be read, by name.
         max_findings: how many are listed.
@@ -51,10 +52,10 @@ class Instructions(NamedTuple):
         threads: how many images at a time; None for as many as there are cores.
         keeps_rows: whether the records are wanted, to be compared with a CVAT task.
         counts_objects: whether figures of the objects are, for a trainer's configuration.
-        exa003_says_names: see :class:`Batch`.
     """
 
     profile: Profile
+    levels: Levels
     codes: frozenset[str]
     label_maps: Mapping[str, LabelMap] = {}
     max_findings: int = 1000
@@ -63,7 +64,6 @@ class Instructions(NamedTuple):
     threads: int | None = None
     keeps_rows: bool = False
     counts_objects: bool = False
-    exa003_says_names: bool = True
 
 
 def examine(
@@ -115,7 +115,7 @@ class _Examiner:
             shard.subset,
             shard.label_map,
             shard.candidates,
-            findings=Findings(instructions.max_findings),
+            findings=Findings(instructions.max_findings, instructions.levels),
         )
         self.has_enough = False
         self._decoder = Decoder(
@@ -165,14 +165,18 @@ class _Examiner:
         self._pending, self._pending_bytes, self._damages = [], 0, []
         self.has_enough = False
         images = EncodedImages.joined(parts)
-        mapping = instructions.profile.field_mapping
+        profile = instructions.profile
         batch = Batch(
-            Detections(ExampleBatch.joined(examples), mapping, headers=images.headers),
+            Detections(
+                ExampleBatch.joined(examples),
+                profile.field_mapping,
+                headers=images.headers,
+                expected=profile.expected,
+            ),
             images,
-            instructions.profile,
+            profile,
             instructions.label_maps.get(self._shard.label_map or ""),
             damages,
-            instructions.exa003_says_names,
         )
         run_rules(batch, instructions.codes, result.findings, of_dataset=False)
         _add(result, batch)
@@ -192,7 +196,7 @@ def _add(result: ShardResult, batch: Batch) -> None:
     checked = images.keys() & set(batch.image_rows.tolist()) if images else ()
     result.images += len(checked)
     result.decoded += sum(images[row].failure is not None for row in checked)
-    result.boxes += int(batch.stated_box_counts.sum())
+    result.boxes += int(batch.detections.box_counts.sum())
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
     if not batch.boxes.all_proper:
         result.flat += int(batch.boxes.flat.sum())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from tfod.check.finding import Finding, Findings, Severity
+from tfod.check.finding import Finding, Findings
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import ImageRow, Use
 from tfod.check.records.column_order import BoxColumns
@@ -217,9 +217,9 @@ class DatasetResult:
         self,
         pairs: np.ndarray,
         make: Callable[[Repeat], Finding],
-        severity: Severity | None = None,
+        case: str = "",
     ) -> Iterator[Finding]:
-        """A finding for each record that shares something with an earlier one, of one severity.
+        """A finding for each record that shares something with an earlier one, of one case.
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
@@ -227,7 +227,7 @@ class DatasetResult:
             return
         yield from map(make, self.duplicates.repeats(pairs[: self.room]))
         for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
-            yield Finding(message="", shard=shard.name, case_severity=severity)
+            yield Finding(message="", shard=shard.name, case=case)
 
 
 def _named(uses: Mapping[Use, int], label_map: LabelMap | None) -> Counter[str]:

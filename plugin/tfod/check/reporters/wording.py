@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from tfod.check.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS
 from tfod.check.report import Counts, DatasetReport, Report
@@ -272,10 +272,10 @@ def changes(rule: Rule) -> Iterator[tuple[str, str]]:
 
     CVAT is the one of which no task is known.
     """
-    ready = {one.name: Policy(one.severities) for one in READY.values()}
-    receivers = {one.name: Policy(receiver=one.severities(None)) for one in RECEIVERS.values()}
+    ready = {one.name: levels_of(one.severities) for one in READY.values()}
+    receivers = {one.name: levels_of(receiver=one.severities(None)) for one in RECEIVERS.values()}
     for heading, word, policies in (("Profiles", "in", ready), ("Receivers", "for", receivers)):
-        found = {name: policy.severity(rule.code) for name, policy in policies.items()}
+        found = {name: levels[rule.code] for name, levels in policies.items()}
         said = [
             f"{one.value if one else 'off'} {word} {name}"
             for name, one in found.items()
