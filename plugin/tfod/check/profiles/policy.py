@@ -28,8 +28,8 @@ def levels_of(
             tables = (user, receiver, profile)
             named = (table[one] for table in tables for one in names if one in table)
             levels[name] = next(named, severity)
-    name, feature = levels["NAM001"], levels["EXA003"]
-    if name is None or (feature is not None and feature.rank >= name.rank):
+    missing, feature = levels["NAM001"], levels["EXA003"]
+    if missing is None or (feature is not None and feature.rank >= missing.rank):
         # EXA003 reports the missing name no less severely.
         levels["NAM001:required"] = levels["NAM009:required"] = OFF
     return levels

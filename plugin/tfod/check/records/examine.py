@@ -87,6 +87,7 @@ def examine(
                     progress(read, len(records))
                 if examiner.has_enough:
                     examiner.look()
+            result.is_whole = True
             while shard.entry and stream.read(_STEP):  # behind a damage is a checksum, too
                 pass
     except OSError as error:

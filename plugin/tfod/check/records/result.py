@@ -46,6 +46,7 @@ class ShardResult:
         label_map: name of the label map it was checked with.
         candidates: label maps that fit equally well, when there are several.
         damage: why it could not be unpacked to its end, as an entry of a zip; empty where it could.
+        is_whole: whether all its records could be unpacked.
         records, images, boxes: what was read; an image is a record whose image has bytes.
         decoded: images that were decoded.
         read: bytes of the shard.
@@ -69,6 +70,7 @@ class ShardResult:
     label_map: str | None = None
     candidates: Sequence[str] = ()
     damage: str = ""
+    is_whole: bool = False
     records: int = 0
     images: int = 0
     decoded: int = 0

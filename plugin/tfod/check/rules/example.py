@@ -195,6 +195,7 @@ def _is_utf8(value: bytes) -> bool:
     why="These records are of some other kind; nothing is known about what they should hold.",
     fix="Pass --profile with a profile of your own; tfod describe --as-profile writes one.",
     source="docs/checker.md: profiles",
+    cases={"known-keys": Severity.ERROR},
 )
 def no_profile(result: DatasetResult) -> Iterator[Finding]:
     """The keys resemble no ready profile, or none that the receiver reads."""
@@ -215,7 +216,8 @@ def no_profile(result: DatasetResult) -> Iterator[Finding]:
         message += f"their features are {some}"
         fix = "Convert them: tfod convert SOURCE OUTPUT --to shards."
     value = list[JsonValue](names[:_KEYS_SHOWN])
-    yield Finding(message=message, shard=result.misfit.shard, value=value, fix=fix)
+    case = "" if keys.KNOWN_KEYS.isdisjoint(result.misfit.keys) else "known-keys"
+    yield Finding(message=message, shard=result.misfit.shard, value=value, fix=fix, case=case)
 
 
 @rule(
