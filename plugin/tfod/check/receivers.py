@@ -46,15 +46,28 @@ class Receiver(NamedTuple):
 # What stops other receivers: any text is a source id here, and a class needs no number.
 _STOPS_OTHERS = severities(off="NAM010 NAM011 LAB020 BOX019")
 
-# tfod.datumaro: what is imported whole, with each box, class and image as the record has it; boxes
-# are cut at the image's edge. A text or an id that no map explains becomes a class.
-_DATUMARO = _STOPS_OTHERS | severities(
-    error="EXA003:nothing EXA004 EXA005 BOX001 IMG015",
-    warning="EXA003 EXA004:read EXA005:read EXA010:known-keys EXA012 BOX001:read BOX003 BOX012 "
-    "BOX013 BOX020 BOX021 NAM001 NAM006 SET001 SET002 SET004 "
-    "ZIP002:read ZIP004:read ZIP005:read ZIP007:read ZIP010:read ZIP012:read "
-    "IMG001 IMG002 IMG003 IMG005 IMG006 IMG007 IMG009 IMG011 IMG012 IMG014 "
-    "LAB003 LAB004 LAB005 LAB006 LAB007 LAB009 LAB010 LAB011 LAB012 LAB014 LAB015",
+
+def _stopped_by(names: str) -> Severities:
+    """Return error for these rules, cases and families, and at most a warning for all others."""
+    stops = frozenset(names.split())
+    levels: dict[str, Severity | None] = {}
+    for rule in all_rules().values():
+        for case, severity in {"": rule.severity, **rule.cases}.items():
+            name = rule.name(case)
+            if name in stops or (severity is Severity.ERROR and rule.family in stops):
+                levels[name] = Severity.ERROR
+            elif severity is Severity.ERROR:
+                levels[name] = Severity.WARNING
+    return levels
+
+
+# tfod.datumaro: what its import refuses. It cuts boxes at the image's edge, leaves images as they
+# are, and makes a class of a text or an id that no map explains; the task and the configuration
+# are compared only if they are given.
+_DATUMARO = _STOPS_OTHERS | _stopped_by(
+    "TFR TSK CFG EXA001 EXA002 EXA003:nothing EXA004 EXA005 EXA010 EXA013 BOX001 BOX002 BOX005 "
+    "BOX006 BOX014 BOX015 BOX016 IMG015 IMG015:read LAB002 LAB019 SET006 SET006:part "
+    "ZIP001 ZIP002 ZIP004 ZIP005 ZIP007 ZIP010 ZIP012 ZIP013"
 )
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are

@@ -130,12 +130,15 @@ class TfDetectionApiBase(compat.DatasetBase):
             require_content(one.paths)
         progress = self._ctx.progress_reporter
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
-        done = 0
+        done = self._record_count = 0
         for subset, path in self._shards:
             self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
         progress.finish()
+        if not self._record_count:
+            cause, fix = "holds no record", "export or download it again"
+            raise ShardError(cause, shard=self._shards[0][1], fix=fix)
         self._finish()
 
     def _scopes(self, paths: list[str], wanted: str | None) -> dict[str, LabelScope]:
@@ -172,6 +175,7 @@ class TfDetectionApiBase(compat.DatasetBase):
             found = self._detections(ExampleBatch.of(records))
             self._builder.open(found, scope, identity)
             self._read_batch(found, shard, done)
+        self._record_count += count
         stated = stated_name(path).records
         if stated not in (None, count):
             _log.warning("%s has %d records where its name says %d", path, count, stated)

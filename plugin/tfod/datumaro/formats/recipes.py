@@ -146,7 +146,8 @@ def _is_number(value: Any) -> bool:
 
 
 class ImageClassificationBase(TfDetectionApiBase):
-    """Shards of images with a label; which keys they have shows in the first record.
+    """Shards of images with a label; which keys they have shows in the first record with
+    an image and a label.
 
     Names of the classes come from ``labels.txt`` beside the shards or one folder up, else from a
     label map there, else from the records.
@@ -160,9 +161,10 @@ class ImageClassificationBase(TfDetectionApiBase):
         return (labels, ()) if labels else super()._find_classes(shard, finder)
 
     def _detections(self, examples: ExampleBatch) -> Detections:
-        first = next((row for row in range(len(examples)) if row not in examples.refused), None)
-        if self._field_mapping is None and first is not None:
-            self._field_mapping = classification_field_mapping(Example(examples, first))
+        if self._field_mapping is None:
+            rows = (row for row in range(len(examples)) if row not in examples.refused)
+            mappings = (classification_field_mapping(Example(examples, row)) for row in rows)
+            self._field_mapping = next(filter(None, mappings), None)
         return Detections(examples, self._field_mapping or FieldMapping(), _REPEATING)
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
