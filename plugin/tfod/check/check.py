@@ -20,7 +20,7 @@ from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
 from tfod.check.find import find
 from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.choice import AS_IMPORTED, NO_PROFILE, SEGMENTATION, profile_of
-from tfod.check.profiles.policy import codes_of, levels_of
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, DATUMARO, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.examine import Instructions, Progress, examine
@@ -165,13 +165,11 @@ def _check_dataset(
     if misfit is not None and receiver is DATUMARO:
         profile = AS_IMPORTED
     levels = levels_of(profile.severities, receiver.severities(options.task), options.severities)
-    codes = codes_of(levels)
     label_maps = {name: one.label_map for name, one in dataset.label_maps.items() if one.label_map}
     title = receiver.title if receiver is not ANY else ""
     result = DatasetResult(
         dataset=dataset,
         profile=profile,
-        codes=codes,
         findings=Findings(_most_listed(options), levels),
         misfit=misfit._replace(receiver=title) if misfit else None,
         task=options.task,
@@ -180,7 +178,6 @@ def _check_dataset(
     instructions = Instructions(
         profile=profile,
         levels=levels,
-        codes=codes,
         label_maps=label_maps,
         max_findings=_most_listed(options),
         max_record_bytes=options.max_record_bytes,
@@ -191,7 +188,7 @@ def _check_dataset(
     # The rules of records run while a shard is examined, those of the data set after the last one.
     for shard in _examined(dataset.shards, instructions, options, progress):
         result.add(shard)
-    run_rules(result, codes, result.findings, of_dataset=True)
+    run_rules(result, result.findings, of_dataset=True)
     # Each receiver judges what was found by severities of its own.
     by_receiver = verdicts(profile, options.severities, result.findings) if receiver is ANY else ()
     return DatasetReport(
@@ -202,7 +199,7 @@ def _check_dataset(
         shards=[replace(one, rows=[], index=[]) for one in result.shards],
         classes=result.classes,
         image_sizes=result.image_sizes,
-        undecoded=why_not_all_decoded(options.decode, codes),
+        undecoded=why_not_all_decoded(options.decode, levels),
         files=[SourceFile(one.name, one.size) for one in dataset.files],
         verdicts=by_receiver,
     )
@@ -227,8 +224,8 @@ def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetR
     """What is to be said of label maps that were named and go with no data set."""
     levels = levels_of({}, receiver.severities(options.task), options.severities)
     findings = Findings(_most_listed(options), levels)
-    result = DatasetResult(rest, NO_PROFILE, codes_of(levels), findings)
-    run_rules(result, result.codes, findings, of_dataset=True)
+    result = DatasetResult(rest, NO_PROFILE, findings)
+    run_rules(result, findings, of_dataset=True)
     by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
     return DatasetReport("", ChosenProfile("", ""), findings, options.fail_on, verdicts=by_receiver)
 

@@ -47,7 +47,7 @@ class Receiver(NamedTuple):
 _STOPS_OTHERS = severities(off="NAM010 NAM011 LAB020 BOX019")
 
 
-def _stopped_by(names: str) -> Severities:
+def _stopped_by(names: str) -> dict[str, Severity | None]:
     """Return error for these rules, cases and families, and at most a warning for all others."""
     stops = frozenset(names.split())
     levels: dict[str, Severity | None] = {}

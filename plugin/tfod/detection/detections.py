@@ -9,7 +9,7 @@ Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
@@ -19,35 +19,15 @@ import numpy as np
 from tfod.detection import keys
 from tfod.detection.attributes import attributes_of, column_of
 from tfod.detection.boxes import normalized_xywh
-from tfod.detection.columns import OD_API, DetectionColumns
+from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
-from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.features.schema import FeatureDescription
-from tfod.detection.images.image import ImageHeader
 from tfod.detection.problems import DetectionProblem, find_problems
 from tfod.errors import RecordError
-from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 
 
 class Detections(DetectionColumns, Sequence[Detection]):
-    """The records of a batch as Detections; a row is a :class:`Detection`.
-
-    Args:
-        examples, mapping, repeating, headers: see :class:`DetectionColumns`.
-        expected: what is expected of each key; None for what importers expect.
-    """
-
-    def __init__(
-        self,
-        examples: ExampleBatch,
-        mapping: FieldMapping = OD_API,
-        repeating: Collection[str] = (),
-        headers: Sequence[ImageHeader | None] | None = None,
-        expected: FeatureDescription | None = None,
-    ) -> None:
-        super().__init__(examples, mapping, repeating, headers)
-        self._expected = expected
+    """The records of a batch as Detections; a row is a :class:`Detection`."""
 
     @cached_property
     def box_rows(self) -> np.ndarray:
@@ -82,7 +62,7 @@ class Detections(DetectionColumns, Sequence[Detection]):
     @cached_property
     def problems(self) -> list[DetectionProblem]:
         """What is wrong, in the order of the rows; of those with a case, records are read."""
-        return find_problems(self, self._expected)
+        return find_problems(self)
 
     @cached_property
     def _first_problems(self) -> dict[int, DetectionProblem]:

@@ -8,7 +8,8 @@ that has no case.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -61,72 +62,41 @@ class DetectionProblem(NamedTuple):
         return not self.case and (self.code in _HIDE_BOXES or self.key in mapping.box)
 
 
-_PER_OBJECT = (keys.CLASS_TEXT, keys.CLASS_LABEL, keys.MASK)
-_ONE_TEXT = (keys.FILENAME, keys.SOURCE_ID, keys.FORMAT, keys.SHA256)
-READ_KINDS: Mapping[str, tuple[Kind, ...]] = {
-    **dict.fromkeys(_ONE_TEXT, (Kind.BYTES,)),
-    keys.HEIGHT: (Kind.INT64,),
-    keys.WIDTH: (Kind.INT64,),
-    keys.ENCODED: (Kind.BYTES,),
-    **dict.fromkeys(keys.BOX, (Kind.FLOAT,)),
-    keys.CLASS_TEXT: (Kind.BYTES,),
-    keys.CLASS_LABEL: (Kind.INT64,),
-    keys.MASK: (Kind.BYTES, Kind.FLOAT),
-    keys.KEYPOINT_X: (Kind.FLOAT,),
-    keys.KEYPOINT_Y: (Kind.FLOAT,),
-    keys.KEYPOINT_VISIBILITY: (Kind.INT64,),
-    keys.KEYPOINT_TEXT: (Kind.BYTES,),
-    keys.EXTRA_ATTRIBUTES: (Kind.BYTES,),
-    keys.IMAGE_CLASS_LABEL: (Kind.INT64,),
-    keys.IMAGE_CLASS_CONFIDENCE: (Kind.FLOAT,),
-    keys.IMAGE_CLASS_TEXT: (Kind.BYTES,),
-    **dict.fromkeys(keys.IMAGE_ATTRIBUTES.values(), (Kind.INT64,)),
-    **dict.fromkeys(keys.IMAGE_MASKS.values(), (Kind.BYTES,)),
+_TEXT, _NUMBER = FeatureSpec(Kind.BYTES, (), b""), FeatureSpec(Kind.INT64, (), 0)
+_TEXTS, _NUMBERS, _FLOATS = map(FeatureSpec, (Kind.BYTES, Kind.INT64, Kind.FLOAT))
+_TEXT_KEYS = (keys.FILENAME, keys.SOURCE_ID, keys.FORMAT, keys.SHA256, keys.ENCODED)
+_IMAGE_IDS = (keys.IMAGE_CLASS_LABEL, *keys.IMAGE_ATTRIBUTES.values())
+READ_FEATURES: FeatureDescription = {
+    **dict.fromkeys((*_TEXT_KEYS, keys.EXTRA_ATTRIBUTES, *keys.IMAGE_MASKS.values()), _TEXT),
+    **dict.fromkeys((keys.HEIGHT, keys.WIDTH), _NUMBER),
+    **dict.fromkeys((*keys.BOX, keys.KEYPOINT_X, keys.KEYPOINT_Y), _FLOATS),
+    keys.IMAGE_CLASS_CONFIDENCE: _FLOATS,
+    **dict.fromkeys((keys.CLASS_TEXT, keys.KEYPOINT_TEXT, keys.IMAGE_CLASS_TEXT), _TEXTS),
+    **dict.fromkeys((keys.CLASS_LABEL, keys.KEYPOINT_VISIBILITY, *_IMAGE_IDS), _NUMBERS),
+    keys.MASK: replace(_TEXTS, also=(Kind.FLOAT,)),
 }
-"""The kinds of list that a reader takes under each key, the usual one first. Other keys are read as
-they are (attributes), or not at all."""
-READ_ONCE = (
-    *(*_ONE_TEXT, keys.HEIGHT, keys.WIDTH, keys.ENCODED, keys.EXTRA_ATTRIBUTES),
-    *keys.IMAGE_MASKS.values(),
-)
+"""What importers expect under the keys of the OD API. They read other keys as they are."""
 
 
 @functools.lru_cache(16)
 def read_features(mapping: FieldMapping) -> FeatureDescription:
-    """Return what every importer expects of the keys that it reads."""
+    """Return what importers expect of the keys of a layout."""
     names, hidden, moved = usual_keys(mapping)
-    features: dict[str, FeatureSpec] = {}
-    for key, kinds in READ_KINDS.items():
-        own = names.get(key, key)
-        if own in names.values() or own not in hidden | moved:
-            features[own] = _optional(kinds, key in READ_ONCE)
+    own = {names.get(key, key): spec for key, spec in READ_FEATURES.items()}
+    absent = (hidden | moved).difference(names.values())
+    features = {key: spec for key, spec in own.items() if key not in absent}
     if len(mapping.box) == 1:
-        features[mapping.box[0]] = _optional((Kind.FLOAT,))
+        features[mapping.box[0]] = _FLOATS
     if mapping.image_id:
-        features[mapping.image_id] = _optional((Kind.INT64, Kind.BYTES), is_single=True)
+        features[mapping.image_id] = replace(_NUMBER, also=(Kind.BYTES,))
     if mapping.annotation_id:
-        features[mapping.annotation_id] = _optional((Kind.INT64,))
+        features[mapping.annotation_id] = _NUMBERS
     return features
 
 
-def _optional(kinds: Sequence[Kind], is_single: bool = False) -> FeatureSpec:
-    if not is_single:
-        return FeatureSpec(kinds[0], also=tuple(kinds[1:]))
-    default = b"" if kinds[0] is Kind.BYTES else 0
-    return FeatureSpec(kinds[0], (), default, also=tuple(kinds[1:]))
-
-
-def find_problems(
-    found: DetectionColumns, expected: FeatureDescription | None = None
-) -> list[DetectionProblem]:
-    """Return all problems of a batch by row, those of a row in the order of its parts.
-
-    Args:
-        found: the records.
-        expected: what is expected of each key; None for what importers expect.
-    """
-    read = read_features(found.mapping)
-    expected = read if expected is None else expected
+def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
+    """Return all problems of a batch by row, those of a row in the order of its parts."""
+    expected = {**read_features(found.mapping), **(found.expected or {})}
     parts = (
         *(_nothing(found), _types(found, expected), _shapes(found, expected), _boxes(found)),
         *(_unknown_sizes(found), _lengths(found, expected), _mask_sizes(found), _keypoints(found)),
@@ -153,7 +123,7 @@ def _columns(
 ) -> Iterator[tuple[Column, FeatureSpec, FeatureSpec | None]]:
     """Each list of which something is expected, what, and what importers expect of it."""
     read = read_features(found.mapping)
-    for key, spec in {**read, **expected}.items():
+    for key, spec in expected.items():
         for column in found.examples.columns_of(key):
             if column.kind is not None:
                 yield column, spec, read.get(key)
@@ -222,42 +192,42 @@ def _unknown_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
 def _lengths(found: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
     """Lists that have values, but not one for each object; attributes are left out then."""
     mapping, boxes = found.mapping, found.box_counts
-    if not mapping.box:
-        return
-    is_readable = np.ones(len(found), bool)
-    for key in mapping.box:
-        for column in found.examples.columns_of(key):
-            if column.kind not in (None, Kind.FLOAT):
-                is_readable &= column.counts == 0
+    is_readable = np.full(len(found), bool(mapping.box))
+    for column in (one for key in mapping.box for one in found.examples.columns_of(key)):
+        if column.kind not in (None, Kind.FLOAT):
+            is_readable &= column.counts == 0
     sides = [found.examples.column(key, Kind.FLOAT) for key in mapping.box]
-    needed = [found.column(key, READ_KINDS[key][0]) for key in _PER_OBJECT]
-    if found.annotation_id_column is not None:
-        needed.append(found.annotation_id_column)
-    attributes = [
-        column
-        for attribute in keys.OBJECT_ATTRIBUTES
-        for column in found.columns_of(attribute.key)
-        if column.kind is not None
-        and ((spec := expected.get(column.key)) is None or spec.takes(column.kind))
-    ]
+    lists = list(_object_lists(found, expected))
 
     def lengths(row: int) -> dict[str, int]:
-        others = (one for one in (*needed, *attributes) if one.counts[row])
-        return {one.key: int(one.counts[row]) for one in (*sides, *others)}
+        listed = (one for one, _ in lists if one.counts[row])
+        return {one.key: int(one.counts[row]) for one in (*sides, *listed)}
 
-    is_uneven = np.zeros(len(found), bool)
-    for column in sides[1:]:
-        is_uneven |= column.counts != boxes
-    for row in np.flatnonzero(is_uneven & is_readable).tolist():
+    is_uneven = sum((one.counts != boxes for one in sides[1:]), np.zeros(len(found), bool))
+    for row in np.flatnonzero(is_readable & is_uneven).tolist():
         counts = ", ".join(f"{one.counts[row]} {one.key.rpartition('/')[2]}" for one in sides)
         cause = f"lists of different lengths: {counts}"
         prefix = mapping.box_prefix or "image/object/bbox"
         yield DetectionProblem(row, "BOX001", prefix, cause, _ONE_EACH, lengths(row))
-    for column, case in (*((one, "") for one in needed), *((one, READ) for one in attributes)):
-        is_uneven = is_readable & (column.counts > 0) & (column.counts != boxes)
-        for row in np.flatnonzero(is_uneven).tolist():
+    for column, case in lists:
+        is_uneven = (column.counts > 0) & (column.counts != boxes)
+        for row in np.flatnonzero(is_readable & is_uneven).tolist():
             cause = f"holds {column.counts[row]} values for {boxes[row]} boxes"
             yield DetectionProblem(row, "BOX001", column.key, cause, _ONE_EACH, lengths(row), case)
+
+
+def _object_lists(
+    found: DetectionColumns, expected: FeatureDescription
+) -> Iterator[tuple[Column, str]]:
+    """The lists with one value for each object, and the case of one that has another length."""
+    for key in (keys.CLASS_TEXT, keys.CLASS_LABEL, keys.MASK):
+        yield found.column(key, READ_FEATURES[key].kind), ""
+    if found.annotation_id_column is not None:
+        yield found.annotation_id_column, ""
+    for column in (one for key in keys.OBJECT_ATTRIBUTES for one in found.columns_of(key.key)):
+        spec = expected.get(column.key)
+        if column.kind is not None and (spec is None or spec.takes(column.kind)):
+            yield column, READ
 
 
 def _mask_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:

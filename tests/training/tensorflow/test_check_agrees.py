@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.finding import Findings
-from tfod.check.profiles.policy import codes_of, levels_of
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
 from tfod.check.records.batch import Batch
 from tfod.check.records.images import Decoder, EncodedImages
@@ -65,10 +65,9 @@ def fired(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     examples = ExampleBatch.of(records)
     detections = Detections(examples, profile.field_mapping, expected=profile.expected)
     images = EncodedImages.of(detections, Decoder(0))
-    levels = levels_of(profile.severities)
-    findings = Findings(1 << 20, levels)
+    findings = Findings(1 << 20, levels_of(profile.severities))
     batch = Batch(detections, images, profile)
-    run_rules(batch, codes_of(levels), findings, of_dataset=False)
+    run_rules(batch, findings, of_dataset=False)
     found: list[set[str]] = [set() for _ in payloads]
     for one in findings.all():
         found[one.record or 0].add(one.code)

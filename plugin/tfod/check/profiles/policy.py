@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from types import MappingProxyType
 
-from tfod.check.finding import Levels, Severity
+from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, Severities
 from tfod.check.rules.registry import all_rules
 
@@ -33,11 +33,6 @@ def levels_of(
         # EXA003 reports the missing name no less severely.
         levels["NAM001:required"] = levels["NAM009:required"] = OFF
     return levels
-
-
-def codes_of(levels: Levels) -> frozenset[str]:
-    """Return the rules of which a case is on."""
-    return frozenset(name[:6] for name, severity in levels.items() if severity is not None)
 
 
 def severities_of(

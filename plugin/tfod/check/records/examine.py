@@ -44,7 +44,6 @@ class Instructions(NamedTuple):
     Attributes:
         profile: what is expected of the records.
         levels: severity of each rule and case, None for those that are off.
-        codes: the rules that are on.
         label_maps: those that could be read, by name.
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
@@ -56,7 +55,6 @@ class Instructions(NamedTuple):
 
     profile: Profile
     levels: Levels
-    codes: frozenset[str]
     label_maps: Mapping[str, LabelMap] = {}
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
@@ -98,6 +96,7 @@ def examine(
     if result.objects is not None:
         result.objects = replace(result.objects, classes=frozenset(result.uses))
     result.has_defects = not result.findings.are_below(Severity.WARNING)
+    result.findings.levels = {}  # those of all shards are the same
     return result
 
 
@@ -120,7 +119,7 @@ class _Examiner:
         )
         self.has_enough = False
         self._decoder = Decoder(
-            instructions.decode if "IMG003" in instructions.codes else 0, instructions.threads
+            instructions.decode if instructions.levels["IMG003"] else 0, instructions.threads
         )
         self._damages: list[Damage] = []
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
@@ -179,7 +178,7 @@ class _Examiner:
             instructions.label_maps.get(self._shard.label_map or ""),
             damages,
         )
-        run_rules(batch, instructions.codes, result.findings, of_dataset=False)
+        run_rules(batch, result.findings, of_dataset=False)
         _add(result, batch)
         if instructions.keeps_rows:
             result.rows += rows_of(batch)

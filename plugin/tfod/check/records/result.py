@@ -123,7 +123,6 @@ class DatasetResult:
     Attributes:
         dataset: which.
         profile: what is expected of the records.
-        codes: the rules that are on.
         findings: all that was found.
         shards: in order.
         image_sizes: images of each ``(height, width)``, pixels.
@@ -135,7 +134,6 @@ class DatasetResult:
 
     dataset: Dataset
     profile: Profile
-    codes: frozenset[str]
     findings: Findings
     shards: list[ShardResult] = field(default_factory=list)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)

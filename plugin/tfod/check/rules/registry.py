@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -134,12 +134,11 @@ def all_rules() -> Mapping[str, Rule]:
     return MappingProxyType({code: _RULES[code] for code in codes})
 
 
-def run_rules(
-    subject: Batch | DatasetResult, codes: Collection[str], findings: Findings, *, of_dataset: bool
-) -> None:
-    """Let the rules of these codes look at a batch, or at a data set; keep what they find."""
+def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset: bool) -> None:
+    """Let the rules that are on look at a batch, or at a data set; keep what they find."""
     for one in all_rules().values():
-        if one.of_dataset is of_dataset and one.code in codes:
+        is_on = any(map(findings.levels.get, map(one.name, ("", *one.cases))))
+        if one.of_dataset is of_dataset and is_on:
             subject.room = findings.most - len(findings.listed.get(one.code, ()))
             findings.add(one, one.check(subject))
 

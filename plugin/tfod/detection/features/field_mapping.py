@@ -126,7 +126,7 @@ def classification_field_mapping(example: Example) -> FieldMapping | None:
 
     None where the record has no image, or has no label.
     """
-    kinds = {key: example.kind(key) for key in example}
+    kinds = {key: example.kind(key) for key in example if example.value_count(key)}
 
     def first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)
