@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
-from tfod.detection.labels.search import find_label_map
 from tfod.errors import LabelMapError, TfodError, how_to_install
+from tfod.sources.reading import find_label_map
 from tfod.tensorflow import dataset, feature_description
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfod.check.finding import Finding, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
-from tfod.tfrecord.shard_sets.other_formats import other_format
+from tfod.sources.other_formats import other_format
 from tfod.tfrecord.shard_sets.search import is_hidden
 from tfod.tfrecord.storage.archive import ZipFault
 from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable

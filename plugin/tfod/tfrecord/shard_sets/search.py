@@ -20,6 +20,7 @@ from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.shard_sets.names import (
     MOST_MISSING,
+    SHARD_EXTENSIONS,
     SPLITS,
     ShardName,
     is_one_of_several,
@@ -28,7 +29,6 @@ from tfod.tfrecord.shard_sets.names import (
     shard_names,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
 from tfod.tfrecord.storage.remote import Listing, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, is_zip, name_of
@@ -49,6 +49,7 @@ _OTHER_EXTENSIONS = frozenset(
     )
 )
 _MAX_DEPTH = 3
+HOW_SHARDS_ARE_NAMED = f"shards are named *{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
 _PACKED_HEAD_BYTES = 512
 
 
@@ -353,10 +354,11 @@ def _is_tensorboard_log(path: str) -> bool:
 
 def _not_found(text: str) -> str:
     if os.path.isfile(text):
-        none = f"{text}: no shard in this archive; look at it with: tfod check"
-        return other_format_in_zip(text) or none
+        return f"{text}: no shard in this archive; look at it with: tfod check"
     if os.path.isdir(text):
-        return none_in_folder(text, sorted(files_below(text)))
+        return (
+            f"{text}: no shard in this folder or the three levels below it; {HOW_SHARDS_ARE_NAMED}"
+        )
     if glob.has_magic(text):
         return f"{text}: no file matches this pattern"
     if text == "-":
@@ -368,7 +370,7 @@ def _not_found(text: str) -> str:
 
 def _not_found_remotely(url: str) -> str:
     if not is_pattern(url):
-        return none_in_folder(url, ())
+        return f"{url}: no shard in this folder; {HOW_SHARDS_ARE_NAMED}"
     hint = ""
     if absolute(url) != url.rstrip("/"):
         hint = "; a listing takes no query: name the shards one by one, each with its own"
