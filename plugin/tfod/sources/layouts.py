@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -168,8 +168,12 @@ class KeyCounts:
 
     @property
     def common(self) -> Mapping[str, Kind | None]:
-        """The keys that at least half of the records have, with their kinds."""
-        return {k: kind for (k, kind), count in self.by_key.items() if 2 * count >= self.records}
+        """The keys that at least half of the records have, with their most frequent kinds."""
+        common: dict[str, Kind | None] = {}
+        for (key, kind), count in self.by_key.most_common():
+            if 2 * count >= self.records:
+                common.setdefault(key, kind)
+        return common
 
 
 def choose_layout(counts: KeyCounts) -> tuple[Layout, str] | None:
@@ -192,15 +196,19 @@ def choose_layout(counts: KeyCounts) -> tuple[Layout, str] | None:
         return bool(fit.missing), lacks_images, -len(fit.present), len(fit.features)
 
     best = min(fits, key=rank)
+    layout = best.layout
+    if layout.name in ("image_classification", "image_label"):  # with names and texts, if any
+        mapping = classification_field_mapping(common) or layout.field_mapping
+        layout = replace(layout, field_mapping=mapping)
     reason = f"best fit: {len(best.present)} of its {len(best.features)} features are there"
     missing = ", ".join(best.missing)
-    return best.layout, f"{reason}, without {missing}" if missing else reason
+    return layout, f"{reason}, without {missing}" if missing else reason
 
 
 def _image_and_label(counts: KeyCounts) -> tuple[Layout, str] | None:
     common = counts.common
     mapping = classification_field_mapping(common)
-    if mapping is None or not keys.KNOWN_KEYS.isdisjoint(counts.keys):
+    if mapping is None or not {keys.ENCODED, *keys.BOX}.isdisjoint(counts.keys):
         return None
     features = {key: FeatureSpec(kind, ()) for key, kind in common.items()
                 if kind and key in mapping.all_keys}  # fmt: skip

@@ -143,7 +143,7 @@ def find_readable(
     Raises:
         ShardsNotFoundError: a source holds no shard.
         ShardError: a zip is damaged, or all shards of a set are empty.
-        LabelMapError: the named label map does not exist.
+        LabelMapError: the named label map does not exist, or cannot be read.
         TfodError: a shard is given twice, or a source cannot be reached.
     """
     named = [source] if isinstance(source, (str, os.PathLike)) else source
@@ -159,6 +159,9 @@ def find_readable(
         for dataset in resolved.datasets:
             for archive in dataset.zips:
                 _require_shards(archive)
+            for file in dataset.label_maps.values() if label_map is not None else ():
+                if file.label_map is None:
+                    raise LabelMapError(file.error)
         sets = _sets_of(resolved)
         notes = [*resolved.notes, *_ambiguous_label_maps(resolved)]
         return ReadableShards(sets, resolved.datasets, notes, field_mapping)
