@@ -22,7 +22,7 @@ from tfod.check.profiles.profile import READY
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import all_rules, run_rules
 from tfod.sources.resolved import Dataset, File
-from tfod.sources.resolver import zip_dataset
+from tfod.sources.zips import zip_dataset
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip

@@ -73,7 +73,7 @@ class LabelMapFinder:
         read: reads such a file; returns None if it is not a label map.
 
     Attributes:
-        rejected: label maps one folder up that have none of a shard's classes, by that shard.
+        notes: which label maps one folder up were not used, as sentences.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LabelMapFinder:
         self._texts_in, self._read = texts_in, functools.cache(read)
         self._folders: dict[str, _Candidates] = {}
         self._first_of_folder: dict[str, str] = {}
-        self.rejected: dict[str, str] = {}
+        self.notes: list[str] = []
 
     def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
         """Find the label map that goes with a shard: next to it, or one folder up.
@@ -110,7 +110,8 @@ class LabelMapFinder:
             return label_map, several
         label_map, several = self._best(above, stem)
         if label_map is not None and not self._has_classes(label_map, first):
-            self.rejected[shard] = label_map
+            note = f"{label_map} was not used: it has none of the classes of {first}"
+            self.notes += [note] if note not in self.notes else []
             return None, ()
         return label_map, several
 

@@ -163,7 +163,8 @@ def find_readable(
                 if file.label_map is None:
                     raise LabelMapError(file.error)
         sets = _sets_of(resolved)
-        notes = [*resolved.notes, *_ambiguous_label_maps(resolved)]
+        notes = [*resolved.notes, *(note for one in resolved.datasets for note in one.notes)]
+        notes += _ambiguous_label_maps(resolved)
         return ReadableShards(sets, resolved.datasets, notes, field_mapping)
 
 

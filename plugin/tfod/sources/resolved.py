@@ -174,12 +174,14 @@ class Dataset(NamedTuple):
         shards: in the order of their subsets.
         label_maps: those of its shards, by name.
         zips: its zip; of several data sets that were joined all of them.
+        notes: what was left out, as sentences.
     """
 
     name: str
     shards: Sequence[Shard] = ()
     label_maps: Mapping[str, LabelMapFile] = {}
     zips: Sequence[Zip] = ()
+    notes: Sequence[str] = ()
 
     @property
     def files(self) -> Sequence[File]:

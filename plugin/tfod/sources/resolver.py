@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import glob
 import os
-import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import BinaryIO
@@ -20,6 +19,7 @@ from typing import BinaryIO
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import require_label_map
 from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.sources.grouping import datasets_of
 from tfod.sources.label_map_search import (
     LabelMapFinder,
     find_labels,
@@ -30,21 +30,18 @@ from tfod.sources.label_map_search import (
 )
 from tfod.sources.layouts import classes_in, layout_of
 from tfod.sources.other_formats import no_shards_error
-from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard, Zip
-from tfod.tfrecord.shard_sets.names import SPLITS, parse_shard_name, subset_of_stem
+from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
+from tfod.sources.zips import zip_dataset
+from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.search import (
-    ROBOFLOW_NOTE,
     files_below,
     find_remote_shards,
     find_shards,
     group_shards,
-    is_hidden,
-    is_roboflow_export,
-    shards_in_zip,
 )
-from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
+from tfod.tfrecord.storage.archive import ZipLimits
 from tfod.tfrecord.storage.open import ShardStream, open_stream, zip_entry
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip, name_of
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip
 
 STANDARD_INPUT = "-"
 _ZIP_ENDING = ".zip"
@@ -187,7 +184,7 @@ class _Search:
         """Return the data sets, once all sources were added."""
         alone = [one.name for one in self._shards.values() if one.by_itself]
         subset_of = {name: group.subset for group in group_shards(alone) for name in group.paths}
-        datasets = _datasets_of(
+        datasets = datasets_of(
             replace(one, subset=subset_of[one.name]) if one.by_itself else one
             for one in self._shards.values()
         )
@@ -198,14 +195,8 @@ class _Search:
             datasets.append(one.with_label_map(LabelMapFile.at(own)) if own else one)
         unused = self._unused({name for one in datasets for name in one.label_maps})
         rest = Dataset("", label_maps={one: LabelMapFile.at(one) for one in unused})
-        rejected = {label_map: shard for shard, label_map in self._finder.rejected.items()}
-        notes = [
-            f"{label_map} was not used: it has none of the classes of {shard}"
-            for label_map, shard in rejected.items()
-        ]
-        return ResolvedSources(
-            datasets, rest, self._for_all, self._repeated, [*self._notes, *notes]
-        )
+        notes = [*self._notes, *self._finder.notes]
+        return ResolvedSources(datasets, rest, self._for_all, self._repeated, notes)
 
     def _unused(self, used: Set[str | None]) -> list[str]:
         """The named label maps that are not used; another ``.pbtxt`` may be any protobuf text."""
@@ -327,80 +318,12 @@ def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> R
         for path in group.paths
         if (file := shards[path])
     ]
-    datasets = _datasets_of(found, lambda name: LabelMapFile.at(texts[name], name))
+    datasets = datasets_of(found, lambda name: LabelMapFile.at(texts[name], name))
     datasets += [zip_dataset(one, limits or ZipLimits()) for one in zips]
     if zips and len(texts) == 1:  # it is meant for the zip
         ((name, path),) = texts.items()
         return ResolvedSources(datasets).with_label_map(LabelMapFile.at(path, name))
     return ResolvedSources(datasets)
-
-
-def _datasets_of(
-    shards: Iterable[Shard], read: Callable[[str], LabelMapFile] = LabelMapFile.at
-) -> list[Dataset]:
-    """The data sets of shards that lie open, in the order of these.
-
-    Shards belong together that lie in one folder, or in folders below it that are named as splits
-    (``train``, ``valid``, ``test``, …) or that a Roboflow export has.
-
-    Args:
-        shards: none of them twice.
-        read: reads a label map by its name.
-    """
-    read = functools.cache(read)
-    whole = functools.cache(_folder_of_dataset)
-    members: dict[str, list[Shard]] = {}
-    for shard in shards:
-        members.setdefault(whole(folder_of(shard.path)), []).append(shard)
-    return [
-        Dataset(
-            _name_of(own),
-            _by_split(own),
-            {one.label_map: read(one.label_map) for one in own if one.label_map},
-        )
-        for own in members.values()
-    ]
-
-
-def _by_split(shards: Sequence[Shard]) -> Sequence[Shard]:
-    """Subsets that have one name in several folders get the names of their folders."""
-    folders: dict[str, set[str]] = {}
-    for one in shards:
-        folders.setdefault(one.subset, set()).add(folder_of(one.path))
-    return [
-        replace(one, subset=subset_of_stem(name_of(folder_of(one.path))))
-        if len(folders[one.subset]) > 1
-        else one
-        for one in shards
-    ]
-
-
-def _folder_of_dataset(folder: str) -> str:
-    """The folder itself, or the one above it where it is one of a split."""
-    parent = folder_of(folder)
-    is_split = name_of(folder).lower() in SPLITS
-    if is_split or (not is_url(parent) and is_roboflow_export(parent)):
-        return parent
-    # ``train_data`` and ``val_data`` are one split, too.
-    words = re.split("([^a-z]+)", name_of(folder).lower())
-    if SPLITS.isdisjoint(words):
-        return folder
-    alike = "".join("*" if word in SPLITS else word for word in words)
-    return f"{parent.rstrip('/')}/{alike}" if is_url(parent) else os.path.join(parent, alike)
-
-
-def _name_of(shards: Sequence[Shard]) -> str:
-    """The folder as the shards are named by it; of uploads, which have none, their names."""
-    first = shards[0]
-    folders = {folder_of(one.path) for one in shards}
-    folder = folders.pop() if len(folders) == 1 else _folder_of_dataset(folder_of(first.path))
-    if first.is_remote:
-        return folder
-    if first.name != first.path:  # an upload, or standard input
-        others = len(shards) - 1
-        more = f" and {others} more file{'s' * (others > 1)}" if others else ""
-        return first.name + more
-    return folder if os.path.isabs(first.name) else os.path.relpath(folder)
 
 
 def _with_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> Dataset:
@@ -418,55 +341,6 @@ def _with_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> 
     ]
     label_maps = {name: LabelMapFile.at(name) for name in filter(None, files.values())}
     return dataset._replace(shards=shards, label_maps={**dataset.label_maps, **label_maps})
-
-
-def zip_dataset(
-    file: File, limits: ZipLimits, field_mapping: FieldMapping | None = None
-) -> Dataset:
-    """Return the shards of a zip with their label maps, and what else is in it."""
-    path = os.path.abspath(file.path)  # as the folders are in which label maps are looked for
-    try:
-        content = read_zip(path, limits)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        return Dataset(file.name, zips=[Zip(file.name, file.path, file.size, unreadable=reason)])
-    shards = dict.fromkeys(shards_in_zip(content))
-    others = [one for at, one in content.readable.items() if at not in shards]
-    is_one = content.damage is not None or bool(shards)
-    archive = Zip(file.name, file.path, file.size, content, others, is_one)
-    groups = group_shards(
-        [one for one in shards if one in content.readable],
-        path,
-        by_folder=os.path.join(path, ROBOFLOW_NOTE) in content.entries,
-    )
-    finder = LabelMapFinder(
-        lambda at: classes_in(at, field_mapping),
-        functools.partial(_label_maps_in, content),
-    )
-    label_maps: dict[str, LabelMapFile] = {}
-    names: dict[int, Sequence[str]] = {}  # of candidates, which many shards may share
-    found = []
-    for subset, at in ((group.subset, at) for group in groups for at in group.paths):
-        label_map, several = finder.find(at)
-        if id(several) not in names:
-            names[id(several)] = tuple(archive.name_of(content.entries[one]) for one in several)
-        name = archive.name_of(content.entries[label_map]) if label_map else None
-        if label_map and name and name not in label_maps:
-            label_maps[name] = LabelMapFile.at(label_map, name)
-        entry = content.entries[at]
-        shown = archive.name_of(entry)
-        found.append(Shard(shown, at, entry.size, subset, name, names[id(several)], entry))
-    return Dataset(file.name, found, label_maps, [archive])
-
-
-def _label_maps_in(content: ZipContent, folder: str) -> Sequence[str]:
-    return [
-        path
-        for path in sorted(content.folders.get(folder, ()))
-        if may_be_label_map(path)
-        and path in content.readable
-        and not is_hidden(content.entries[path].inside)
-    ]
 
 
 def _shards_beside(label_map: str) -> list[str]:

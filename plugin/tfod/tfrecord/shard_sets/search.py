@@ -80,35 +80,6 @@ class RemoteShards:
     files: Listing
 
 
-def find_all_shards(source: Sources) -> list[ShardSet]:
-    """The shards to be read that one source means, or several: those of one subset together.
-
-    The files of a numbered set may be named one by one, as a shell does with a glob. Raises as
-    :func:`find_shards`, and where a shard is given twice, or all shards of a set have 0 bytes.
-    """
-    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    each = [(os.fspath(one), find_shards(one)) for one in sources]
-    files = [path for path, sets in each if [one.paths for one in sets] == [(path,)]]
-    subset_of = {path: one.subset for one in group_shards(files) for path in one.paths}
-    found: dict[str, list[ShardSet]] = {}
-    for path, own in each:
-        for one in own:
-            found.setdefault(subset_of.get(path, one.subset), []).append(one)
-    sets = []
-    seen: set[str] = set()
-    for subset, parts in found.items():
-        paths = [path for part in parts for path in part.paths]
-        missing = parts[0].missing if len(parts) == 1 else missing_of_sets(paths)
-        sets.append(ShardSet(subset, tuple(paths), tuple(missing)))
-        require_content(paths)
-        for path in paths:
-            real = path if is_url(path) else os.path.realpath(path)
-            if real in seen:
-                raise TfodError(f"{path} is given twice; name each shard once")
-            seen.add(real)
-    return sets
-
-
 def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
     """A sentence for each subset whose numbering promises shards that are not there."""
     found = []
