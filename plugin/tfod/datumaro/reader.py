@@ -25,6 +25,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.losses import Losses
+from tfod.detection.problems import NOTHING
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
@@ -132,12 +133,15 @@ class TfDetectionApiBase(compat.DatasetBase):
                 _log.warning("shards of a numbered set not there, reading without: %s", missing)
         progress = self._ctx.progress_reporter
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
-        done = 0
+        done = self._record_count = 0
         for subset, path in self._shards:
             self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
         progress.finish()
+        if not self._record_count:
+            cause, fix = "holds no record", "export or download it again"
+            raise ShardError(cause, shard=self._shards[0][1], fix=fix)
         self._finish()
 
     def _scopes(self, shards: ReadableShards) -> dict[str, LabelScope]:
@@ -164,6 +168,7 @@ class TfDetectionApiBase(compat.DatasetBase):
             found = self._detections(ExampleBatch.of(records))
             self._builder.open(found, scope, identity)
             self._read_batch(found, shard, done)
+        self._record_count += count
         stated = stated_name(path).records
         if stated not in (None, count):
             _log.warning("%s has %d records where its name says %d", path, count, stated)
@@ -172,14 +177,14 @@ class TfDetectionApiBase(compat.DatasetBase):
         examples = found.examples
         records = examples.records
         others = set(np.flatnonzero(~self._is_of_format(found)).tolist())
-        wrong = {one.row for one in found.problems}
+        refused = found.refused_rows
         for row in range(len(records)):
             number = records.first + row
             try:
                 if row in others:
                     raise self._refuse_format(Example(examples, row))
                 # A row as a Detection raises what is wrong with it.
-                more = found[row] if found.other_keys or row in wrong else _NOTHING_MORE
+                more = found[row] if found.other_keys or row in refused else _NOTHING_MORE
                 self._read_row(found, row, more, shard)
             except RecordError as error:
                 where = f"record {number}", shard.subset
@@ -196,11 +201,9 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
-        wanted = keys.KNOWN_KEYS if self._field_mapping is None else self._field_mapping.all_keys
-        there = np.zeros(len(found), bool)
-        for column in (one for key in wanted for one in found.examples.columns_of(key)):
-            there[column.rows] = True
-        return there
+        is_ours = np.ones(len(found), bool)
+        is_ours[[one.row for one in found.problems if one.case == NOTHING]] = False
+        return is_ours
 
     def _refuse_format(self, example: Example) -> TfodError:
         """Why a record without any key of the format is refused.

@@ -156,7 +156,7 @@ def _add(found: Description, subset: str, batch: Detections, names: Mapping[int,
     found.largest_record = max(found.largest_record, int(examples.records.lengths.max(initial=0)))
     for column in examples.lists.values():
         found.keys.setdefault(column.key, KeySummary()).add(column)
-    found.damaged += len({*examples.refused, *(one.row for one in batch.problems)})
+    found.damaged += len(batch.refused_rows)
     is_read = np.ones(len(batch), bool)
     is_read[list(examples.refused)] = False
     counts = batch.box_counts[is_read]

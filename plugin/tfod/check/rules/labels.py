@@ -18,7 +18,6 @@ from tfod.check.rules.registry import dataset_rule, detection_rule, each_class, 
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
-from tfod.detection.problems import Wrong
 from tfod.sources.resolved import LabelMapFile
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
@@ -391,7 +390,6 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
 
 detection_rule(
     "LAB019 error: lists of image classes of different length",
-    Wrong.IMAGE_CLASSES,
     why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
     "at the record.",
     fix="Write one text, one id and one confidence for each class, or leave a list out.",

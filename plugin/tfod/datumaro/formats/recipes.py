@@ -141,7 +141,8 @@ def _is_number(value: Any) -> bool:
 
 
 class ImageClassificationBase(TfDetectionApiBase):
-    """Shards of images with a label; which keys they have shows in the first record.
+    """Shards of images with a label; which keys they have shows in the first record with
+    an image and a label.
 
     Names of the classes come from ``labels.txt`` beside the shards or one folder up, else from a
     label map there, else from the records.
