@@ -429,13 +429,13 @@ def test_what_a_profile_calls_its_box(report_of: ReportOf, tmp_path: Path) -> No
 def test_what_fits_no_profile_is_said_once_with_its_keys(
     report_of: ReportOf, tmp_path: Path
 ) -> None:
-    features = {"height": 1, "width": 1, "label": 0, "img_raw": b"x"}
+    features = {"height": 1, "width": 1, "img_raw": b"x"}
     shard = write_shard(tmp_path, "x", *[encode(features)] * 30)
     code, report = report_of(shard)
     (finding,) = report["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
     assert finding["message"].endswith(f"their features are {', '.join(features)}")
-    assert finding["fix"].startswith("Pass --profile image_label if each is an image and its class")
+    assert "tfod describe --as-profile" in finding["fix"]
 
 
 def test_one_hot_labels_are_not_one_class(check: Run, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import check as check_module
 from tfod.check.check import Options, check_sources
-from tfod.check.find import find
 from tfod.check.finding import Finding, Findings, Severity, choose
 from tfod.check.profiles.profile import OFF, READY
 from tfod.check.records import images
 from tfod.check.records.result import MOST_KINDS, add_bounded
 from tfod.check.rules.registry import all_rules
+from tfod.sources.resolver import resolve
 
 from tests.mutants.sound import jpeg, record
 from tests.mutants.sound import shard as shard_of
@@ -133,7 +133,7 @@ def test_the_first_images_of_each_shard_are_decoded(
 def test_a_shard_that_goes_meanwhile(tmp_path: Path) -> None:
     shard(tmp_path, "a", BOX)
     gone = Path(shard(tmp_path, "b", BOX))
-    with find([str(tmp_path)]) as found:
+    with resolve([str(tmp_path)]) as found:
         gone.unlink()
         report = check_module.check(found)
     assert [one.shard for one in report.findings if one.code == "TFR013"] == [str(gone)]

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tfod.check.dataset import Dataset
 from tfod.check.finding import Findings, Place
 from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
@@ -22,6 +21,7 @@ from tfod.check.rules.registry import run_rules
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
+from tfod.sources.resolved import Dataset
 
 from tests.commands import run_python
 from tests.hostile import growths

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import check_sources
-from tfod.check.dataset import Dataset, File
-from tfod.check.find import zip_dataset
 from tfod.check.finding import Finding, Findings
 from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import run_rules
+from tfod.sources.resolved import Dataset, File
+from tfod.sources.zips import zip_dataset
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip

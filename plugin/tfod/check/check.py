@@ -16,10 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
-from tfod.check.find import find
 from tfod.check.finding import Findings, Severity
-from tfod.check.profiles.choice import AS_IMPORTED, NO_PROFILE, SEGMENTATION, profile_of
+from tfod.check.profiles.choice import AS_IMPORTED, NO_PROFILE, profile_of
 from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY, Profile, Severities
 from tfod.check.receivers import ANY, DATUMARO, RECEIVERS, Receiver, receiver_of, verdicts
@@ -34,6 +32,9 @@ from tfod.check.report import (
 )
 from tfod.check.rules.registry import run_rules
 from tfod.errors import TfodError
+from tfod.sources.layouts import SEGMENTATION
+from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
+from tfod.sources.resolver import resolve
 from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
@@ -100,12 +101,12 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
         TfodError: the check could not run: nothing was found, or an option does not make sense.
     """
     options = options or Options()
-    with find(sources, options.label_map, options.archive_limits) as found:
+    with resolve(sources, options.label_map, options.archive_limits) as found:
         return check(found, options)
 
 
 def check(
-    found: Found, options: Options | None = None, progress: Progress = lambda *_: None
+    found: ResolvedSources, options: Options | None = None, progress: Progress = lambda *_: None
 ) -> Report:
     """Check what was found.
 

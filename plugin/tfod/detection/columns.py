@@ -53,7 +53,7 @@ class DetectionColumns:
         self.examples = examples
         self.expected = expected
         self.mapping = mapping
-        self._names, self._hidden, self._moved = usual_keys(mapping)
+        _, self._hidden, _ = usual_keys(mapping)
         self._repeating = frozenset(repeating)
         self._headers = headers
         self.odd_text_keys: set[str] = set()
@@ -66,8 +66,7 @@ class DetectionColumns:
 
     def own_key(self, key: str) -> str | None:
         """The key that holds what the OD API has under a key; None where nothing does."""
-        own = self._names.get(key)
-        return own or (None if key in self._hidden or key in self._moved else key)
+        return own_key(self.mapping, key)
 
     def columns_of(self, key: str) -> list[Column]:
         """The columns of what the OD API has under a key, of each kind of list."""
@@ -363,6 +362,12 @@ def usual_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], f
     if len(mapping.box) == len(keys.BOX):
         names.update(zip(keys.BOX, mapping.box, strict=True))
     return names, frozenset(hidden).difference(names), frozenset(names.values())
+
+
+def own_key(mapping: FieldMapping, key: str) -> str | None:
+    """Return the key that holds what the OD API has under a key; None if a mapping has none."""
+    names, hidden, moved = usual_keys(mapping)
+    return names.get(key) or (None if key in hidden or key in moved else key)
 
 
 PLAIN_KEYS = (

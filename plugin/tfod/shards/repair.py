@@ -19,8 +19,6 @@ from functools import cached_property
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
-from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
-from tfod.check.find import find
 from tfod.check.finding import Finding, Place, Severity
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.policy import levels_of
@@ -32,11 +30,13 @@ from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards import fixes
 from tfod.shards.rewrite import source_ids_of
+from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
+from tfod.sources.resolver import resolve
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.output import OutputFolder, sets_in
@@ -133,7 +133,7 @@ def repair(
     """
     options = options or Options()
     with (
-        find([source], options.label_map) as found,
+        resolve([source], options.label_map) as found,
         tempfile.TemporaryDirectory(prefix="tfod-repair-") as scratch,
     ):
         _require_repairable(source, found)
@@ -144,7 +144,7 @@ def repair(
         return outcome
 
 
-def _require_repairable(source: str, found: Found) -> None:
+def _require_repairable(source: str, found: ResolvedSources) -> None:
     for file in found.files:
         if file.is_remote or file.name != file.path:
             raise TfodError(f"{file.name}: only files on this machine can be repaired")
@@ -165,7 +165,7 @@ class _Run:
         output: str | None,
         scratch: str,
         options: Options,
-        found: Found,
+        found: ResolvedSources,
         add: Callable[[Finding], object],
     ) -> None:
         folder = source if os.path.isdir(source) else os.path.dirname(source)
@@ -292,7 +292,7 @@ class _Run:
             max_record_bytes=self._options.max_record_bytes,
             fail_on=Severity.WARNING,
         )
-        return check(Found(datasets, rest), options)
+        return check(ResolvedSources(datasets, rest), options)
 
     def _rewrite(self, shard: Shard, file: NewFile) -> None:
         """Write the repaired shard to a file; what is no shard is copied as it is."""

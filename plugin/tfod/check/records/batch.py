@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from tfod.check.finding import Finding, JsonValue, Place
-from tfod.check.profiles.profile import BOX_KEY, Profile
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.detection import keys
@@ -24,6 +24,7 @@ from tfod.detection.detections import Detections, image_labels_of
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.problems import DetectionProblem
 from tfod.example.wire import Kind
+from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import HEADER_BYTES
 
@@ -79,7 +80,8 @@ class Batch:
         self.examples = detections.examples
         self.records = self.examples.records
         self.images = images
-        self.mapping, self.expected, self.own = profile.field_mapping, profile.expected, profile.own
+        self.mapping, self.expected = profile.field_mapping, profile.expected
+        self.own = profile.key_for
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0

@@ -26,7 +26,7 @@ from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
-    from tfod.check.dataset import Shard
+    from tfod.sources.resolved import Shard
     from tfod.tfrecord.storage.remote import RemoteStream
 
 Progress: TypeAlias = "Callable[[int, int], object]"

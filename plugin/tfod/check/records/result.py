@@ -18,11 +18,11 @@ from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
-    from tfod.check.dataset import Dataset
     from tfod.check.records.objects import ObjectFigures
     from tfod.check.references.cvat_task import Task
     from tfod.check.references.frames import Attachment
     from tfod.check.references.pipeline import TrainingConfig
+    from tfod.sources.resolved import Dataset
 
 T = TypeVar("T")
 MOST_KINDS = 1 << 16

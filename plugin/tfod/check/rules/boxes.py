@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from tfod.check.finding import Finding, JsonValue, Severity
-from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.records.batch import Batch
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection.boxes import touch_image
 from tfod.detection.problems import READ
+from tfod.sources.layouts import BOX_KEY
 
 MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3  # a box of one pixel, after rounding
@@ -341,7 +341,7 @@ def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding
     orders = " or ".join(map(str, columns.candidates))
     message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
     message += f"none is when read as {orders}"
-    key = result.profile.own(BOX_KEY)
+    key = result.profile.key_for(BOX_KEY)
     return Finding(message=message, shard=shard, feature=key, value=columns.improper)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from tfod.check.records.batch import Batch
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.features.field_mapping import IMAGE_KEYS, LABEL_KEYS
 from tfod.detection.problems import NOTHING, READ
 from tfod.example.columns import FormProblem, bytes_of
 from tfod.example.spelling import Form
@@ -206,11 +205,6 @@ def no_profile(result: DatasetResult) -> Iterator[Finding]:
     some = first_of(names, _KEYS_SHOWN) or "none"
     fix = f"{_OTHER_DATASET} for {receiver}." if receiver else ""
     message = f"these records fit no profile; their features are {some}"
-    if not receiver and _has_one(result.misfit.keys, IMAGE_KEYS, LABEL_KEYS):
-        fix = (
-            "Pass --profile image_label if each is an image and its class; else a profile of your "
-        )
-        fix += "own, as tfod describe --as-profile writes it."
     if layout:
         message = f"these records have the layout {layout}, which {receiver} does not read; "
         message += f"their features are {some}"
@@ -241,11 +235,6 @@ detection_rule(
     fix="Export the shard again.",
     source="tfod.detection.keys: EXTRA_ATTRIBUTES",
 )
-
-
-def _has_one(there: Sequence[str], *groups: Sequence[str]) -> bool:
-    """Whether a key of each group is there."""
-    return not any(map(set(there).isdisjoint, groups))
 
 
 def _meant_by(key: str, absent: Set[str]) -> str | None:

@@ -255,7 +255,9 @@ def check_same_image(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         message = f"the same image is in {named_record(one.first)}"
-        return Finding(message, result.profile.own(keys.ENCODED), f"{one.image:016x}").at(one.place)
+        return Finding(message, result.profile.key_for(keys.ENCODED), f"{one.image:016x}").at(
+            one.place
+        )
 
     return result.repeated(result.duplicates.in_subset(keys.ENCODED), make)
 
@@ -281,7 +283,7 @@ def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
     def make(one: Repeat) -> Finding:
         message = f"the image is in {one.subset} and in {one.first_subset}: "
         message += f"{named_record(one.first)} has it{more}"
-        key = result.profile.own(keys.ENCODED)
+        key = result.profile.key_for(keys.ENCODED)
         value = list[JsonValue]([one.first_subset, one.subset])
         return Finding(message, key, value, case=case).at(one.place)
 

@@ -18,11 +18,11 @@ from tfod.check.finding import FAMILIES, Finding, Rule, Severity
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
-    from tfod.check.dataset import LabelMapFile
     from tfod.check.finding import Findings
     from tfod.check.records.batch import Batch, ClassUse
     from tfod.check.records.images import ImageFacts
     from tfod.check.records.result import DatasetResult
+    from tfod.sources.resolved import LabelMapFile
 
 _HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
 

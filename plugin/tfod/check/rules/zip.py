@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from tfod.check.finding import Finding, Severity, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
-from tfod.detection.labels.search import may_be_label_map
 from tfod.detection.problems import READ
-from tfod.tfrecord.shard_sets.other_formats import other_format
+from tfod.sources.label_map_search import may_be_label_map
+from tfod.sources.other_formats import other_format
 from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
 from tfod.tfrecord.storage.archive import ZipContent, ZipFault
 from tfod.tfrecord.storage.urls import folder_of
