@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from tfod.detection.images.masks import encode_gray_png, encode_mask_png
+from tfod.detection.images.masks import encode_gray_png, encode_mask_png, fill_box
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
@@ -199,7 +199,7 @@ def mask_of_another_size() -> Iterator[Mutant]:
     key = "image/object/mask"
     yield fail("one-pixel-less", first(record(**{key: [1.0] * (2 * WIDTH * HEIGHT - 1)})), **HOW)
     yield fail("of-one-object", first(record(**{key: [1.0] * (WIDTH * HEIGHT)})), **HOW)
-    yield near("of-both", first(record(**{key: [1.0] * (2 * WIDTH * HEIGHT)})), options=TF)
+    yield near("of-both", first(record(**{key: [0.0] * (2 * WIDTH * HEIGHT)})), options=TF)
 
 
 @mutants_of("BOX016")
@@ -216,9 +216,16 @@ def uneven_keypoints() -> Iterator[Mutant]:
 OWN_SIZE, OTHER_SIZE = (HEIGHT, WIDTH), (HEIGHT // 2, WIDTH)
 
 
+def mask_in(box: Sequence[float], size: tuple[int, int] = (HEIGHT, WIDTH)) -> np.ndarray:
+    """The pixels of a box, uint8."""
+    scaled = np.array(box) * (*size[::-1], *size[::-1])
+    return fill_box(tuple(scaled), size).astype(np.uint8)
+
+
 def with_masks(key: str, *sizes: tuple[int, int]) -> bytes:
     """A shard whose first record has PNG masks of these sizes under a key."""
-    return first(record(**{key: [encode_mask_png(np.ones(size)) for size in sizes]}))
+    pairs = zip((CAT_BOX, DOG_BOX), sizes, strict=False)
+    return first(record(**{key: [encode_mask_png(mask_in(*pair)) for pair in pairs]}))
 
 
 @mutants_of("BOX017")
@@ -238,7 +245,8 @@ def image_mask_of_another_size() -> Iterator[Mutant]:
 @mutants_of("BOX019")
 def other_mask_values() -> Iterator[Mutant]:
     def masks(*values: int) -> bytes:
-        pngs = [encode_gray_png(np.full(OWN_SIZE, one, np.uint8)) for one in values]
+        pairs = zip((CAT_BOX, DOG_BOX), values, strict=True)
+        pngs = [encode_gray_png(mask_in(box) * value) for box, value in pairs]
         return first(record(**{"image/object/mask": pngs}))
 
     yield fail("of-255", masks(255, 255), **HOW)
@@ -246,12 +254,47 @@ def other_mask_values() -> Iterator[Mutant]:
     yield near("of-1", masks(1, 0), options=TF)
 
 
+@mutants_of("BOX022")
+def not_two_corners() -> Iterator[Mutant]:
+    """Twenty boxes of 4 x 5 pixels, one behind the other, in another unit or form."""
+    x, y = np.arange(20) + 16, np.arange(20) % 15
+    sides = (WIDTH, HEIGHT, WIDTH, HEIGHT)
+    corners = np.stack((x, y, x + 4, y + 5), axis=1) / sides
+    sizes = np.hstack((corners[:, :2], corners[:, 2:] - corners[:, :2]))
+    centers = np.hstack((sizes[:, :2] + sizes[:, 2:] / 2, sizes[:, 2:]))
+
+    def written(boxes: np.ndarray) -> bytes:
+        return shard(with_boxes(boxes.tolist(), ["cat", "dog"] * 10, [1, 2] * 10))
+
+    yield fail("divided-twice", written(corners / sides), "BOX008", options=TF)
+    yield fail("percent", written(corners * 100), "BOX005", options=TF)
+    yield fail("x-y-width-height", written(sizes), "BOX006", options=TF)
+    yield fail("center-and-size", written(centers), "BOX006", "BOX013", options=TF)
+    yield near("small-in-the-first-corner", written(corners * 0.25), options=TF)
+    yield near("pixels", written(corners * sides * 2), "BOX005", options=TF)
+
+
+@mutants_of("BOX023")
+def mask_outside_its_box() -> Iterator[Mutant]:
+    def masks(*values: np.ndarray) -> bytes:
+        return first(record(**{"image/object/mask": [encode_gray_png(one) for one in values]}))
+
+    cat, dog = (mask_in(box) for box in (CAT_BOX, DOG_BOX))
+    yield fail("trimap", masks(cat, 2 - dog), "BOX019", **HOW)
+    yield fail("inverted", masks(1 - cat, 1 - dog), **HOW)
+    yield fail("of-each-other", masks(dog, cat), **HOW)
+    numbers = [*(1.0 - cat).ravel().tolist(), *dog.ravel().astype(float).tolist()]
+    yield fail("inverted-numbers", first(record(**{"image/object/mask": numbers})), **HOW)
+    yield near("two-pixels-larger", masks(np.roll(cat, 2, axis=1), dog), options=TF)
+    yield near("empty", masks(cat * 0, dog), options=TF)
+
+
 @mutants_of("BOX020")
 def not_a_png_mask() -> Iterator[Mutant]:
     def masks(*values: bytes) -> bytes:
         return first(record(**{"image/object/mask": values}))
 
-    png = encode_mask_png(np.ones(OWN_SIZE))
+    png = encode_mask_png(np.zeros(OWN_SIZE))
     yield fail("text-of-the-second", masks(png, b"https://example.org/mask.png"), **HOW)
     yield fail("a-jpeg", masks(jpeg(), png), **HOW)
     yield fail("cut-in-its-header", masks(png[:20], png), **HOW)

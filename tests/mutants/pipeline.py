@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.image_kinds import plain_image
 from tests.mutants.registry import Inside, Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
     CAT_BOX,
@@ -103,7 +104,7 @@ def other_classes() -> Iterator[Mutant]:
 def masks_missing() -> Iterator[Mutant]:
     asked = pipeline(both=f"{MASKS} mask_type: PNG_MASKS")
     yield fail("no-masks", files(asked), **HOW)
-    mask = png()
+    mask = plain_image((40, 20), 0, "PNG", "L")
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     half = masks("train.jpg", mask, b""), both[1]
     yield fail("of-one-object", files(asked, *half), **HOW)

@@ -49,8 +49,8 @@ _STOPS_OTHERS = severities(off="NAM010 NAM011 LAB020 BOX019")
 # tfod.datumaro: what is imported whole, with each box, class and image as the record has it; boxes
 # are cut at the image's edge. A text or an id that no map explains becomes a class.
 _DATUMARO = _STOPS_OTHERS | severities(
-    warning="EXA012 BOX003 BOX012 BOX013 BOX020 BOX021 NAM001 NAM006 SET004 "
-    "IMG001 IMG002 IMG003 IMG005 IMG006 IMG007 IMG009 IMG014 "
+    warning="EXA012 BOX003 BOX012 BOX013 BOX020 BOX021 BOX022 BOX023 NAM001 NAM006 NAM013 SET004 "
+    "IMG001 IMG002 IMG003 IMG005 IMG006 IMG007 IMG009 IMG014 IMG017 "
     "LAB003 LAB004 LAB005 LAB006 LAB007 LAB009 LAB010 LAB011 LAB012 LAB014 LAB015"
 )
 
@@ -58,7 +58,7 @@ _DATUMARO = _STOPS_OTHERS | severities(
 # missed when somebody needs them. The task has the images.
 _CVAT = _STOPS_OTHERS | severities(
     error="LAB002 LAB019 BOX017 BOX020 IMG012 IMG015",
-    warning="LAB EXA003 BOX003 BOX012 BOX021 NAM001 SET004",
+    warning="LAB EXA003 BOX003 BOX012 BOX021 BOX023 NAM001 SET004",
     info="LAB013",
     off="IMG016",
 )
@@ -90,7 +90,7 @@ def _of_task(task: Task | None) -> Severities:
 # another program would do with the same zip.
 _OD_API = _STOPS_OTHERS | severities(
     error="TFR010 TFR014 IMG001",
-    warning="IMG006 IMG012 IMG015 NAM001 NAM006 TSK001 TSK002 TSK004 TSK006",
+    warning="IMG006 IMG012 IMG015 NAM001 NAM006 NAM013 TSK001 TSK002 TSK004 TSK006",
 )
 
 # official/vision/dataloaders: tf_example_decoder.py; retinanet_input.py; utils.py,

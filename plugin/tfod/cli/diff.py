@@ -143,7 +143,7 @@ def _line(one: Difference) -> str:
 
 def _box(box: Mapping[str, Any]) -> str:
     corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in box["corners"])
-    return f"{box['name']!r} ({corners})"
+    return f"{box['name']!r:.82} ({corners})"
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -170,9 +170,9 @@ class Diff:
             other = b.names.get(number, name)
             if name not in others and other not in ids:
                 renamed[name] = other
-                self._add("class_renamed", None, None, f"{name!r} → {other!r}, id {number}")
+                self._add("class_renamed", None, None, f"{name!r:.82} → {other!r:.82}, id {number}")
             elif others.get(name, number) != number:
-                text = f"{name!r} has id {number} → {others[name]}"
+                text = f"{name!r:.82} has id {number} → {others[name]}"
                 self._add("class_renumbered", None, None, text)
         there = {*others, *renamed}, {*ids, *renamed.values()}
         for how, side, known in zip(("removed", "added"), (a, b), there, strict=True):

@@ -118,6 +118,21 @@ def test_orientation_is_not_applied() -> None:
     assert tuple(decode(data).shape) == (HEIGHT, WIDTH, 3)
 
 
+@pytest.mark.parametrize("largest", [255, 4095, 4096])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_high_byte_of_a_deep_png_is_all(
+    largest: int, channels: int, check: Run, tmp_path: Path
+) -> None:
+    """IMG017, also of colors, which Pillow does not write."""
+    rows = (b"\0" + struct.pack(">H", largest) * channels * WIDTH) * HEIGHT
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 16, channels - 1, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    data = b"\x89PNG\r\n\x1a\n" + b"".join(starmap(chunk, parts))
+    (highest,) = set(decode(data).numpy().ravel().tolist())
+    says = check(write_shard(tmp_path, "x", encode({**image("a.png", HEIGHT, WIDTH), "image/encoded": data})))
+    assert (f"up to {largest} become {highest} of 255" in says.out) == (highest < 16)
+
+
 def test_the_palette_of_a_bmp_is_not_applied() -> None:
     """IMG013: the indices are taken for gray values; a gray BMP is its own palette."""
     for mode, has_other_colours in (("P", True), ("L", False)):

@@ -116,8 +116,10 @@ READY = {
             "keras_coco",
             "COCO as in the Keras guide: one record an annotation, boxes in pixels",
             field_mapping=field_mapping.KERAS_COCO,
-            # What comes once for each annotation; whole paths; no label map.
-            severities=severities(off="IMG010 NAM002 TSK006 BOX010 NAM005 LAB001 LAB018"),
+            # What comes once for each annotation; whole paths; no label map; ids from 0.
+            severities=severities(
+                off="IMG010 NAM002 TSK006 BOX010 NAM005 LAB001 LAB018 LAB009 LAB012"
+            ),
         ),
         _ready(
             "slim_classification",
