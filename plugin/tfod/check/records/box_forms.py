@@ -24,7 +24,6 @@ FIXES = {
     SIZES: "From a corner, write xmax = x + width and ymax = y + height.",
     CENTERS: "From a center, write xmin = x - width / 2 and xmax = x + width / 2, y likewise.",
 }
-"""What to do about boxes of each form."""
 SAMPLE_SIZE = 64
 """The most boxes of a shard that are in its sample."""
 _MIN_BOXES, _MIN_FORMS, _MANY = 4, 10, 20  # for pixels; for a form; for the first percent
@@ -32,10 +31,10 @@ _ALMOST_ALL, _SLIPS, _MARGIN = 0.95, 0.05, 0.02
 
 
 def sample_of(boxes: Boxes) -> np.ndarray:
-    """Return some boxes of a batch with the width and height of their images, shape (n, 6)."""
+    """Return some boxes of a batch and the sides of their images in pixels, shape (n, 6)."""
     some = np.arange(0, len(boxes.corners), 1 + len(boxes.corners) // SAMPLE_SIZE)
     sides = np.stack((boxes.width, boxes.height), axis=1)[boxes.rows[some]]
-    return np.concatenate((boxes.corners[some], sides), axis=1)
+    return np.concatenate((boxes.corners[some], sides), axis=1).astype(np.float32)
 
 
 def forms_of(sample: np.ndarray) -> list[str]:
@@ -49,7 +48,7 @@ def forms_of(sample: np.ndarray) -> list[str]:
         return []
     with np.errstate(all="ignore"):
         has_area = ((low >= 0) & (low < high)).all(axis=1)
-        in_first_pixels = (high * sides <= 1 + _MARGIN).any(axis=1)
+        in_first_pixels = ((high * sides <= 1 + _MARGIN) & (high < 0.1)).any(axis=1)
         in_first_percent = (high <= 0.0101).all(axis=1) & (count >= _MANY)
         if np.mean(has_area & (in_first_pixels | in_first_percent)) >= _ALMOST_ALL:
             return [TWICE]

@@ -77,7 +77,7 @@ class ShardResult:
     read: int = 0
     keys: frozenset[str] = frozenset()
     columns: BoxColumns = field(default_factory=BoxColumns)
-    sample: np.ndarray = field(default_factory=lambda: np.empty((0, 6)), compare=False)
+    sample: np.ndarray = field(default_factory=lambda: np.empty((0, 6), "f4"), compare=False)
     is_empty_file: bool = False
     compression: str = ""
     unreadable: str = ""

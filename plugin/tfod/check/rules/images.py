@@ -96,7 +96,7 @@ def check_format(facts: ImageFacts) -> Iterator[Finding]:
 
 def _other_format(facts: ImageFacts) -> Finding:
     true, said = facts.header.format if facts.header else "", facts.declared_format
-    message = f"image/format says {said!r:.82}, the bytes are a {FORMAT_TITLES[true]}"
+    message = f"image/format says {said!r:.81}, the bytes are a {FORMAT_TITLES[true]}"
     return Finding(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
 
 

@@ -92,7 +92,7 @@ def duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
         ids_of.setdefault(item.name, []).append(str(item.id))
     for name, ids in ids_of.items():
         if name and len(ids) > 1:
-            yield Finding(f"{name!r:.82} is named for the ids {', '.join(ids)}", value=name)
+            yield Finding(f"{name!r:.81} is named for the ids {', '.join(ids)}", value=name)
 
 
 @dataset_rule(
@@ -107,9 +107,9 @@ def id_zero(file: LabelMapFile) -> Iterator[Finding]:
     """Id 0, also that of an item without an id, is a class; or an id is negative."""
     for item in _items(file):
         if item.id < 0:
-            yield Finding(f"{item.class_name!r:.82} has the negative id {item.id}", value=item.id)
+            yield Finding(f"{item.class_name!r:.81} has the negative id {item.id}", value=item.id)
         elif item.id == 0 and not _is_background(item):
-            yield Finding(f"{item.class_name!r:.82} has the id 0", value=0)
+            yield Finding(f"{item.class_name!r:.81} has the id 0", value=0)
 
 
 @rule(
@@ -126,10 +126,10 @@ def unknown_text(use: ClassUse) -> Iterator[Finding]:
     known = use.label_map.near_names
     if not known.same(use.text):
         near = known.nearest(use.text)
-        hint = f", did you mean {near!r:.82}" if near else ""
+        hint = f", did you mean {near!r:.81}" if near else ""
         items = use.label_map.items  # maybe a million, looked up as often
         has = first_of([one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items))
-        message = f"class {use.text!r:.82} is not in the label map{hint} (it has {has})"
+        message = f"class {use.text!r:.81} is not in the label map{hint} (it has {has})"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
@@ -171,9 +171,9 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
     if item is None or use.label in use.label_map.ids_of(use.text):
         return
     other = use.label_map.find_id(use.label)
-    is_other = f", which is {other.class_name!r:.82}" if other else ""
+    is_other = f", which is {other.class_name!r:.81}" if other else ""
     message = (
-        f"text {use.text!r:.82} has id {item.id} in the label map, the record says {use.label}"
+        f"text {use.text!r:.81} has id {item.id} in the label map, the record says {use.label}"
     )
     yield Finding(message + is_other, keys.CLASS_LABEL, use.label)
 
@@ -227,7 +227,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Finding]:
         return
     meant = use.label_map.near_names.same(use.text)
     if meant:
-        message = f"class {use.text!r:.82} is {meant!r:.82} in the label map"
+        message = f"class {use.text!r:.81} is {meant!r:.81} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
@@ -261,7 +261,7 @@ def unused_class(result: DatasetResult) -> Iterator[Finding]:
         for item in used.label_map.items if used.label_map and used.uses else ():
             is_used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
             if not is_used and item.id != 0:
-                message = f"class {item.class_name!r:.82} (id {item.id}) has no object"
+                message = f"class {item.class_name!r:.81} (id {item.id}) has no object"
                 yield Finding(message=message, shard=used.map_name, value=item.class_name)
 
 
@@ -328,7 +328,7 @@ def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonVa
             spellings.setdefault(spelling, {}).setdefault(item.id if item else text, text)
     for texts in spellings.values():
         if len(texts) > 1:
-            shown = [f"{text!r:.82} ({plural(objects[text], 'object')})" for text in texts.values()]
+            shown = [f"{text!r:.81} ({plural(objects[text], 'object')})" for text in texts.values()]
             message = f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
             message += "hyphens or underscores differ"
             yield message, list(texts.values())
@@ -347,14 +347,14 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Finding]:
 
     LAB008 reports other texts that the label map has.
     """
-    label, label_map = use.label, use.label_map
-    item = label_map.find(use.text) if label_map and use.text else None
-    if label_map and not use.text and label == 0:
-        item = label_map.find_id(0)
-    if item is None and use.text and label is not None and _is_not_positive(label, label_map):
-        yield Finding(f"class {use.text!r:.82} has the id {label}", keys.CLASS_LABEL, label)
+    text, label, label_map = use
+    item = None
+    if label_map and (text or label == 0):
+        item = label_map.find(text) if text else label_map.find_id(0)
+    if item is None and text and label is not None and _is_not_positive(label, label_map):
+        yield Finding(f"class {text!r:.81} has the id {label}", keys.CLASS_LABEL, label)
     elif item and item.id == 0 and _is_background(item):
-        yield Finding(f"an object has the class {item.class_name!r:.82}", keys.CLASS_LABEL, 0)
+        yield Finding(f"an object has the class {item.class_name!r:.81}", keys.CLASS_LABEL, 0)
 
 
 @rule(
@@ -388,7 +388,7 @@ def unexplained_id(use: ClassUse) -> Iterator[Finding]:
 def text_alone(use: ClassUse) -> Iterator[Finding]:
     """An object has a class text and no id; of each shard the first is reported."""
     if use.text and use.label is None:
-        message = f"class {use.text!r:.82} has no id"
+        message = f"class {use.text!r:.81} has no id"
         yield Finding(message, keys.CLASS_LABEL, use.text)
 
 

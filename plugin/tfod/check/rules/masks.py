@@ -185,13 +185,13 @@ def mask_outside_box(batch: Batch) -> Iterator[Finding]:
     rows = np.array(decoded or rows[:_MASKS], np.int64)
     outside: dict[tuple[int, int], int] = {}
     for row in rows[np.cumsum(pixels[rows]) <= _MAX_PIXELS].tolist():
-        size = tuple(found.sizes[row].tolist())
-        masks = [_mask_in(pngs.buffer, span) for span in pngs[row].tolist()]
+        size, spans = found.sizes[row], pngs[row]
+        fits = (png_sizes(pngs.buffer, spans) == size).all(axis=1)
+        masks = [_mask_in(pngs.buffer, *pair) for pair in zip(spans.tolist(), fits, strict=True)]
         if len(numbers[row]) == pixels[row]:
             masks = list(numbers[row].reshape(-1, *size) > 0)
-        pairs = zip(masks, batch.boxes.of(row), strict=False)
-        for number, (mask, box) in enumerate(pairs):
-            if mask.shape == size and mask.any():
+        for number, (mask, box) in enumerate(zip(masks, batch.boxes.of(row), strict=False)):
+            if mask.any():
                 outside[row, number] = _pixels_outside(mask, box)
     wrong = {place: count for place, count in outside.items() if count}
     severity = None if 2 * len(wrong) > len(outside) > 1 else Severity.WARNING
@@ -200,10 +200,10 @@ def mask_outside_box(batch: Batch) -> Iterator[Finding]:
         yield batch.finding(row, message, pngs.key, {"object": number}, severity=severity)
 
 
-def _mask_in(buffer: bytes | bytearray, span: list[int]) -> np.ndarray:
-    """The mask in a PNG; an empty array if it cannot be decoded, which other rules report."""
+def _mask_in(buffer: bytes | bytearray, span: list[int], fits: bool) -> np.ndarray:
+    """The mask in a PNG; empty if other rules report it, as one that does not fit the image."""
     with suppress(ValueError, ImportError):
-        return decode_mask_png(memoryview(buffer)[span[0] : sum(span)])
+        return decode_mask_png(memoryview(buffer)[span[0] : sum(span) if fits else span[0]])
     return np.empty(0)
 
 

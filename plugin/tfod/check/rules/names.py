@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfod.check.finding import Finding, Place
+from tfod.check.finding import Finding, size
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
-from tfod.check.records.images import FORMAT_TITLES, looks_like
+from tfod.check.records.images import looks_like
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, rule
 from tfod.detection import keys
 from tfod.detection.columns import single_values
-from tfod.detection.images.image import FORMAT_OF_EXTENSION, read_image_header
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.images.source_ids import odd_source_ids
 from tfod.example.wire import Kind
 from tfod.tfrecord.image_names import split_extension
@@ -52,7 +52,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         name = one.place.item or ""
-        message = f"{name!r:.82} is also the name of {_record(one.first)}"
+        message = f"{name!r:.81} is also the name of record {one.first.record} of {one.first.shard}"
         return Finding(message, key, name).at(one.place)
 
     return result.repeated(result.duplicates.in_subset(keys.FILENAME), make)
@@ -67,7 +67,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 def no_extension(batch: Batch) -> Iterator[Finding]:
     """The file name has nothing that looks like an extension."""
     for row, name in batch.names_where(lambda one: one.strip() and not split_extension(one)[1]):
-        yield _of_name(batch, row, f"{name!r:.82} has no extension")
+        yield _of_name(batch, row, f"{name!r:.81} has no extension")
 
 
 @rule(
@@ -89,7 +89,7 @@ def other_extension(batch: Batch) -> Iterator[Finding]:
             said = FORMAT_OF_EXTENSION.get(split_extension(name)[1].lower(), header.format)
             stored_as_png = header.format == "png" and said not in _READ_BY_TENSORFLOW
             if said != header.format and not stored_as_png:
-                yield _of_name(batch, row, f"{name!r:.82} holds a {header.format.upper()}")
+                yield _of_name(batch, row, f"{name!r:.81} holds a {header.format.upper()}")
 
 
 @rule(
@@ -101,7 +101,7 @@ def other_extension(batch: Batch) -> Iterator[Finding]:
 def path_of_another_machine(batch: Batch) -> Iterator[Finding]:
     """The name is absolute, has a backslash or a part that is two dots."""
     for row, name in batch.names_where(_leads_where):
-        yield _of_name(batch, row, f"{name!r:.82} {_leads_where(name)}")
+        yield _of_name(batch, row, f"{name!r:.81} {_leads_where(name)}")
 
 
 def _leads_where(name: str) -> str | None:
@@ -121,7 +121,7 @@ def _leads_where(name: str) -> str | None:
 def control_characters(batch: Batch) -> Iterator[Finding]:
     """The name has characters that are not seen."""
     for row, name in batch.names_where(_unseen):
-        yield _of_name(batch, row, f"{name!r:.82} has the character {_unseen(name)!r}")
+        yield _of_name(batch, row, f"{name!r:.81} has the character {_unseen(name)!r}")
 
 
 def _unseen(name: str) -> str | None:
@@ -188,7 +188,8 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     key = result.profile.field_mapping.source_id
 
     def make(one: Repeat) -> Finding:
-        message = f"{one.source_id!r:.82} is also the source id of {_record(one.first)}"
+        message = f"{one.source_id!r:.81} is also the source id of "
+        message += f"record {one.first.record} of {one.first.shard}"
         return Finding(message, key, one.source_id).at(one.place)
 
     return result.repeated(result.duplicates.in_subset(keys.SOURCE_ID), make)
@@ -219,7 +220,7 @@ def missing_without_objects(batch: Batch) -> Iterator[Finding]:
 )
 def not_a_number(batch: Batch) -> Iterator[Finding]:
     """image/source_id is no whole number of 64 bits; of each shard the first is reported."""
-    return _odd_source_id(batch, 0, "{} {!r:.82} is not a number")
+    return _odd_source_id(batch, 0, "{} {!r:.81} is not a number")
 
 
 @rule(
@@ -243,19 +244,18 @@ def large_number(batch: Batch) -> Iterator[Finding]:
     source="tensorflow/models: dataset_tools/create_pascal_tf_record.py",
 )
 def data_instead_of_a_name(batch: Batch) -> Iterator[Finding]:
-    """image/filename or image/source_id is an encoded image, or longer than any file's name."""
+    """image/filename or image/source_id is an image, also as text, or longer than a file's name."""
     for key in (keys.FILENAME, keys.SOURCE_ID):
         column = batch.detections.column(key, Kind.BYTES)
         rows, spans = single_values(column)
         for at in np.flatnonzero(spans[:, 1] >= _SMALLEST_IMAGE).tolist():
             start, length = spans[at].tolist()
-            header = read_image_header(column.buffer, start, start + length)
-            look = f"an image ({FORMAT_TITLES[header.format]})" if header else ""
-            if not header and length > _LONGEST_NAME:
-                look = looks_like(column.buffer, start, start + length)
-            if look not in ("", "text", "a path", "a URL"):
-                message = f"{column.key} holds {look}, {length:,} bytes"
-                yield batch.finding(int(rows[at]), message, column.key)
+            end = start + length
+            if length > _LONGEST_NAME or column.buffer.find(b"\0", start, end) >= 0:
+                look = looks_like(column.buffer, start, end).removesuffix(" with a damaged header")
+                if look not in ("", "text", "a path", "a URL"):
+                    message = f"{column.key} holds an image or other data: {look}, {size(length)}"
+                    yield batch.finding(int(rows[at]), message, column.key)
 
 
 def _odd_source_id(batch: Batch, which: int, message: str) -> Iterator[Finding]:
@@ -282,7 +282,3 @@ def _without_a_name(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
 def _of_name(batch: Batch, row: int, message: str) -> Finding:
     """A finding about a file name."""
     return batch.finding(row, message, batch.mapping.filename, batch.detections.filenames[row])
-
-
-def _record(place: Place) -> str:
-    return f"record {place.record} of {place.shard}"
