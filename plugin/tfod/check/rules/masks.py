@@ -15,7 +15,6 @@ from tfod.detection import keys
 from tfod.detection.boxes import far_boxes
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.masks import decode_mask_png, decode_pixels, png_sizes
-from tfod.detection.problems import Wrong
 from tfod.example.wire import Kind
 
 _MASKS = 4  # of a batch, which may be empty
@@ -24,7 +23,6 @@ _MAX_PIXELS = 1 << 26  # of all masks of a batch that are compared with their bo
 
 detection_rule(
     "BOX015 error: masks of another size than the image",
-    Wrong.MASK_SIZE,
     why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
     "import stop at the record.",
     fix="Write one number for each pixel of each object's mask, and the image's size.",
@@ -32,7 +30,6 @@ detection_rule(
 )
 detection_rule(
     "BOX016 error: keypoints that do not go into the objects",
-    Wrong.KEYPOINTS,
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
     fix="Write the same number of points for each object, and y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
@@ -122,6 +119,7 @@ def other_mask_values(batch: Batch) -> Iterator[Finding]:
     fix="Write each mask as a PNG of one channel with 0 and 1, as tfod does.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _decode_png_instance_masks; "
     "official/vision/dataloaders: tf_example_decoder.py, _decode_masks",
+    cases={"jpeg": Severity.WARNING},
 )
 def not_a_png_mask(batch: Batch) -> Iterator[Finding]:
     """Of each such mask of an object; an empty value is an object without a mask."""
@@ -137,9 +135,8 @@ def not_a_png_mask(batch: Batch) -> Iterator[Finding]:
         looks = FORMAT_TITLES[header.format] if header else looks_like(column.buffer, start, end)
         message = f"the mask of object {number} is not a PNG image"
         message += f" but {looks}" if looks else ""
-        is_read = header is not None and header.format == "jpeg"
-        severity = Severity.WARNING if is_read else None
-        return batch.finding(row, message, column.key, {"object": number}, severity=severity)
+        case = "jpeg" if header is not None and header.format == "jpeg" else ""
+        return batch.finding(row, message, column.key, {"object": number}, case=case)
 
     return map(make, np.flatnonzero(~is_png & (spans[:, 1] > 0)).tolist())
 
@@ -171,6 +168,7 @@ def keypoints_in_pixels(batch: Batch) -> Iterator[Finding]:
     "(1, 2, 3), inverted masks and masks in another order. A few odd masks are a warning.",
     fix="Write 1 where the object is, 0 elsewhere; of a trimap of pets write mask != 2.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; tensorflow/models#4592, #6135",
+    cases={"few": Severity.WARNING},
 )
 def mask_outside_box(batch: Batch) -> Iterator[Finding]:
     """Most of a mask is outside its box, or most of what is outside; single ones are a warning.
@@ -194,10 +192,10 @@ def mask_outside_box(batch: Batch) -> Iterator[Finding]:
             if mask.any():
                 outside[row, number] = _pixels_outside(mask, box)
     wrong = {place: count for place, count in outside.items() if count}
-    severity = None if 2 * len(wrong) > len(outside) > 1 else Severity.WARNING
+    case = "" if 2 * len(wrong) > len(outside) > 1 else "few"
     for (row, number), count in wrong.items():
         message = f"mask {number} has {count:,} pixels above 0 outside its box"
-        yield batch.finding(row, message, pngs.key, {"object": number}, severity=severity)
+        yield batch.finding(row, message, pngs.key, {"object": number}, case=case)
 
 
 def _mask_in(buffer: bytes | bytearray, span: list[int], fits: bool) -> np.ndarray:
