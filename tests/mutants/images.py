@@ -62,7 +62,6 @@ def black_in_tensorflow() -> Iterator[Mutant]:
         return imaged(file_of(Image.fromarray(pixels)), "png")
 
     yield fail("up-to-255", deep(255), **HOW)
-    yield fail("up-to-4095", deep(4095), **HOW)
     yield near("up-to-4096", deep(4096), options=TF)
     yield near("all-black", deep(0), options=TF)
     yield near("not-decoded", deep(255), options={**TF, "decode": "none"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.image_kinds import plain_image
 from tests.mutants.registry import Inside, Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
     CAT_BOX,
@@ -104,12 +103,12 @@ def other_classes() -> Iterator[Mutant]:
 def masks_missing() -> Iterator[Mutant]:
     asked = pipeline(both=f"{MASKS} mask_type: PNG_MASKS")
     yield fail("no-masks", files(asked), **HOW)
-    mask = plain_image((40, 20), 0, "PNG", "L")
+    mask = png()
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     half = masks("train.jpg", mask, b""), both[1]
-    yield fail("of-one-object", files(asked, *half), **HOW)
-    yield fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), **HOW)
-    yield near("png", files(asked, *both), **HOW)
+    yield fail("of-one-object", files(asked, *half), "BOX023", **HOW)
+    yield fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), "BOX023", **HOW)
+    yield near("png", files(asked, *both), "BOX023", **HOW)
     yield near("not-asked-for", files(pipeline(both="load_instance_masks: false")), **HOW)
 
 

@@ -386,11 +386,8 @@ def check_some_images(result: DatasetResult) -> Iterator[Finding]:
 def check_dark(batch: Batch) -> Iterator[Finding]:
     """The largest value of a decoded image needs at most 12 of 16 bits."""
     for row, image in batch.images.by_row.items():
-        if 0 < image.brightest < _DARK:
+        if 0 < image.brightest < 1 << 12:
             message = f"values of 16 bits up to {image.brightest} become "
             message += f"{image.brightest >> 8} of 255 at most"
             case = "dark" if image.brightest > 255 else ""
             yield batch.finding(row, message, batch.own(keys.ENCODED), case=case)
-
-
-_DARK = 1 << 12

@@ -171,10 +171,9 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
         return
     other = use.label_map.find_id(use.label)
     is_other = f", which is {other.class_name!r:.81}" if other else ""
-    message = (
-        f"text {use.text!r:.81} has id {item.id} in the label map, the record says {use.label}"
-    )
-    yield Finding(message + is_other, keys.CLASS_LABEL, use.label)
+    message = f"text {use.text!r:.81} has id {item.id} in the label map, "
+    message += f"the record says {use.label}{is_other}"
+    yield Finding(message, keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -342,10 +341,7 @@ def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonVa
 )
 @each_class
 def not_positive_beside_a_text(use: ClassUse) -> Iterator[Finding]:
-    """As LAB009, where a text decides, or where the label map has id 0 for the background.
-
-    LAB008 reports other texts that the label map has.
-    """
+    """As LAB009, if a text decides or id 0 is the background; LAB008 reports texts of the map."""
     text, label, label_map = use
     item = None
     if label_map and (text or label == 0):

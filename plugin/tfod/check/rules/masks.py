@@ -181,28 +181,24 @@ def mask_outside_box(batch: Batch) -> Iterator[Finding]:
     rows = np.flatnonzero((pngs.counts + numbers.counts > 0) & (pixels > 0))
     decoded = [row for row in rows.tolist() if row in images and images[row].failure is not None]
     rows = np.array(decoded or rows[:_MASKS], np.int64)
-    outside: dict[tuple[int, int], int] = {}
+    outside: list[tuple[int, int, int]] = []
     for row in rows[np.cumsum(pixels[rows]) <= _MAX_PIXELS].tolist():
-        size, spans = found.sizes[row], pngs[row]
-        fits = (png_sizes(pngs.buffer, spans) == size).all(axis=1)
-        masks = [_mask_in(pngs.buffer, *pair) for pair in zip(spans.tolist(), fits, strict=True)]
-        if len(numbers[row]) == pixels[row]:
-            masks = list(numbers[row].reshape(-1, *size) > 0)
-        for number, (mask, box) in enumerate(zip(masks, batch.boxes.of(row), strict=False)):
+        size, spans, values = found.sizes[row], pngs[row], numbers[row]
+        fits = (png_sizes(pngs.buffer, spans) == size).all(axis=1)  # BOX017 reports the others
+        is_numerical = len(values) == pixels[row]
+        for number, box in enumerate(batch.boxes.of(row)):
+            mask = values.reshape(-1, *size)[number] > 0 if is_numerical else np.empty(0)
+            if number < len(spans) and fits[number]:
+                start, length = spans[number].tolist()
+                with suppress(ValueError, ImportError):  # BOX020 reports what is no PNG
+                    mask = decode_mask_png(memoryview(pngs.buffer)[start : start + length])
             if mask.any():
-                outside[row, number] = _pixels_outside(mask, box)
-    wrong = {place: count for place, count in outside.items() if count}
+                outside.append((row, number, _pixels_outside(mask, box)))
+    wrong = [one for one in outside if one[2]]
     case = "" if 2 * len(wrong) > len(outside) > 1 else "few"
-    for (row, number), count in wrong.items():
+    for row, number, count in wrong:
         message = f"mask {number} has {count:,} pixels above 0 outside its box"
         yield batch.finding(row, message, pngs.key, {"object": number}, case=case)
-
-
-def _mask_in(buffer: bytes | bytearray, span: list[int], fits: bool) -> np.ndarray:
-    """The mask in a PNG; empty if other rules report it, as one that does not fit the image."""
-    with suppress(ValueError, ImportError):
-        return decode_mask_png(memoryview(buffer)[span[0] : sum(span) if fits else span[0]])
-    return np.empty(0)
 
 
 def _pixels_outside(mask: np.ndarray, box: np.ndarray) -> int:
