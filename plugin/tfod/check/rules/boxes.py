@@ -17,7 +17,7 @@ import numpy as np
 
 from tfod.check.finding import Finding, JsonValue, Severity
 from tfod.check.records.batch import Batch
-from tfod.check.records.box_forms import FIXES, SIZES, forms_of, sample_of
+from tfod.check.records.box_forms import FIXES, SAMPLE_SIZE, SIZES, forms_of, sample_of
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule
@@ -348,16 +348,16 @@ def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding
     source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",
 )
 def other_form(result: DatasetResult) -> Iterator[Finding]:
-    """The boxes of a shard, or of a subset of small ones, have another unit or form."""
-    for members in result.by_subset.values():
-        forms = {one.name: forms_of(one.sample) for one in members}
-        if not any(forms.values()):
-            forms = {members[0].name: forms_of(np.concatenate([one.sample for one in members]))}
-        for shard, names in forms.items():
-            if names:
-                message = f"boxes seem to be {' or '.join(names)}"
-                fix = " ".join(FIXES[name] for name in names)
-                yield Finding(message, result.profile.key_for(BOX_KEY), fix=fix, shard=shard)
+    """The boxes of a shard, or of all small shards together, have another unit or form."""
+    forms = {one.name: forms_of(one.sample) for one in result.shards}
+    small = [one for one in result.shards if len(one.sample) < SAMPLE_SIZE]
+    if small and not any(forms.values()):
+        forms = {small[0].name: forms_of(np.concatenate([one.sample for one in small]))}
+    for shard, names in forms.items():
+        if names:
+            message = f"boxes seem to be {' or '.join(names)}"
+            fix = " ".join(FIXES[name] for name in names)
+            yield Finding(message, result.profile.key_for(BOX_KEY), fix=fix, shard=shard)
 
 
 detection_rule(
