@@ -233,7 +233,7 @@ def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
         return None
     value = parse_number(text, f"{where}: {name} has")
     if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):
-        raise TfodError(f"{where}: {name} is {text!r}, and should be a whole number of pixels")
+        raise TfodError(f"{where}: {name} is {text!r:.81}, and should be a whole number of pixels")
     return int(value)
 
 

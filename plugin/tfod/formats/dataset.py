@@ -240,7 +240,7 @@ class Images:
     def _refuse(self, odd: np.ndarray, what: str) -> None:
         for box in np.flatnonzero(odd)[:1].tolist():
             row = int(np.searchsorted(self.splits, box, side="right")) - 1
-            raise TfodError(f"image {self.filenames[row]!r} has {what}")
+            raise TfodError(f"image {self.filenames[row]!r:.81} has {what}")
 
     @property
     def rows_with_image(self) -> list[int]:
@@ -267,7 +267,7 @@ class Images:
         counts = np.diff(self.splits)
         for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():
             raise TfodError(
-                f"image {self.filenames[row]!r} has no size, so its boxes cannot be given in "
+                f"image {self.filenames[row]!r:.81} has no size, so its boxes cannot be given in "
                 "pixels; write image/height and image/width into its record"
             )
         sizes = np.repeat(self.sizes, counts, axis=0)

@@ -102,7 +102,7 @@ def read(source: str, options: Options) -> Dataset:
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
-            problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
+            problems.add(_NAMESAKES, f"{file}: {name!r:.81} is {first[name]} and {number}")
     reading = Reading(classes, options, problems, is_normalized=True)
     subsets = chosen(layout.subsets, options.subset, file)
     return reading.dataset(_parts(layout, subsets, reading), subsets, [file])
@@ -353,8 +353,8 @@ class Writer(FormatWriter):
                 self._write(path, b"".join(lines[start:end]))
             except (FileExistsError, NotADirectoryError):
                 raise TfodError(
-                    f"image {name!r} cannot be written, since the labels of another one are where "
-                    "YOLO has those of it; rename one in the records"
+                    f"image {name!r:.81} cannot be written, since the labels of another one are "
+                    "where YOLO has those of it; rename one in the records"
                 ) from None
 
     def finish(self, label_map: LabelMap) -> None:

@@ -70,7 +70,7 @@ class JoinedClasses:
                 new = self._ids[scope.by_text[item.class_name]]
                 items[new] = self._filled(items[new], item)
                 if new != item.id:
-                    changed.append(f"the id of {item.class_name!r} is {new} and was {item.id}")
+                    changed.append(f"the id of {item.class_name!r:.81} is {new} and was {item.id}")
             if changed:
                 self.notes.append(f"{file}: {first_of(changed, _MOST_NAMED)}")
         self.label_map = LabelMap(tuple(items.values()))
@@ -111,7 +111,7 @@ class JoinedClasses:
     def contradictions(self) -> list[str]:
         """Sentences about texts that had the id of another class, in what was looked at."""
         return [
-            f"{plural(count, 'object')} of the class {one.text!r} had the id {one.label} of "
+            f"{plural(count, 'object')} of the class {one.text!r:.81} had the id {one.label} of "
             "another; the text was followed"
             for one, count in self._table.contradictions.items()
         ]
@@ -131,7 +131,7 @@ class JoinedClasses:
                 row = int(np.searchsorted(ids.row_splits, names.index((text, label)), "right")) - 1
                 what, by = f"the id {label}", "and no text says what it is"
                 if text:
-                    what, by = f"the class {text!r}", ""
+                    what, by = f"the class {text!r:.81}", ""
                 cause = f"holds {what}, which no label map has {by}".strip()
                 fix = "put a label map that has it beside the shard, as label_map.pbtxt"
                 raise batch.error(row, cause, feature=ids.key, fix=fix)
@@ -139,7 +139,7 @@ class JoinedClasses:
             item = self.label_map.find(text or "")
             if text and (item is None or item.id != new):
                 raise LabelMapError(
-                    f"{batch.records.shard}: the class {text!r} is that of id "
+                    f"{batch.records.shard}: the class {text!r:.81} is that of id "
                     f"{item.id if item else 'none'} in the joined label map, and not that of id "
                     f"{new}; give the classes names of their own"
                 )

@@ -11,6 +11,7 @@ import numpy as np
 from tfod.check.finding import Findings, Levels, Severity
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Batch, rows_of
+from tfod.check.records.box_forms import SAMPLE_SIZE, sample_of
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
@@ -198,6 +199,8 @@ def _add(result: ShardResult, batch: Batch) -> None:
     result.decoded += sum(images[row].failure is not None for row in checked)
     result.boxes += int(batch.detections.box_counts.sum())
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
+    if len(result.sample) < SAMPLE_SIZE:
+        result.sample = np.concatenate((result.sample, sample_of(batch.boxes)))[:SAMPLE_SIZE]
     if not batch.boxes.all_proper:
         result.flat += int(batch.boxes.flat.sum())
     codes, uses = batch.uses

@@ -52,6 +52,7 @@ class ShardResult:
         read: bytes of the shard.
         keys: the features that its records have.
         columns: what its boxes say of their columns.
+        sample: some of its boxes, as :func:`~tfod.check.records.box_forms.sample_of` returns them.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
         compression: GZIP or ZLIB; empty for none.
         unreadable: why the system, or the store, did not let it be read on; empty where it did.
@@ -78,6 +79,7 @@ class ShardResult:
     read: int = 0
     keys: frozenset[str] = frozenset()
     columns: BoxColumns = field(default_factory=BoxColumns)
+    sample: np.ndarray = field(default_factory=lambda: np.empty((0, 6), "f4"), compare=False)
     is_empty_file: bool = False
     compression: str = ""
     unreadable: str = ""

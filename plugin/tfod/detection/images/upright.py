@@ -117,7 +117,7 @@ def with_upright_pixels(one: Detection) -> Detection:
     Raises:
         TfodError: the image cannot be turned.
     """
-    encoded = upright_image(one.encoded or b"", f"image {one.filename!r}")
+    encoded = upright_image(one.encoded or b"", f"image {one.filename!r:.81}")
     return replace(one, encoded=encoded, sha256=hashlib.sha256(encoded).hexdigest())
 
 

@@ -201,7 +201,7 @@ class DetectionBuilder:
         except Exception as error:  # whatever Pillow raises for what is not an image
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TfodError(
-                f"frame {name!r} is {kind}, which TensorFlow does not read, and cannot be "
+                f"frame {name!r:.81} is {kind}, which TensorFlow does not read, and cannot be "
                 f"stored as PNG ({reason}); export without images"
             ) from None
         self.changed[_CONVERTED][str(kind)] += 1
@@ -211,8 +211,8 @@ class DetectionBuilder:
         item = self._label_map.find(label)
         if item is None:
             raise TfodError(
-                f"image {image.name!r} has the class {label!r}, which is not a label of the task; "
-                "export it again"
+                f"image {image.name!r:.81} has the class {label!r:.81}, which is not a label of "
+                "the task; export it again"
             )
         return item.id
 
@@ -351,5 +351,5 @@ def is_plain_box(shape: CvatShape) -> bool:
 def frame_size(image: CvatImage) -> tuple[int, int]:
     """Height and width of a frame; raises TfodError where they are not known."""
     if not image.height or not image.width or min(image.height, image.width) < 0:
-        raise TfodError(f"image {image.name!r} has no size, so its boxes cannot be normalized")
+        raise TfodError(f"image {image.name!r:.81} has no size, so its boxes cannot be normalized")
     return image.height, image.width

@@ -174,14 +174,14 @@ class ImageFiles:
             entry = self._archive.getinfo(path)
             if entry.file_size > _LONGEST_PACKED:
                 most = _LONGEST_PACKED >> 20
-                raise TfodError(f"{where}: image {path!r} is longer than {most} MiB")
+                raise TfodError(f"{where}: image {path!r:.81} is longer than {most} MiB")
             return self._archive.read(entry)  # as many bytes as that, whatever is packed
         except OSError as error:
             reason = error.strerror or error
             raise TfodError(f"{where}: the image {path} cannot be read ({reason})") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise TfodError(
-                f"{where}: image {path!r} cannot be unpacked ({error}); pack it again"
+                f"{where}: image {path!r:.81} cannot be unpacked ({error}); pack it again"
             ) from None
 
     def _find(self, folder: str, inside: str) -> list[str]:

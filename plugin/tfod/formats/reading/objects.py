@@ -67,10 +67,10 @@ class KnownClasses:
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.near_names.nearest(text)
-            hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
+            hint = f", did you mean {near!r:.81}? Correct it" if near else "; correct it"
             raise TfodError(
-                f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
-                "label map, or name another one with --label-map"
+                f"{where}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
+                "to the label map, or name another one with --label-map"
             )
         return item.id
 
