@@ -11,7 +11,7 @@ from tfod.check.receivers import OD_API
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32
-from tests.formats.one_image import FORMATS, NAME
+from tests.formats.one_image import FORMATS, NAME, Box
 
 SIZE = 200, 100
 GOOD = (20, 10, 100, 50)
@@ -107,18 +107,23 @@ def test_all_that_are_odd_are_counted_and_ten_are_named(convert: Run, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize(("furthest", "code"), [(1, 2), (1.5, 0)])
-def test_normalized_boxes_are_not_pixels(
-    convert: Run, tmp_path: Path, kind: str, furthest: float, code: int
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ((0.1, 0.2, 0.5, 1), "2 of 2 boxes lie within 0 to 1"),
+        ((0.1, 0.2, 0.5, 1.014), "2 of 2 boxes lie within 0 to 1"),
+        ((0, 0, 90, 80), "1 of 2 boxes lie within 0 to 1"),
+        ((1, 0, 2, 2), "1 of 2 boxes lie within 0 to 1"),  # the first pixels, in whole numbers
+        (GOOD, ""),
+    ],
+)
+def test_most_boxes_tell_pixels_from_normalized_numbers(
+    convert: Run, tmp_path: Path, kind: str, other: Box, said: str
 ) -> None:
-    dataset = FORMATS[kind](tmp_path, SIZE, [(0.1, 0.2, 0.5, furthest), (0.25, 0, 0.75, 0.5)])
-    ran = convert(*dataset)
-    assert ran.code == code and (tmp_path / "out").exists() is (code == 0)
-    output = (
-        "tfod: nothing is written: all boxes lie within 0 to 1: they are normalized, not pixels; "
-        "multiply them by the image's size\n"
-    )
-    assert ran.err == ("" if code == 0 else output)
+    boxes = [other, (0.25, 0, 0.75, 0.5), *[GOOD] * (not said)]
+    ran = convert(*FORMATS[kind](tmp_path, SIZE, boxes))
+    assert ran.code == 2 * bool(said) and (tmp_path / "out").exists() is (not said)
+    assert said in ran.err and ("they are normalized, not pixels" in ran.err) is bool(said)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -36,7 +36,7 @@ from tfod.formats.coco_json import (
     whole_number,
 )
 from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.numbers import digits, lines_of
+from tfod.formats.numbers import DECIMALS, digits, lines_of, multiply_as_typed
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import quoted
 from tfod.formats.reading.files import Frame, ImageFiles
@@ -169,7 +169,6 @@ def _masks(problems: Problems, objects: Sequence[Object], frame: Frame) -> list[
 
 # Writing
 
-_DECIMALS = 6
 _DECIMALS_OF_AREA = 2  # of a box, where the record has no other
 _DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
 _OTHER_IDS = "source ids that are not the number of one image, which got another"
@@ -276,8 +275,8 @@ class Writer(FormatWriter):
                 for row in range(len(ids))
                 for text in self._others(images, row, area, crowd, label_map)
             ]
-        x, y, w, h = (digits(side, _DECIMALS) for side in (left, top, width, height))
-        places = _DECIMALS if others else _DECIMALS_OF_AREA
+        x, y, w, h = (digits(side, DECIMALS) for side in (left, top, width, height))
+        places = DECIMALS if others else _DECIMALS_OF_AREA
         lines = lines_of(
             *(b'{"id":', digits(np.arange(first, first + len(left)))),
             *(b',"image_id":', digits(np.repeat(ids, counts))),
@@ -338,8 +337,8 @@ class Writer(FormatWriter):
             names = points.names or [str(place + 1) for place in places]
             self._points.setdefault(label, names)
         shown = points.visibility[number, places]
-        pixels = points.xy[number, places] * np.array((size[1], size[0]), np.float64)
-        xy = np.where(shown[:, None] > 0, pixels, 0).round(_DECIMALS).tolist()
+        pixels = multiply_as_typed(points.xy[number, places], np.array(size[::-1]))
+        xy = np.where(shown[:, None] > 0, pixels, 0).round(DECIMALS).tolist()
         values = [
             value for (x, y), v in zip(xy, shown.tolist(), strict=True) for value in (x, y, v)
         ]

@@ -20,7 +20,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.numbers import digits
+from tfod.formats.numbers import DECIMALS, digits
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import parse_number, reading
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
@@ -253,7 +253,7 @@ class Writer(FormatWriter):
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, images.subset)
         classes = label_map.class_names
-        sides = (digits(side, 6).T.tolist() for side in images.in_pixels().T)
+        sides = (digits(side, DECIMALS).T.tolist() for side in images.in_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]
         path = os.path.join(self.folder, stem_of_subset(images.subset) + ".csv")
         with open(path, "a", encoding="utf-8", errors="replace", newline="") as file:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
+from tfod.detection.boxes import LOOKS_LIKE_PIXELS
 from tfod.errors import TfodError
 
 _MOST_PLACES = 10
@@ -110,14 +113,14 @@ class Problems:
 
     Attributes:
         annotated: how many objects the annotations have.
-        furthest: the largest coordinate in pixels of all boxes, whatever its sign; 0 without any.
+        boxes, normalized: how many boxes should be in pixels, and how many look normalized.
     """
 
     def __init__(self, options: Options | None = None) -> None:
         is_compared = options is not None and options.odd_boxes is OddBoxes.KEEP
         self._end = "not compared" if is_compared else "nothing is written"
         self.annotated = 0
-        self.furthest = 0.0
+        self.boxes = self.normalized = 0
         self._counts = Counter[str | Refusal]()
         self._places = defaultdict[str | Refusal, list[str]](list)
 
@@ -131,16 +134,28 @@ class Problems:
         if len(self._places[what]) < _MOST_PLACES:
             self._places[what].append(where)
 
+    def count_boxes(self, corners: np.ndarray) -> None:
+        """Count boxes that should be in pixels, and those that look normalized.
+
+        A box of the first two pixels looks so, too, unless its numbers are whole.
+        """
+        self.boxes += len(corners)
+        sides = np.abs(corners)
+        near = sides[(sides <= LOOKS_LIKE_PIXELS).all(axis=1) & sides.any(axis=1)]
+        if len(near):
+            has_fraction = (near % 1 > 0).any(axis=1)
+            self.normalized += int((has_fraction | (near.max(axis=1) <= 1)).sum())
+
     def raise_refusals(self, images: int, objects: int) -> None:
         """End here if anything was refused, or nothing is left of what the annotations have.
 
         Raises:
             TfodError: with how many there are, the first places of each, and what to do.
         """
-        if 0 < self.furthest <= 1:
+        if 2 * self.normalized >= max(self.boxes, 1):
             raise TfodError(
-                f"{self._end}: all boxes lie within 0 to 1: they are normalized, not pixels; "
-                "multiply them by the image's size"
+                f"{self._end}: {self.normalized} of {self.boxes} boxes lie within 0 to 1: they are "
+                "normalized, not pixels; multiply them by the image's size"
             )
         refused = []
         for why, count in self._counts.items():

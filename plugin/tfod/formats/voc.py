@@ -22,7 +22,7 @@ from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
-from tfod.formats.numbers import digits, lines_of
+from tfod.formats.numbers import DECIMALS, digits, lines_of
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import (
     begins_with,
@@ -278,7 +278,6 @@ def _side(root: Any, tag: str, path: str) -> int | None:
 
 # Writing
 
-_DECIMALS = 6
 _NO_LABEL = re.compile(r"[:\r\n]|\A#")
 _UNLISTED = "classes left out of labelmap.txt, which takes no colon, line end or leading #"
 _FRACTIONS = "flags that are no whole numbers, rounded up"
@@ -297,7 +296,7 @@ class Writer(FormatWriter):
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images)
         classes = label_map.class_names  # made once for each label map
-        left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
+        left, top, right, bottom = (digits(side, DECIMALS) for side in images.in_pixels().T)
         lines = lines_of(
             *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
             *(b"</xmax><ymax>", bottom, b"</ymax>\n"),

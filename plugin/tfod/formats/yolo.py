@@ -23,7 +23,7 @@ from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
-from tfod.formats.numbers import digits, lines_of
+from tfod.formats.numbers import digits, lines_of, multiply_as_typed
 from tfod.formats.options import Options, Problems, Refusal
 from tfod.formats.reading.documents import read_lines
 from tfod.formats.reading.files import ImageFiles, files_below
@@ -307,7 +307,7 @@ def _points(numbers: list[float], shape: tuple[int, int], where: str) -> np.ndar
 
 # Writing
 
-_DECIMALS = 9
+_DECIMALS = 15  # a double has no more
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """What YAML does not print, or has as the end of a line, and JSON leaves as it is."""
 _REQUIRED = ("train", "val")
@@ -342,7 +342,7 @@ class Writer(FormatWriter):
             self._places.setdefault(item.id, len(self._places))
         self._numbered = label_map
         places = np.array([self._places[one] for one in images.classes], np.int64)
-        left, top, right, bottom = images.boxes.astype(np.float64).T
+        left, top, right, bottom = multiply_as_typed(images.boxes, 1).T
         sides = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
         x, y, w, h = (digits(side, _DECIMALS) for side in sides)
         lines = lines_of(digits(places), b" ", x, b" ", y, b" ", w, b" ", h, b"\n").splitlines(True)
