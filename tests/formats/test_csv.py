@@ -145,9 +145,8 @@ class TestReading:
             read_detection_csv(path, Problems())
         assert path in str(raised.value) and cause in str(raised.value)
 
-    @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-    def test_another_encoding(self, tmp_path: Path, encoding: str) -> None:
-        path = write_csv(tmp_path, RACCOON.replace("raccoon", "étoile"), encoding)
+    def test_another_encoding(self, tmp_path: Path) -> None:
+        path = write_csv(tmp_path, RACCOON.replace("raccoon", "étoile"), "latin-1")
         with pytest.raises(TfodError, match="is not UTF-8; save it as UTF-8"):
             read_detection_csv(path, Problems())
 

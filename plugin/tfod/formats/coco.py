@@ -40,7 +40,7 @@ from tfod.formats.numbers import DECIMALS, digits, lines_of, multiply_as_typed
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import quoted
 from tfod.formats.reading.files import Frame, ImageFiles
-from tfod.formats.reading.objects import Object, Reading
+from tfod.formats.reading.objects import Object, Reading, rotated
 from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
@@ -89,7 +89,8 @@ def read(source: str, options: Options) -> Dataset:
 def _detections(document: CocoDocument, reading: Reading) -> Iterator[Detection | None]:
     """The Detections of a document, in the order of its images."""
     path, problems = document.file, reading.problems
-    images, points = ImageFiles(document.folders), document.point_names
+    images = ImageFiles(document.folders, root=reading.options.unpacked)
+    points = document.point_names
     left, ids = dict(document.annotations), set[str]()
     for entry in document.images:
         with sound(f"{path}, image {quoted(entry.get('id'))}"):
@@ -132,6 +133,10 @@ def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) 
         attributes = entry.get("attributes") or {}
         if not isinstance(attributes, dict):
             raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
+        box = x, y, x + width, y + height
+        drawn = rotated(box, attributes.get("rotation"), place, problems)
+        if drawn:
+            attributes = {key: value for key, value in attributes.items() if key != "rotation"}
         for name, value in values.items():
             if attributes.get(name) not in (None, value):
                 problems.add(f"attributes named {name}, left out for COCO's own value", place)
@@ -144,8 +149,8 @@ def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) 
             points = np.zeros((len(document.point_names), 3))
             own = points_of(entry["keypoints"], len(category.keypoints))
             points[[point.id for point in category.keypoints]] = own
-    box = x, y, x + width, y + height
-    return Object(category.class_name, box, place, {**attributes, **values}, points, outline)
+    values = {**attributes, **values}
+    return Object(category.class_name, box, place, values, points, outline, drawn)
 
 
 def _masks(problems: Problems, objects: Sequence[Object], frame: Frame) -> list[PngMask]:

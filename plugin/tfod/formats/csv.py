@@ -22,7 +22,7 @@ from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
 from tfod.formats.numbers import DECIMALS, digits
 from tfod.formats.options import Options, Problems
-from tfod.formats.reading.documents import parse_number, reading
+from tfod.formats.reading.documents import open_text, parse_number, reading
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
 from tfod.formats.writer import FormatWriter
@@ -33,6 +33,7 @@ _SIDES = COLUMNS[4:]
 _NEEDED = frozenset(COLUMNS) - {"width", "height"}
 _DELIMITERS = ",;\t"
 _LONGEST_HEADER = 1 << 16
+_NO_VALUE = ("nan", "<na>")  # as pandas writes an empty cell
 _LARGEST_SIDE = 2**31 - 1
 _OTHER_TOOLS = {
     "filename": ("image", "image_name", "image_path", "image_id", "imageid", "path", "file", "img"),
@@ -63,7 +64,7 @@ def _all_csvs(path: str) -> list[str]:
 
 
 def _has_header(path: str) -> bool:
-    with contextlib.suppress(OSError), open(path, encoding="utf-8-sig", errors="replace") as file:
+    with contextlib.suppress(OSError, UnicodeError), open_text(path) as file:
         header = file.readline(_LONGEST_HEADER).lower()
         return all(name in header for name in _NEEDED)
     return False
@@ -125,14 +126,14 @@ def _detections(
     path: str, images: Mapping[str, CsvImage], folders: Sequence[str], reading: Reading
 ) -> Iterator[Detection | None]:
     """The records of a CSV's images, in the order of their names."""
-    finder = ImageFiles(folders)
+    finder = ImageFiles(folders, root=reading.options.unpacked)
     for filename, one in sorted(images.items()):
         where = f"{path}, {filename}"
         yield reading.detection(finder, [filename], one.size, one.objects, where)
 
 
 def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
-    """Read a detection CSV in UTF-8: its images by name.
+    """Read a detection CSV in UTF-8 or UTF-16: its images by name.
 
     Columns may be in any order, with others among them, and without width and height; fields may
     be separated by commas, semicolons or tabs, with blanks around them. Rows of one image need not
@@ -146,12 +147,12 @@ def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
     columns: Sequence[str] = ()
     number = 0
     try:
-        with reading(path), open(path, encoding="utf-8-sig", newline="") as text:
+        with reading(path), open_text(path, newline="") as text:
             for number, row in enumerate(_rows(text), start=1):
                 if row and not columns:
                     columns = _columns(row, path, problems)
                 elif row:
-                    _add(images, row, columns, f"{path}, row {number}", number)
+                    _add(images, row, columns, (path, number), problems)
     except csv.Error as error:
         raise TfodError(f"{path}, row {number + 1}: not a CSV ({error})") from None
     except UnicodeDecodeError:
@@ -199,9 +200,14 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
 
 
 def _add(
-    images: dict[str, CsvImage], row: Sequence[str], columns: Sequence[str], where: str, number: int
+    images: dict[str, CsvImage],
+    row: Sequence[str],
+    columns: Sequence[str],
+    location: tuple[str, int],
+    problems: Problems,
 ) -> None:
     """Add a row to its image; raises TfodError where it makes no sense."""
+    where, number = "{}, row {}".format(*location), location[1]
     if any(map(str.strip, row[len(columns) :])):
         raise TfodError(f"{where}: has {len(row)} fields, and should have {len(columns)}")
     given = dict.fromkeys(columns, "")
@@ -221,6 +227,9 @@ def _add(
         )
     if is_image_alone:
         return
+    if class_name.lower() in _NO_VALUE:
+        problems.add("rows whose class is nan, left out", where)
+        return
     if not class_name:
         raise TfodError(f"{where}: has no class")
     box = [parse_number(given[side], f"{where}: {side} has", finite=False) for side in _SIDES]
@@ -229,7 +238,7 @@ def _add(
 
 def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
     text = given.get(name, "")
-    if not text:
+    if not text or text.lower() in _NO_VALUE:
         return None
     value = parse_number(text, f"{where}: {name} has")
     if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):

@@ -55,7 +55,7 @@ def digits(values: np.ndarray, decimals: int = 0) -> np.ndarray:
             decimals = places
             break
     largest = int(scaled.max())
-    if decimals and largest >= _DIGITS or largest >= 1 << 63:
+    if (decimals and largest >= _DIGITS) or largest >= 1 << 63:
         texts = np.array([_positional(value, decimals) for value in values.tolist()], "S")
         return np.asarray(texts.view(np.uint8).reshape(len(values), -1).T)
     rest = scaled.astype(np.uint32 if largest < 1 << 32 else np.uint64)

@@ -67,6 +67,8 @@ class Options:
     Attributes:
         label_map: a file, or a name that tfod ships, in place of the classes that are found.
         images: the folder of the images: where they are, or from shards where to write them.
+        unpacked: the folder that the source was unpacked into: images outside it, and symbolic
+            links, are not read.
         no_images: write none; sizes are those that the annotations give.
         subset: the only one that is read; of a dataset without subsets the name of its one.
         masks: whether outlines become masks of shards.
@@ -83,6 +85,7 @@ class Options:
 
     label_map: str | None = None
     images: str | None = None
+    unpacked: str | None = None
     no_images: bool = False
     subset: str | None = None
     masks: bool = False

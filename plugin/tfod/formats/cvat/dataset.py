@@ -74,7 +74,7 @@ def read(source: str, options: Options) -> Dataset:
     builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
     problems = Problems(options)
     reading = Reading(classes, options, problems)
-    images = _image_files(file, options.images)
+    images = _image_files(file, options)
     subset = meta.subset or DEFAULT_SUBSET
 
     def frames() -> Iterator[CvatImage]:
@@ -103,11 +103,13 @@ def read(source: str, options: Options) -> Dataset:
     return reading.dataset(subsets, names, [file], notes)
 
 
-def _image_files(file: str, named: str | None) -> ImageFiles:
+def _image_files(file: str, options: Options) -> ImageFiles:
+    named = options.images
     if named is None and is_zip(file):
         return ImageFiles(["images", ""], zipfile.ZipFile(file))
     above = os.path.dirname(file)
-    return ImageFiles([named] if named else [os.path.join(above, "images"), above])
+    folders = [named] if named else [os.path.join(above, "images"), above]
+    return ImageFiles(folders, root=options.unpacked)
 
 
 def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
