@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from tfod.check.check import Options, check_sources
@@ -113,7 +114,6 @@ def test_all_that_are_odd_are_counted_and_ten_are_named(convert: Run, tmp_path: 
         ((0.1, 0.2, 0.5, 1), "2 of 2 boxes lie within 0 to 1"),
         ((0.1, 0.2, 0.5, 1.014), "2 of 2 boxes lie within 0 to 1"),
         ((0, 0, 90, 80), "1 of 2 boxes lie within 0 to 1"),
-        ((1, 0, 2, 2), "1 of 2 boxes lie within 0 to 1"),  # the first pixels, in whole numbers
         (GOOD, ""),
     ],
 )
@@ -132,3 +132,54 @@ def test_one_object_at_least_is_left(convert: Run, tmp_path: Path, kind: str) ->
     assert ran.code == 2 and not (tmp_path / "out").exists() and ran.err.count("\n") == 1
     assert "tfod: nothing is written: none of 2 annotated objects is left; 2 boxes" in ran.err
     assert "left out (the first: " in ran.err and PLACES[kind].split(", ")[0] in ran.err
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_documents_in_other_encodings(
+    convert: Run, tmp_path: Path, kind: str, encoding: str
+) -> None:
+    source, *others = FORMATS[kind](tmp_path, SIZE, [GOOD])
+    for path in (x for x in tmp_path.rglob("*.*") if x.suffix in (".json", ".xml", ".csv")):
+        mark = '<?xml version="1.0" encoding="UTF-16"?>' * (encoding[:6] == "utf-16")
+        path.write_bytes((mark * (kind == "voc") + path.read_text()).encode(encoding))
+    assert convert(source, *others, "--from", kind).succeeded() == ""
+    assert boxes_in(tmp_path) == [float32([0.1, 0.1, 0.5, 0.5])]
+
+
+_ROTATION = {
+    "coco": ('"area": 1', '"area": 1, "attributes": {{"rotation": {}}}'),
+    "voc": ("</bndbox>", "</bndbox><rotation>{}</rotation>"),
+    "cvat": (
+        "</bndbox>",
+        "</bndbox><attributes><attribute><name>rotation</name><value>{}</value></attribute>"
+        "</attributes>",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("box", "degrees", "output"),
+    [
+        ((80, 30, 120, 50), 90, [90, 20, 110, 60]),
+        ((80, 30, 120, 50), -90.0, [90, 20, 110, 60]),
+        ((170, 30, 210, 50), 90, [180, 20, 200, 60]),
+        ((180, 30, 200, 50), 45, [190 - 200**0.5, 40 - 200**0.5, 200, 40 + 200**0.5]),  # clipped
+        ((80, 30, 120, 50), 0, None),
+        ((80, 30, 120, 50), 360.0, None),
+    ],
+)
+@pytest.mark.parametrize("kind", _ROTATION)
+def test_rotated_boxes(
+    convert: Run, tmp_path: Path, kind: str, box: Box, degrees: float, output: list[float] | None
+) -> None:
+    source, *others = FORMATS["coco" if kind == "coco" else "voc"](tmp_path, SIZE, [GOOD, box])
+    before, after = _ROTATION[kind]
+    for path in (x for x in tmp_path.rglob("*.*") if x.suffix in (".json", ".xml")):
+        parts = path.read_text().rpartition(before)
+        path.write_text(parts[0] + after.format(degrees) + parts[2])
+    said = convert(source, *others).succeeded()
+    assert ("1 rotated boxes, read as the boxes around them" in said) is bool(output)
+    np.testing.assert_allclose(
+        boxes_in(tmp_path)[1], np.array(output or box) / np.tile(SIZE, 2), atol=1e-6
+    )

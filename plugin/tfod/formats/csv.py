@@ -33,7 +33,7 @@ _SIDES = COLUMNS[4:]
 _NEEDED = frozenset(COLUMNS) - {"width", "height"}
 _DELIMITERS = ",;\t"
 _LONGEST_HEADER = 1 << 16
-_NO_VALUE = ("nan", "<na>")  # as pandas writes an empty cell
+_NO_VALUE = "nan"  # of an empty cell, as pandas may write it
 _LARGEST_SIDE = 2**31 - 1
 _OTHER_TOOLS = {
     "filename": ("image", "image_name", "image_path", "image_id", "imageid", "path", "file", "img"),
@@ -152,13 +152,17 @@ def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
                 if row and not columns:
                     columns = _columns(row, path, problems)
                 elif row:
-                    _add(images, row, columns, (path, number), problems)
+                    _add(images, row, columns, f"{path}, row {number}", number)
     except csv.Error as error:
         raise TfodError(f"{path}, row {number + 1}: not a CSV ({error})") from None
     except UnicodeDecodeError:
         raise TfodError(f"{path}: is not UTF-8; save it as UTF-8") from None
     if not columns:  # the file is empty
         _columns(columns, path, problems)
+    for image in images.values():
+        for one in [one for one in image.objects if one.name.lower() == _NO_VALUE]:
+            problems.add("rows whose class is nan, left out", one.place)
+            image.objects.remove(one)
     return images
 
 
@@ -200,14 +204,9 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
 
 
 def _add(
-    images: dict[str, CsvImage],
-    row: Sequence[str],
-    columns: Sequence[str],
-    location: tuple[str, int],
-    problems: Problems,
+    images: dict[str, CsvImage], row: Sequence[str], columns: Sequence[str], where: str, number: int
 ) -> None:
     """Add a row to its image; raises TfodError where it makes no sense."""
-    where, number = "{}, row {}".format(*location), location[1]
     if any(map(str.strip, row[len(columns) :])):
         raise TfodError(f"{where}: has {len(row)} fields, and should have {len(columns)}")
     given = dict.fromkeys(columns, "")
@@ -227,9 +226,6 @@ def _add(
         )
     if is_image_alone:
         return
-    if class_name.lower() in _NO_VALUE:
-        problems.add("rows whose class is nan, left out", where)
-        return
     if not class_name:
         raise TfodError(f"{where}: has no class")
     box = [parse_number(given[side], f"{where}: {side} has", finite=False) for side in _SIDES]
@@ -238,7 +234,7 @@ def _add(
 
 def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
     text = given.get(name, "")
-    if not text or text.lower() in _NO_VALUE:
+    if not text or text.lower() == _NO_VALUE:
         return None
     value = parse_number(text, f"{where}: {name} has")
     if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):

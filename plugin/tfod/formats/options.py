@@ -138,16 +138,10 @@ class Problems:
             self._places[what].append(where)
 
     def count_boxes(self, corners: np.ndarray) -> None:
-        """Count boxes that should be in pixels, and those that look normalized.
-
-        A box of the first two pixels looks so, too, unless its numbers are whole.
-        """
-        self.boxes += len(corners)
+        """Count boxes that should be in pixels, and those that pixels hardly are."""
         sides = np.abs(corners)
-        near = sides[(sides <= LOOKS_LIKE_PIXELS).all(axis=1) & sides.any(axis=1)]
-        if len(near):
-            has_fraction = (near % 1 > 0).any(axis=1)
-            self.normalized += int((has_fraction | (near.max(axis=1) <= 1)).sum())
+        self.boxes += len(corners)
+        self.normalized += int(((sides <= LOOKS_LIKE_PIXELS).all(1) & sides.any(1)).sum())
 
     def raise_refusals(self, images: int, objects: int) -> None:
         """End here if anything was refused, or nothing is left of what the annotations have.

@@ -57,8 +57,8 @@ _FLAGS = ("truncated", "difficult", "occluded")
 _FIELDS = frozenset(
     ("name", "bndbox", "robndbox", "pose", "type", "attributes", _ROTATION, *_FLAGS)
 )
-_FALSE = frozenset(("", "unspecified", "unknown", "false", "no", "n", "f", "none", "null", "nan"))
-_TRUE = frozenset(("true", "yes", "y", "t"))
+_NO = ("", "unspecified", "unknown", "false", "no", "n", "f", "none", "null", "nan")
+_WORDS = {**dict.fromkeys(_NO, "0"), **dict.fromkeys(("true", "yes", "y", "t"), "1")}
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 
 # Reading
@@ -283,14 +283,11 @@ def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Obje
 
 
 def _read_flag(text: str, tag: str, place: str, problems: Problems) -> int:
-    """Read 0, 1, or a word for one of them; 0 for another word, which is counted."""
+    """Read a whole number, or a word for 0 or 1; 0 for anything else, which is counted."""
     with contextlib.suppress(ValueError):
-        value = float(text.lower() in _TRUE if text.lower() in _FALSE | _TRUE else text)
-        if abs(value) < 1 << 63:
-            if not value.is_integer():
-                problems.add(_FRACTIONS, f"{place}: <{tag}> {text}")
-            return math.ceil(value)
-        raise TfodError(f"{place}: <{tag}> has {text!r:.40} where 0 or 1 is expected; correct it")
+        value = float(_WORDS.get(text.lower(), text))
+        if value.is_integer() and abs(value) < 1 << 63:
+            return int(value)
     problems.add(
         "flags that are not 0, 1, true or false, read as 0", f"{place}: <{tag}> {text:.40}"
     )
