@@ -48,15 +48,13 @@ _LIST = ".txt"
 _JOINED, _PARTS = "trainval", ("train", "val")
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
 _ROOT = "annotation"
-_ROTATION = "rotation"
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CORNERS = tuple(f"{axis}{number}" for number in range(4) for axis in "xy")
-_IN_BOX = frozenset((*_SIDES, *_CORNERS, _ROTATION))
+_IN_BOX = frozenset((*_SIDES, *_CORNERS))
+_CVATS_ROTATION = "attributes/attribute[name='rotation']/value"
 _TURNED = ("cx", "cy", "w", "h", "angle")
 _FLAGS = ("truncated", "difficult", "occluded")
-_FIELDS = frozenset(
-    ("name", "bndbox", "robndbox", "pose", "type", "attributes", _ROTATION, *_FLAGS)
-)
+_FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
 _NO = ("", "unspecified", "unknown", "false", "no", "n", "f", "none", "null", "nan")
 _WORDS = {**dict.fromkeys(_NO, "0"), **dict.fromkeys(("true", "yes", "y", "t"), "1")}
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
@@ -205,19 +203,8 @@ class _Year:
 
 
 def _class_names(paths: Sequence[str]) -> list[str]:
-    objects = (one for path in paths for one in _annotation(path).iter("object"))
+    objects = (one for path in paths for one in parse(path).iter("object"))
     return sorted({(one.findtext("name") or "").strip() for one in objects})
-
-
-def _annotation(path: str) -> Any:
-    """Read a file of an image; names of its elements become lowercase, as <bndBox> should be."""
-    root = parse(path)
-    for one in root.iter("*"):
-        if not one.tag.islower():
-            one.tag = one.tag.lower()
-    if root.tag != _ROOT:
-        raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
-    return root
 
 
 def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator[Detection | None]:
@@ -229,14 +216,14 @@ def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator
     options = reading.options
     images = ImageFiles(year.image_folders(options.images), root=options.unpacked)
     for path in paths:
-        root = _annotation(path)
+        root = parse(path)
+        if root.tag != _ROOT:
+            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
         elements = list(root.iter("object"))
         is_boxless = all(one.find("bndbox") is one.find("robndbox") for one in elements)
         if is_boxless and (elements or root.find(".//bndbox") is not None):
             tags = " ".join(f"<{child.tag}>" for child in next(iter(elements), root))
-            raise TfodError(
-                f"{path}: no object has a <bndbox>, but {tags:.80}; write the box there"
-            )
+            raise TfodError(f"{path}: no object has a <bndbox>, but {tags:.80}; write it there")
         # Only some tools have it, and then of all objects.
         flags = _FLAGS if root.find("object/occluded") is not None else _FLAGS[:2]
         found = (_object(one, path, flags, reading) for one in elements)
@@ -274,10 +261,12 @@ def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Obje
     unread = [child.tag for child in one if len(child) or texts[child.tag]]
     unread = [tag for tag in unread if tag not in _FIELDS]
     unread += [child.tag for child in one.iterfind("bndbox/*") if child.tag not in _IN_BOX]
-    others = (child.findtext("name") != _ROTATION for child in one.iterfind("attributes/*"))
-    if unread or any(others):
-        tag = next(iter(unread), "attributes")
-        problems.add("objects with fields that are not read", f"{place}: <{tag}>")
+    if unread:  # seldom
+        degrees = degrees or one.findtext(".//rotation") or one.findtext(_CVATS_ROTATION)
+        is_other = any(x.findtext("name") != "rotation" for x in one.iterfind("attributes/*"))
+        known = ("rotation",) if is_other else ("rotation", "attributes")
+        for tag in [tag for tag in unread if tag not in known][:1]:
+            problems.add("objects with fields that are not read", f"{place}: <{tag}>")
     attributes = {**values, "view": texts.get("pose") or _UNKNOWN_POSE}
     return Object(name, box, place, attributes, drawn=rotated(box, degrees, place, problems))
 
@@ -294,10 +283,8 @@ def _read_flag(text: str, tag: str, place: str, problems: Problems) -> int:
     return 0
 
 
-def _box(
-    one: Any, path: str, place: str, problems: Problems
-) -> tuple[PixelBox | None, float | str | None]:
-    """The box of an object in pixels, and the degrees by which it is rotated, as written."""
+def _box(one: Any, path: str, place: str, problems: Problems) -> tuple[PixelBox | None, object]:
+    """The box of an object in pixels, and the degrees by which a <robndbox> is rotated."""
     corners, turned = one.find("bndbox"), one.find("robndbox")
     if corners is not None and corners.find(_CORNERS[0]) is not None:
         problems.add(ROTATED, place)
@@ -306,9 +293,7 @@ def _box(
     if corners is not None:
         # Numbers that are not finite are taken, to be checked with all boxes.
         left, top, right, bottom = (number_in(corners, one, path, finite=False) for one in _SIDES)
-        attribute = f"attributes/attribute[name='{_ROTATION}']/value"  # CVAT's
-        degrees = one.findtext(f".//{_ROTATION}") or one.findtext(attribute)
-        return (left, top, right, bottom), degrees
+        return (left, top, right, bottom), None
     if turned is None:
         return None, None
     x, y, width, height, angle = (number_in(turned, name, path) for name in _TURNED)

@@ -309,10 +309,8 @@ def _shape_text(shape: CvatShape, decimals: int) -> str:
         named |= {"rle": ", ".join(map(str, shape.runs)), "left": int(left), "top": int(top)}
         named |= {"width": int(right - left), "height": int(bottom - top)}
     elif shape.kind == POINTS:
-        pairs = zip(shape.points[::2], shape.points[1::2], strict=True)
-        named["points"] = ";".join(
-            f"{_number(x, decimals)},{_number(y, decimals)}" for x, y in pairs
-        )
+        numbers = [_number(one, decimals) for one in shape.points]
+        named["points"] = ";".join(map(",".join, zip(numbers[::2], numbers[1::2], strict=True)))
     else:
         assert shape.kind == BOX  # a shard holds nothing else
         sides = zip(("xtl", "ytl", "xbr", "ybr"), shape.extent, strict=True)

@@ -37,6 +37,7 @@ ten in each frame."""
 _BEGINNING = 2048
 _LONGEST_QUOTE = 40
 _LONGEST_VALUE = 60
+_CAPITALS = re.compile(rb"<[/\w]*[A-Z]")
 _ZIP_SIGNATURE = b"PK\x03\x04"
 
 
@@ -158,7 +159,7 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
 
 
 def parse(path: str) -> Any:
-    """The root of a small document.
+    """The root of a small document; names of elements become lowercase, as VOC's should be.
 
     Raises:
         TfodError: it cannot be read, is not well-formed XML, has a document type, or is too long.
@@ -168,8 +169,12 @@ def parse(path: str) -> Any:
             most = _LONGEST_PARSED >> 20
             raise TfodError(f"{path} has more than {most} MiB, too much for one image")
         # Not the file, whose name lxml would take for UTF-8.
-        tree = etree.parse(io.BytesIO(Path(path).read_bytes()), etree.XMLParser(**_SAFE))
+        data = Path(path).read_bytes()
+        tree = etree.parse(io.BytesIO(data), etree.XMLParser(**_SAFE))
     _check(tree, path, None)
+    if _CAPITALS.search(data.replace(b"\0", b"")):  # of UTF-16, too
+        for one in tree.iter("*"):
+            one.tag = one.tag.lower()
     return tree.getroot()
 
 
@@ -253,9 +258,9 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
     """Open a text in UTF-8 or UTF-16, which its first two bytes tell apart."""
     file = Path(path).open("rb")
     head = file.peek(2)[:2]
-    encoding = (
-        "utf-16-le" if head[1:] == b"\0" else "utf-16-be" if head[:1] == b"\0" else "utf-8-sig"
-    )
+    plain: dict[tuple[bool, ...], str]
+    plain = {(False, True): "utf-16-le", (True, False): "utf-16-be"}
+    encoding = plain.get(tuple(byte == 0 for byte in head), "utf-8-sig")
     if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         encoding = "utf-16"
     return io.TextIOWrapper(file, encoding, newline=newline)

@@ -104,7 +104,8 @@ class _Listing(NamedTuple):
         for name in sorted(names):
             if name[0] != ".":
                 stems.setdefault(_composed(os.path.splitext(name)[0]), []).append(name)
-        return cls({**{_composed(name): name for name in names}, **{x: x for x in names}}, stems)
+        composed = {_composed(name): name for name in names}
+        return cls({**composed, **dict(zip(names, names, strict=True))}, stems)
 
 
 def _composed(text: str) -> str:

@@ -147,18 +147,18 @@ class Object(NamedTuple):
         if self.drawn.box is None:
             return self
         outline = box_outline(self.drawn.box, self.drawn.rotation)
-        box = enclosing_visible(outline, size)
-        return self._replace(box=box, outline=self.outline or [outline])
+        return self._replace(
+            box=enclosing_visible(outline, size), outline=self.outline or [outline]
+        )
 
 
 def rotated(box: Sequence[float], rotation: object, place: str, problems: Problems) -> Drawn:
     """How a box was drawn that is rotated by some degrees, which is counted."""
-    degrees = degrees_of(rotation)
-    if not degrees:
-        return Drawn()
-    problems.add(ROTATED, place)
-    left, top, right, bottom = box
-    return Drawn((left, top, right, bottom), degrees)
+    if degrees := degrees_of(rotation):
+        problems.add(ROTATED, place)
+        left, top, right, bottom = box
+        return Drawn((left, top, right, bottom), degrees)
+    return Drawn()
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Reading:
             width=width,
             format="",
             encoded=image.data if image and is_needed else b"",
-            boxes=normalized(corners, size_or_unit),
+            boxes=corners / (size_or_unit[::-1] * 2),
             class_text=[one.name for one in kept],
             class_label=[self.classes.id_of(one.name, one.place) for one in kept],
             attributes={name: [one.attributes.get(name) for one in kept] for name in attributes},
@@ -295,12 +295,6 @@ def _keypoints(
     found = [nothing if one.points is None else one.points for one in objects]
     points = np.reshape(found, (len(objects), count, 3))
     return Keypoints(points[:, :, :2] / size[::-1], points[:, :, 2].astype(np.int64), tuple(names))
-
-
-def normalized(boxes: np.ndarray, size: Size) -> np.ndarray:
-    """Boxes divided by height and width; float64 of shape (n, 4)."""
-    height, width = size
-    return np.asarray(boxes / (width, height, width, height))
 
 
 def sound_boxes(
