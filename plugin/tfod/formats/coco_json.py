@@ -28,7 +28,7 @@ from tfod.tfrecord.shard_sets.names import subset_of_stem
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
 _ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
-_IMAGES = re.compile(rb'"images"\s*:')
+_IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
 _LARGEST_WHOLE = (1 << 31) - 1  # of an id, and of pixels
 _LONGEST_REASON = 200
 _LARGEST_VISIBILITY = 2

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.detection import keys
 from tfod.detection.detections import Detections, image_labels_of
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.problems import DetectionProblem
 from tfod.example.wire import Kind
 from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.damage import Damage
@@ -31,6 +32,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 # Letters of any script, digits and a few signs; no dot begins a part; an extension ends it.
 _PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*(?<!/)\.[A-Za-z][A-Za-z0-9]{0,4}")
 
+T = TypeVar("T")
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
@@ -112,18 +114,20 @@ class Batch:
 
     def problems(self, code: str) -> Iterator[Finding]:
         """Yield the problems of the detections that the rule of this code reports."""
-        for one in self.detections.problems:
-            if one.code == code and self.live[one.row]:
-                value: JsonValue = {**one.value} if isinstance(one.value, Mapping) else one.value
-                yield self.finding(one.row, one.message, one.key, value, case=one.case)
+
+        def make(one: DetectionProblem) -> Finding:
+            value: JsonValue = {**one.value} if isinstance(one.value, Mapping) else one.value
+            return self.finding(one.row, one.message, one.key, value, case=one.case)
+
+        problems = [one for one in self.detections.problems if one.code == code]
+        for case in dict.fromkeys(one.case for one in problems):
+            own = [one for one in problems if one.case == case and self.live[one.row]]
+            yield from self.findings(own, make, case)
 
     def findings(
-        self,
-        rows: Sequence[int],
-        make: Callable[[int], Finding],
-        case: str = "",
+        self, rows: Sequence[T], make: Callable[[T], Finding], case: str = ""
     ) -> Iterator[Finding]:
-        """A finding for each row, or box, all of one case.
+        """A finding for each row, box or problem, all of one case.
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """

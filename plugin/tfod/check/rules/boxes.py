@@ -47,13 +47,19 @@ def _spelled(corners: list[float]) -> str:
 )
 def different_lengths(batch: Batch) -> Iterator[Finding]:
     """The lists over a record's objects do not have one length."""
-    shown: set[int] = set()
-    for one in sorted(batch.detections.problems, key=lambda one: (one.row, one.case)):
-        if one.code == "BOX001" and one.row not in shown and isinstance(one.value, Mapping):
-            shown.add(one.row)
-            counts = (f"{count} {key.rpartition('/')[2]}" for key, count in one.value.items())
-            message = f"lists of different length: {', '.join(counts)}"
-            yield batch.finding(one.row, message, "image/object", {**one.value}, case=one.case)
+    problems = [one for one in batch.detections.problems if one.code == "BOX001"]
+    by_row = {one.row: one for one in sorted(problems, key=lambda one: one.case, reverse=True)}
+
+    def make(row: int) -> Finding:
+        lengths = by_row[row].value
+        assert isinstance(lengths, Mapping)
+        counts = (f"{count} {key.rpartition('/')[2]}" for key, count in lengths.items())
+        message = f"lists of different length: {', '.join(counts)}"
+        return batch.finding(row, message, "image/object", {**lengths}, case=by_row[row].case)
+
+    for case in ("", READ):
+        rows = sorted(row for row, one in by_row.items() if one.case == case)
+        yield from batch.findings(rows, make, case)
 
 
 @rule(

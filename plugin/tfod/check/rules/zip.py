@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tfod.check.finding import Finding, Severity, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection.problems import READ
-from tfod.sources.label_map_search import may_be_label_map
 from tfod.sources.other_formats import other_format
 from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
-from tfod.tfrecord.storage.archive import ZipContent, ZipFault
-from tfod.tfrecord.storage.urls import folder_of
+from tfod.tfrecord.storage.archive import ZipFault
 from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
@@ -46,34 +44,18 @@ def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         content = archive.content
         problems = [one for one in content.problems if one.fault is fault]
-        lost = _lost(content) if problems and not content.damage else {}
+        shards = shards_in_zip(content) if problems and content.refused else ()
+        lost = {path: id(content.refused[path]) for path in shards if path in content.refused}
         for one in problems:
             is_name = fault is ZipFault.OUTSIDE and one.entry is not None
-            is_entry_lost = one.entry is not None and one.entry.path in lost
-            stops = content.damage is not None or is_entry_lost or id(one) in lost.values()
+            is_shard = one.entry is not None and one.entry.path in lost
+            stops = content.damage is not None or is_shard or id(one) in lost.values()
             yield Finding(
                 message=one.cause,
                 shard=archive.name_of(one.entry),
                 value=printable(one.entry.name) if one.entry and is_name else None,
                 case="" if stops else READ,
             )
-
-
-def _lost(content: ZipContent) -> Mapping[str, int]:
-    """The shards and their label maps that are not read, each with the identity of its problem."""
-    shards = frozenset(shards_in_zip(content))
-    folders = {at for path in shards for at in (folder_of(path), folder_of(folder_of(path)))}
-    return {
-        path: id(one)
-        for path, one in content.refused.items()
-        if path in shards
-        # A path outside is in none of the folders.
-        or (
-            may_be_label_map(path)
-            and one.fault is not ZipFault.OUTSIDE
-            and folder_of(path) in folders
-        )
-    }
 
 
 _zip_rule(

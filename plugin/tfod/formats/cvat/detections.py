@@ -42,6 +42,7 @@ from tfod.formats.cvat.shapes import (
     draw_shape,
     encode_runs,
 )
+from tfod.formats.numbers import multiply_as_typed
 from tfod.tfrecord.image_names import split_extension
 
 OCCLUDED = "occluded"
@@ -50,7 +51,6 @@ _CHECKBOX, _NUMBER = "checkbox", "number"
 _TRUTH = {"true": True, "false": False}
 _VIDEO_FRAME_EXTENSION = ".PNG"
 """What CVAT's own exports add to a video frame's name (``FrameProvider.VIDEO_FRAME_EXT``)."""
-_DIGITS = 2
 _HUNDREDTH = 0.005
 """CVAT's XML has hundredths of a pixel: what reaches out by less is rounding."""
 _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
@@ -125,7 +125,7 @@ class DetectionBuilder:
             height=height,
             width=width,
             encoded=b"",
-            boxes=boxes.astype(np.float32),
+            boxes=boxes,
             class_text=[one.label for one in shapes],
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
@@ -324,8 +324,8 @@ def keypoints_of(one: Detection, number: int, size: tuple[int, int]) -> tuple[fl
     if one.keypoints is None:
         return ()
     there = one.keypoints.visibility[number] > 0
-    xy = np.nan_to_num(one.keypoints.xy[number][there].astype(np.float64)) * size[::-1]
-    return tuple(xy.round(_DIGITS).reshape(-1).tolist())
+    xy = multiply_as_typed(np.nan_to_num(one.keypoints.xy[number][there]), np.array(size[::-1]))
+    return tuple(xy.reshape(-1).tolist())
 
 
 def _count_shape(counter: Counter[str]) -> None:

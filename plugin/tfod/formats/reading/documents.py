@@ -8,6 +8,7 @@ CWE-611).
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import html
 import io
@@ -248,17 +249,16 @@ def parse_number(text: str, where: str, finite: bool = True) -> float:
     raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where a number is expected; correct it")
 
 
-def parse_flag(text: str, where: str) -> int:
-    """A whole number in a text of annotations, 0 or 1 but for what an int64_list holds besides.
-
-    Raises:
-        TfodError: it is none; the line begins with ``where``.
-    """
-    with contextlib.suppress(ValueError):
-        value = int(text)
-        if value.bit_length() < 64:
-            return value
-    raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where 0 or 1 is expected; correct it")
+def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
+    """Open a text in UTF-8 or UTF-16, which its first two bytes tell apart."""
+    file = Path(path).open("rb")
+    head = file.peek(2)[:2]
+    encoding = (
+        "utf-16-le" if head[1:] == b"\0" else "utf-16-be" if head[:1] == b"\0" else "utf-8-sig"
+    )
+    if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        encoding = "utf-16"
+    return io.TextIOWrapper(file, encoding, newline=newline)
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str]]:
@@ -268,7 +268,7 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
         TfodError: it cannot be read, or is not UTF-8.
     """
     try:
-        with reading(path), open(path, encoding="utf-8-sig") as file:
+        with reading(path), open_text(path) as file:
             for number, line in enumerate(file, 1):
                 if line := line.strip():
                     yield number, line
