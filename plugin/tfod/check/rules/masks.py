@@ -19,7 +19,7 @@ from tfod.example.wire import Kind
 
 _MASKS = 4  # of a batch, which may be empty
 _MOST_PIXELS = 1 << 24
-_MAX_PIXELS = 1 << 26  # of all masks of a batch that are compared with their boxes
+_MAX_PIXELS = 1 << 24  # of all masks of a batch that are compared with their boxes
 
 detection_rule(
     "BOX015 error: masks of another size than the image",
