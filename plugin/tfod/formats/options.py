@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tfod.errors import TfodError
+from tfod.formats.target_map import TargetMap
 
 _MOST_PLACES = 10
 
@@ -76,6 +77,7 @@ class Options:
             None to number only images that have none.
         verify: is given the complete shards before they have their names.
         overwrite: whether files of the same names may be replaced.
+        target_map: the label map in the folder that is written to, if it has one.
     """
 
     label_map: str | None = None
@@ -91,6 +93,7 @@ class Options:
     largest_source_id: int | None = None
     verify: Verify | None = None
     overwrite: bool = False
+    target_map: TargetMap | None = None
 
 
 class Refusal(NamedTuple):
@@ -130,6 +133,12 @@ class Problems:
         self._counts[what] += 1
         if len(self._places[what]) < _MOST_PLACES:
             self._places[what].append(where)
+
+    def trim(self, name: str, where: str) -> str:
+        """A class name without blanks at its ends, which are counted."""
+        if (plain := name.strip()) != name:
+            self.add("class names with blanks at their ends, read without", f"{where}: {name!r}")
+        return plain
 
     def raise_refusals(self, images: int, objects: int) -> None:
         """End here if anything was refused, or nothing is left of what the annotations have.

@@ -27,12 +27,13 @@ from tfod.detection.images.masks import (
 )
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
 from tfod.detection.images.upright import orientation_of
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.dataset_classes import Classes
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.formats.dataset import Classes, Converted, Dataset, Images, no_subset, size_of
+from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
 from tfod.formats.writer import FormatWriter
@@ -92,27 +93,41 @@ def read(source: str, options: Options) -> Dataset:
     notes = missing_shards(sets)
     named = options.label_map
     files = label_maps_of(paths, notes) if named is None else dict.fromkeys(paths, named)
-    maps: dict[str | None, LabelMap | None] = {None: None}
+    maps: dict[str, LabelMap] = {}
     for file in dict.fromkeys(files.values()):
         if file is not None:
             maps[file], liberties = (read_classes if named is None else load_classes)(file)
             notes += liberties
-    classes = Classes([one for one in maps.values() if one is not None])
+    target = options.target_map
+    classes = Classes(maps, target.base if target else None)
     problems = Problems(options)
 
     def images() -> Iterator[Images]:
         for one in sets:
             for path, examples, mapping in _examples(one):
                 found = _upright(Detections(examples, mapping), options, problems)
-                yield Images.of(one.subset, found, maps[files[path]], classes)
+                yield Images.of(one.subset, found, maps.get(files[path] or ""), classes)
 
     return Dataset(
         classes,
         [one.subset for one in sets],
         images,
-        lambda images, objects: [*notes, *problems.sentences()],
+        lambda images, objects: [
+            *notes,
+            *_explained(classes, source, options),
+            *problems.sentences(),
+        ],
         sources=paths,
     )
+
+
+def _explained(classes: Classes, source: str, options: Options) -> list[str]:
+    """What is odd about the classes; raises TfodError if ids are not explained, and written."""
+    unexplained = classes.unexplained()
+    if unexplained and options.odd_boxes is not OddBoxes.KEEP:
+        fix = "correct them, or name the label map of the ids with --label-map"
+        raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
+    return [*unexplained, *classes.notes()]
 
 
 def _examples(one: ShardSet) -> Iterator[tuple[str, ExampleBatch, FieldMapping]]:
@@ -166,20 +181,6 @@ def _upright(
 # Writing
 
 
-def label_map_beside(target: str, overwrite: bool) -> str | None:
-    """The label map that a folder has where shards are to be written, unless it may be replaced."""
-    folder = os.path.dirname(target) if parse_shard_name(target) else target
-    path = os.path.join(folder, LABEL_MAP_FILE)
-    return path if os.path.isfile(path) and not overwrite else None
-
-
-def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:
-    """Whether a label map has a class under this id, and at least what is known of it."""
-    there = label_map.find_id(item.id)
-    names = there is not None and there.named().name == item.name
-    return names and item.keypoints in ((), there.keypoints if there else ())
-
-
 class Writer(FormatWriter):
     """Writes the records of some images; a subset is begun with its first one at the latest.
 
@@ -230,7 +231,9 @@ class Writer(FormatWriter):
             options.overwrite,
             shards_there=shards_there if is_shard else None,
         ) as output:
-            return cls(output, folder, name, dataset, options).write_all(dataset)
+            return cls(output, folder, name, dataset, options).write_all(
+                dataset, os.path.dirname(target) if is_shard else target
+            )
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:
@@ -249,10 +252,8 @@ class Writer(FormatWriter):
         )
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        names = label_map.class_names
         for row, one in enumerate(images.detections):
-            ids = images.classes[images.splits[row] : images.splits[row + 1]]
-            one = replace(one, class_text=[names[each] for each in ids], class_label=ids)
+            one = images.renumbered(row, one)
             last = next(self._numbers)  # what is free behind it, of a record that needs a number
             one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
                 self._completed(one)
@@ -263,7 +264,8 @@ class Writer(FormatWriter):
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()
         with _sound_texts("the label map"):
-            self._add_label_map(label_map, text.encode())
+            if not self.label_map_file:
+                self._add_label_map(LABEL_MAP_FILE, text.encode())
         complete = []
         for subset, writer in self._writers.items():
             shards = writer.complete()
@@ -274,15 +276,9 @@ class Writer(FormatWriter):
         if self._options.verify is not None:
             self._options.verify(complete, text)
 
-    def _add_label_map(self, label_map: LabelMap, text: bytes) -> None:
-        """Write the label map, unless its classes are there; say where it replaces others."""
-        path = os.path.join(self.folder, LABEL_MAP_FILE)
-        if os.path.exists(path):
-            there = read_label_map(path)[0]
-            if all(_is_in(there, item) for item in label_map.items):
-                return
-            self.notes.append(f"{path}: replaced, its classes were others")
-        self._output.add_text(LABEL_MAP_FILE, text)
+    def _add_label_map(self, name: str, content: bytes) -> None:
+        self.label_map_file = name
+        self._output.add_text(name, content)
 
     def _completed(self, one: Detection) -> Detection:
         """What the source has not said of an image, as its file has it."""

@@ -233,7 +233,7 @@ def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Obje
     """An ``<object>`` with its flags, 0 where it has none; None where it is left out."""
     place, problems = f"{path}, line {one.sourceline}", reading.problems
     texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
-    name, box = texts.get("name"), _box(one, path)
+    name, box = problems.trim(one.findtext("name") or "", place), _box(one, path)
     if not name:
         raise TfodError(f"{place}: <name> is empty; write the class there")
     if box is None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
+from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
     load_label_map,
@@ -19,7 +20,7 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
-from tfod.formats.dataset import Classes, Dataset, Images
+from tfod.formats.dataset import Dataset, Images
 from tfod.formats.options import OddBoxes, Options, Problems, Refusal
 from tfod.formats.reading.files import (
     OTHER_SIZE,
@@ -56,11 +57,15 @@ _LEAST_SIDE = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class KnownClasses:
-    """A label map that has to have every class, what messages call it, and how it was read."""
+    """A label map that has to have every class, what messages call it, and how it was read.
+
+    ``file`` is where the ids are from; '' for ids that were made.
+    """
 
     label_map: LabelMap
     name: str
     notes: tuple[str, ...] = ()
+    file: str = ""
 
     def id_of(self, text: str, where: str) -> int:
         """The id of a class; raises TfodError where the map lacks it."""
@@ -97,13 +102,13 @@ class KnownClasses:
         """
         if named is not None:
             label_map, notes = load_label_map(named)
-            return cls(label_map, named, tuple(notes))
+            return cls(label_map, named, tuple(notes), named)
         beside = os.path.join(folder, LABEL_MAP_FILE)
         found = list(dict.fromkeys(names()))
         if os.path.isfile(beside):
             label_map, notes = read_label_map(beside)
             if all(map(label_map.find, found)):
-                return cls(label_map, beside, tuple(notes))
+                return cls(label_map, beside, tuple(notes), beside)
         ready = shipped_label_map(shipped) if shipped else None
         if ready and all(map(ready.find, found)):
             return cls(ready, shipped)
@@ -239,7 +244,8 @@ class Reading:
             source_ids: of all images, where the format has ids.
         """
         label_map = self.classes.label_map
-        classes = Classes([label_map])
+        target = self.options.target_map
+        classes = Classes({self.classes.file: label_map}, target.base if target else None)
 
         def read() -> Iterator[Images]:
             for subset, found in parts:
@@ -249,7 +255,7 @@ class Reading:
 
         def finish(images: int, objects: int) -> Sequence[str]:
             self.problems.raise_refusals(images, objects)
-            return [*self.classes.notes, *self.problems.sentences(), *notes()]
+            return [*self.classes.notes, *classes.notes(), *self.problems.sentences(), *notes()]
 
         return Dataset(classes, list(subsets), read, finish, files, source_ids)
 
