@@ -15,7 +15,7 @@ from tfod.check.finding import Finding
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.problems import READ_KINDS
+from tfod.detection.problems import READ_FEATURES
 from tfod.example.example import encode_example, float_feature, int64_feature
 
 from tests.mutants.sound import HEIGHT, WIDTH, encoded, entry, features, field, png, shard
@@ -104,7 +104,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
 }
 """Sound records, by what is special about them."""
 
-_READ = sorted({*READ_KINDS, "image/object/difficult", "image/object/attribute/colour"})
+_READ = sorted({*READ_FEATURES, "image/object/difficult", "image/object/attribute/colour"})
 _VALUES: Sequence[st.SearchStrategy[Any]] = (
     st.sampled_from(["", "cat", " ", b"\xe9", b"\xe2\x82", "{", "[]", '{"objects": {"2": {}}}',
                      '{"image": 1}', '{"absent": {"0": ["x"]}}', "raw", "a/../b.png", IMAGE,

@@ -29,7 +29,7 @@ from tfod.datumaro.compat import DatasetItem
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.stream import read_detections, read_examples
+from tfod.sources.reading import read_detections, read_examples
 from tfod.tfrecord.writer import write_records
 
 from tests.datumaro.conftest import (

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from datumaro.components.errors import DatasetImportError
 from tfod.datumaro import compat
-from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
+from tfod.sources.reading import read_detections
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 

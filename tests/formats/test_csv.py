@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.detection.images.masks import encode_mask_png
-from tfod.detection.stream import read_detections
 from tfod.errors import TfodError
 from tfod.formats.csv import COLUMNS, CsvImage, read_detection_csv
 from tfod.formats.options import Problems
 from tfod.formats.reading.objects import Object
+from tfod.sources.reading import read_detections
 
 from tests.commands import Run
 from tests.files import write_files

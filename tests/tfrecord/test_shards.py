@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardsNotFoundError
+from tfod.sources.reading import find_label_map
 from tfod.tfrecord.image_names import (
     IdMaker,
     ImageFolders,

@@ -6,8 +6,9 @@ import enum
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,6 +44,10 @@ class Severity(str, enum.Enum):
     """0 for info, 2 for error."""
 
 
+Levels: TypeAlias = "Mapping[str, Severity | None]"
+"""Severity of each rule (``IMG007``) and case (``IMG007:turned``); None for those that are off."""
+
+
 for _rank, _severity in enumerate(Severity):
     _severity.rank = _rank
 
@@ -75,17 +80,16 @@ class Finding(NamedTuple):
         feature: key of the feature that is to blame.
         value: the offending value, as JSON.
         fix: what to do, where this case needs another fix than the rule's own.
-        case_severity: the severity of this case, where it is another than the rule's.
+        case: case of the rule that this is, if it has several.
         shard, record, offset, item: where, as :class:`Place` has it.
-        code, severity: the rule's, which a rule need not say; in a report what the policy makes of
-            the severity.
+        code, severity: code of the rule, and severity by the levels of the check; filled in.
     """
 
     message: str
     feature: str | None = None
     value: JsonValue = None
     fix: str = ""
-    case_severity: Severity | None = None
+    case: str = ""
     shard: str = ""
     record: int | None = None
     offset: int | None = None
@@ -123,6 +127,7 @@ class Rule(NamedTuple):
     """A rule and all that is said about it.
 
     Attributes:
+        cases: severity of each case that levels can name; a finding without a case is none of them.
         repair: what ``tfod repair`` does about what it finds; empty where it leaves that alone.
         once: whether it speaks once for each shard and feature key, however many records it finds.
         of_dataset: whether it looks at a data set, and not at each batch of records.
@@ -137,6 +142,7 @@ class Rule(NamedTuple):
     fix: str
     source: str
     check: Callable[[Any], Iterable[Finding]]
+    cases: Mapping[str, Severity] = MappingProxyType({})
     repair: str = ""
     once: bool = False
     of_dataset: bool = False
@@ -146,6 +152,10 @@ class Rule(NamedTuple):
         """The family's three letters."""
         return self.code[:3]
 
+    def name(self, case: str) -> str:
+        """Return what levels call a case: ``IMG007``, ``IMG007:turned``."""
+        return f"{self.code}:{case}" if case else self.code
+
 
 @dataclass
 class Findings:
@@ -153,14 +163,18 @@ class Findings:
 
     Attributes:
         most: how many may be listed in all, and so of each rule.
+        levels: severity of each rule and case, None for those that are off.
         listed: the first findings of each rule, by code.
         counts: how many there really are, by code and shard.
+        names: rules and cases that fired, also those that are off.
         worst: of each code that fired the severity, of its worst case.
     """
 
     most: int
+    levels: Levels = field(default_factory=dict)
     listed: dict[str, list[Finding]] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    names: set[str] = field(default_factory=set)
     worst: dict[str, Severity] = field(default_factory=dict)
     _said: set[tuple[str, str, str | None]] = field(default_factory=set, repr=False)
 
@@ -174,7 +188,11 @@ class Findings:
                 if key in self._said or len(self._said) >= _MOST_SAID_ONCE:
                     continue
                 self._said.add(key)
-            severity = one.case_severity or rule.severity
+            name = rule.name(one.case)
+            self.names.add(name)
+            severity = self.levels[name]
+            if severity is None:
+                continue
             self.counts[rule.code][one.shard] += 1
             if self.worst.get(rule.code) is not severity:
                 self._keep_worst(rule.code, severity)
@@ -189,6 +207,7 @@ class Findings:
             mine.extend(findings[: self.most - len(mine)])
         for code, counts in following.counts.items():
             self.counts[code].update(counts)
+        self.names |= following.names
         for code, severity in following.worst.items():
             self._keep_worst(code, severity)
 
@@ -254,7 +273,6 @@ def _filled_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     return finding._replace(
         code=rule.code,
         severity=severity,
-        case_severity=None,
         message=shortened(finding.message),
         fix=finding.fix or rule.fix,
         feature=shortened(feature) if feature else feature,

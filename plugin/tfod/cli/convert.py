@@ -11,7 +11,9 @@ from tfod.cli.arguments import (
     MOST_SHARDS,
     Parser,
     add_label_map,
+    add_profile,
     add_receiver,
+    named_profile,
     not_empty,
     to_write,
     whole_number,
@@ -47,6 +49,7 @@ def add_arguments(parser: Parser) -> None:
     text = "the annotations alone; sizes are those that they give"
     add("--no-images", action="store_true", help=text)
     add_label_map(add, "the ids of the classes; what is found in SOURCE otherwise")
+    add_profile(add)
     text = "only this subset; the name of the one that has none"
     add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
     text = "shards of each subset (default: 1), never more than images"
@@ -71,7 +74,9 @@ def _run(options: argparse.Namespace) -> int:
     from tfod.detection.images.source_ids import LARGEST_FOR
     from tfod.formats.table import convert
 
+    profile = named_profile(options.profile)
     wanted = Options(
+        field_mapping=profile.field_mapping if profile else None,
         label_map=options.label_map,
         images=options.images,
         no_images=options.no_images,

@@ -28,8 +28,7 @@ from tfod.detection.images.image import (
     sniff_format,
 )
 from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
-from tfod.detection.labels.search import LabelMapFinder
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
@@ -37,9 +36,9 @@ from tfod.formats.cvat.detections import TRACK, shapes_of
 from tfod.formats.cvat.shapes import Attributes, CvatShape, CvatTag
 from tfod.formats.dataset import size_of
 from tfod.formats.writer import masks_of
+from tfod.sources.reading import find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import find_shards
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
 _LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
@@ -117,14 +116,10 @@ def label_maps_of(path: str) -> list[LabelMap]:
 
 
 def _shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelMap | None]]:
-    named = load_label_map(label_map)[0] if label_map is not None else None
-    finder = LabelMapFinder()
-    for group in find_shards(path):
+    shards = find_readable(path, label_map=label_map)
+    for group in shards.sets:
         for shard in group.paths:
-            own, source = named, finder.find(shard)[0]
-            if own is None and source is not None:
-                own = read_label_map(source)[0]
-            yield group.subset, shard, own
+            yield group.subset, shard, shards.label_map(shard)
 
 
 def _batches(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tfod.check.check import Options, check
-from tfod.check.dataset import Found
 from tfod.check.finding import Finding, Severity
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
@@ -22,6 +21,7 @@ from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.wording import place_of
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
+from tfod.sources.resolved import ResolvedSources
 
 _NAMES_SHOWN = 5
 _LABELS_SHOWN = 20
@@ -50,7 +50,7 @@ class RefusedError(TfodError):
 
 
 def check_upload(
-    found: Found, task: Task, label_map: str | None = None, max_findings: int = 1000
+    found: ResolvedSources, task: Task, label_map: str | None = None, max_findings: int = 1000
 ) -> Report:
     """Check a zip against what it is to be imported into, for what matters to an import."""
     options = Options(

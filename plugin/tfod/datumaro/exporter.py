@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from tfod.datumaro import compat
-from tfod.datumaro.categories import ExportClasses, export_classes, load_classes_of
+from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, UNLABELLED, ObjectBuilder
 from tfod.datumaro.formats.layouts import Layout
 from tfod.datumaro.formats.options import ExportOptions, add_arguments
 from tfod.datumaro.images import ImageEncoder, UprightImage
 from tfod.detection import keys
 from tfod.detection.images.image import DEFAULT_EXTENSION
+from tfod.detection.labels.labels_file import load_classes
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
@@ -167,7 +168,11 @@ class ShardExporter(compat.Exporter):
         exporter.apply()
 
     def _export_classes(self) -> ExportClasses:
-        wanted = load_classes_of(self._options.label_map or None, is_wanted=True)
+        wanted = None
+        if self._options.label_map:
+            wanted, notes = load_classes(self._options.label_map)
+            for note in notes:
+                _log.warning(note)
         classes = export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
         has_texts = self.HAS_TEXTS and self._options.label_key != "id"
         return classes if has_texts else replace(classes, unlabelled_id=NO_CLASS)

@@ -33,10 +33,10 @@ from tfod.detection.images.upright import (
     upright_image,
 )
 from tfod.detection.losses import Losses
-from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.formats.reading.files import TAKEN_UPRIGHT, TURNED
+from tfod.sources.reading import decode_detection
 from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError

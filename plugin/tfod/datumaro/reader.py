@@ -7,14 +7,14 @@ import functools
 import logging
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tfod.check.finding import first_of
 from tfod.datumaro import compat
-from tfod.datumaro.categories import load_classes_of, make_categories
+from tfod.datumaro.categories import make_categories
 from tfod.datumaro.construct import make_item, paused_garbage_collection
 from tfod.datumaro.images import raw_channels, record_media, record_size
 from tfod.datumaro.import_annotations import AnnotationBuilder
@@ -24,11 +24,12 @@ from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.labels.search import LabelMapFinder
 from tfod.detection.losses import Losses
+from tfod.detection.problems import NOTHING
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.image_names import (
     IdMaker,
     ImageFolders,
@@ -39,7 +40,7 @@ from tfod.tfrecord.image_names import (
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.names import stated_name
-from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, require_content
+from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")
@@ -95,12 +96,14 @@ class TfDetectionApiBase(compat.DatasetBase):
     ) -> None:
         with _import_errors(path):
             self._field_mapping = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
-            sets = find_shards(path)
+            shards = find_readable(path, label_map=label_map, field_mapping=self._field_mapping)
+            sets = shards.sets
             if subset:
                 sets = [ShardSet(subset, one.paths, one.missing) for one in sets]
             super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
             with paused_garbage_collection():
-                self._read(path, sets, label_map)
+                self._field_mapping = self._mapping_of(shards)
+                self._read(path, sets, self._scopes(shards))
 
     def __iter__(self) -> Iterator[Any]:
         yield from self._items
@@ -111,9 +114,12 @@ class TfDetectionApiBase(compat.DatasetBase):
     def categories(self) -> Any:
         return self._categories
 
-    def _read(self, path: str, sets: list[ShardSet], label_map: str | None) -> None:
+    def _mapping_of(self, shards: ReadableShards) -> FieldMapping | None:
+        """Return the keys of the records; None for the OD API's."""
+        return self._field_mapping
+
+    def _read(self, path: str, sets: Sequence[ShardSet], scopes: Mapping[str, LabelScope]) -> None:
         self._losses = Losses(_CONTRADICTIONS, _UNKNOWN_TEXTS, _UNKNOWN_IDS)
-        self._classes = ClassTable()
         self._builder = AnnotationBuilder(self._classes, self._losses)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
@@ -121,45 +127,36 @@ class TfDetectionApiBase(compat.DatasetBase):
         self._names_in = functools.cache(names_in_folder)
         self._source = os.path.abspath(path)
         self._shards = [(one.subset, path) for one in sets for path in one.paths]
-        scopes = self._scopes([one for _, one in self._shards], label_map)
         for one in sets:
             if one.missing:
                 missing = first_of(one.missing, _SHOWN)
                 _log.warning("shards of a numbered set not there, reading without: %s", missing)
-            require_content(one.paths)
         progress = self._ctx.progress_reporter
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
-        done = 0
+        done = self._record_count = 0
         for subset, path in self._shards:
             self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
         progress.finish()
+        if not self._record_count:
+            cause, fix = "holds no record", "export or download it again"
+            raise ShardError(cause, shard=self._shards[0][1], fix=fix)
         self._finish()
 
-    def _scopes(self, paths: list[str], wanted: str | None) -> dict[str, LabelScope]:
+    def _scopes(self, shards: ReadableShards) -> dict[str, LabelScope]:
         """The classes of each shard."""
-        maps: dict[str | None, LabelScope] = {}
+        self._classes = ClassTable()
+        for note in (*shards.notes, *shards.require_label_maps()):
+            _log.warning(note)
+        scopes: dict[int, LabelScope] = {}
         found: dict[str, LabelScope] = {}
-        finder, told = LabelMapFinder(), set[int]()
-        for path in paths:
-            source, several = (wanted, ()) if wanted else self._find_classes(path, finder)
-            if several and id(several) not in told:  # the shards of a folder have the same object
-                told.add(id(several))
-                _log.warning(
-                    "several label maps, none is used: %s; classes come from the records; choose "
-                    "one with the option label_map",
-                    first_of(several, _SHOWN),
-                )
-            if source not in maps:
-                label_map = load_classes_of(source, is_wanted=wanted is not None)
-                maps[source] = self._classes.add_label_map(label_map)
-            found[path] = maps[source]
+        for path in shards.paths:
+            label_map = shards.label_map(path)
+            if id(label_map) not in scopes:
+                scopes[id(label_map)] = self._classes.add_label_map(label_map)
+            found[path] = scopes[id(label_map)]
         return found
-
-    def _find_classes(self, shard: str, finder: LabelMapFinder) -> tuple[str | None, Sequence[str]]:
-        """The file that names a shard's classes; or None, and which may be meant."""
-        return finder.find(shard)
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
         identity = identify(path)
@@ -171,6 +168,7 @@ class TfDetectionApiBase(compat.DatasetBase):
             found = self._detections(ExampleBatch.of(records))
             self._builder.open(found, scope, identity)
             self._read_batch(found, shard, done)
+        self._record_count += count
         stated = stated_name(path).records
         if stated not in (None, count):
             _log.warning("%s has %d records where its name says %d", path, count, stated)
@@ -179,14 +177,14 @@ class TfDetectionApiBase(compat.DatasetBase):
         examples = found.examples
         records = examples.records
         others = set(np.flatnonzero(~self._is_of_format(found)).tolist())
-        wrong = {one.row for one in found.problems}
+        refused = found.refused_rows
         for row in range(len(records)):
             number = records.first + row
             try:
                 if row in others:
                     raise self._refuse_format(Example(examples, row))
                 # A row as a Detection raises what is wrong with it.
-                more = found[row] if found.other_keys or row in wrong else _NOTHING_MORE
+                more = found[row] if found.other_keys or row in refused else _NOTHING_MORE
                 self._read_row(found, row, more, shard)
             except RecordError as error:
                 where = f"record {number}", shard.subset
@@ -203,11 +201,9 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
-        wanted = keys.KNOWN_KEYS if self._field_mapping is None else self._field_mapping.all_keys
-        there = np.zeros(len(found), bool)
-        for column in (one for key in wanted for one in found.examples.columns_of(key)):
-            there[column.rows] = True
-        return there
+        is_ours = np.ones(len(found), bool)
+        is_ours[[one.row for one in found.problems if one.case == NOTHING]] = False
+        return is_ours
 
     def _refuse_format(self, example: Example) -> TfodError:
         """Why a record without any key of the format is refused.

@@ -150,8 +150,7 @@ class Images:
     def _of_records(
         cls, subset: str, found: Detections, label_map: LabelMap | None, classes: Classes
     ) -> Images:
-        wrong = {one.row for one in found.problems} | set(found.examples.refused)
-        for row in sorted(wrong):
+        for row in sorted(found.refused_rows):
             error = found.error(row)
             if error is not None:
                 raise error

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError
 from tfod.formats.target_map import TargetMap
 
@@ -76,6 +77,8 @@ class Options:
         largest_source_id: source ids that are no number up to this one are replaced by numbers;
             None to number only images that have none.
         verify: is given the complete shards before they have their names.
+        field_mapping: the keys of the records of shards; None for those of the layout that fits
+            best.
         overwrite: whether files of the same names may be replaced.
         target_map: the label map in the folder that is written to, if it has one.
     """
@@ -92,6 +95,7 @@ class Options:
     num_shards: int = 1
     largest_source_id: int | None = None
     verify: Verify | None = None
+    field_mapping: FieldMapping | None = None
     overwrite: bool = False
     target_map: TargetMap | None = None
 

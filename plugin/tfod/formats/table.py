@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.target_map import TargetMap
+from tfod.sources.other_formats import other_format_in_zip
 from tfod.tfrecord.shard_sets.names import parse_shard_name
-from tfod.tfrecord.shard_sets.other_formats import other_format_in_zip
 from tfod.tfrecord.storage.publishing import ReadPaths
 from tfod.tfrecord.storage.urls import is_url
 

@@ -25,11 +25,11 @@ from tfod.detection.images.image import (
 )
 from tfod.detection.images.masks import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.formats.dataset import Converted, Dataset, Images
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
+from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.storage.publishing import Output
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.check.finding import Finding, JsonValue
-from tfod.check.profiles.profile import BOX_KEY, Profile
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.column_order import ROUNDING, TOLERATED
 from tfod.check.records.images import ImageFacts
 from tfod.detection import keys
@@ -32,6 +32,7 @@ from tfod.example.spelling import Form
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 from tfod.shards.rewrite import rewrite_example
+from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch
 

@@ -15,12 +15,13 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.detection.images.source_ids import LARGEST_FOR
-from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.formats.target_map import TargetMap
 from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
+from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.reading import find_readable
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, read_records
@@ -34,7 +35,6 @@ from tfod.tfrecord.shard_sets.names import (
 from tfod.tfrecord.shard_sets.search import (
     ShardSet,
     Sources,
-    find_all_shards,
     missing_shards,
 )
 from tfod.tfrecord.storage.open import open_shard
@@ -88,7 +88,7 @@ def reshard(
     copied into a hidden folder beside what is written.
 
     Args:
-        source: shards, or several sources, as :func:`find_all_shards` takes them; of several the
+        source: shards, or several sources, as ``find_readable`` takes them; of several the
             subsets of one name are joined.
         folder: where to write.
         layout: number, size and compression of the shards; where it says nothing they stay.
@@ -117,11 +117,11 @@ def reshard(
     layout = layout or ShardLayout()
     named = [source] if isinstance(source, (str, os.PathLike)) else source
     sources = [os.fspath(one) for one in named]
-    sets = find_all_shards(sources)
-    paths = [path for one in sets for path in one.paths]
+    shards = find_readable(sources)
+    sets, paths = shards.sets, shards.paths
     read = [*sources, *paths]
-    notes = missing_shards(sets)
-    maps = label_maps_of(paths, notes)
+    notes = [*shards.notes, *missing_shards(sets)]
+    maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
     target = _target_map(os.fspath(folder), sets, label_map)
     copies = _copies(sets, maps)
     if target and (target.others or {*(copies or {}).values()} != {target.content}):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, repeat
 
-from tfod.check.dataset import Found, Shard
 from tfod.check.finding import first_of, plural
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import Profile
@@ -24,6 +23,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError, TfodError
 from tfod.example.columns import ExampleBatch
+from tfod.sources.resolved import ResolvedSources, Shard
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
@@ -49,7 +49,7 @@ class Shown:
 
 
 def draw_records(
-    found: Found,
+    found: ResolvedSources,
     profile: Profile | None = None,
     *,
     first: int = 24,
@@ -90,7 +90,7 @@ def draw_records(
 
 
 def _cards(
-    found: Found,
+    found: ResolvedSources,
     profile: Profile,
     shown: Shown,
     records: frozenset[int] | None,

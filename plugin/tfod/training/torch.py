@@ -15,13 +15,20 @@ import numpy as np
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections as Rows
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError, how_to_install
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import Record, RecordBatch
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import Sources
-from tfod.training.shards import UNKNOWN, LabelMapLike, label_map_for, shards_to_read
+from tfod.training.shards import (
+    UNKNOWN,
+    LabelMapLike,
+    field_mapping_for,
+    label_map_for,
+    shards_to_read,
+)
 
 try:
     import torch
@@ -48,12 +55,13 @@ class Detections(Dataset):
     Args:
         source: a file, a folder, a glob, or a list of them; shards in zips too.
         label_map: a label map, its path, or the name of one that tfod ships; None takes the one
-            beside the shards, if there is one.
+            next to the shards, if there is one.
+        field_mapping: the keys of the records; None for those of the layout that fits best.
         transform: called with image and target; what it returns is the element.
 
     Raises:
         ShardsNotFoundError, LabelMapError: when made: no shard, or no plain label map.
-        TfodError: when made: a folder with several subsets.
+        TfodError: when made: a folder with several subsets, or records of an unknown layout.
         ShardError: a shard is damaged.
         RecordError: a record is no sound Example, or its image is missing or cannot be decoded.
     """
@@ -63,12 +71,14 @@ class Detections(Dataset):
         source: Sources,
         *,
         label_map: LabelMapLike | None = None,
+        field_mapping: FieldMapping | None = None,
         transform: Callable[[Any, dict[str, Any]], Any] | None = None,
     ) -> None:
-        paths = shards_to_read(source)
-        self._label_map = label_map_for(paths, label_map)
+        shards = shards_to_read(source, field_mapping=field_mapping)
+        self._label_map = label_map_for(shards, label_map)
+        self._mapping = field_mapping_for(shards)
         self._transform = transform
-        self._shards = [RecordIndex(path) for path in paths]
+        self._shards = [RecordIndex(path) for path in shards.paths]
         self._ends = list(itertools.accumulate(map(len, self._shards)))
 
     def __len__(self) -> int:
@@ -76,7 +86,7 @@ class Detections(Dataset):
 
     def __getitem__(self, number: int) -> Any:
         record = self._record(number)
-        detection = Rows(record)[0]
+        detection = Rows(record, self._mapping)[0]
         pixels = _decode(detection.encoded, record)
         height, width = pixels.shape[:2]
         boxes = torch.from_numpy(detection.boxes * np.array([width, height] * 2, np.float32))
@@ -99,7 +109,7 @@ class Detections(Dataset):
 
     def detection(self, number: int) -> Detection:
         """What a record holds, with masks, keypoints and attributes; the image not decoded."""
-        return Rows(self._record(number))[0]
+        return Rows(self._record(number), self._mapping)[0]
 
     def _record(self, number: int) -> ExampleBatch:
         if not -len(self) <= number < len(self):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfod.check.finding import Levels
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, Bytes, ImageHeader, sniff_format
@@ -52,13 +53,13 @@ def read_most_decoded(text: str) -> int | None:
     return int(text)
 
 
-def why_not_all_decoded(most: int | None, codes: frozenset[str]) -> str:
-    """Why a check with the rules of these codes does not decode all images."""
+def why_not_all_decoded(most: int | None, levels: Levels) -> str:
+    """Why a check with these levels does not decode all images."""
     if most == 0:
         return "not asked for"
     if not can_decode():
         return "Pillow is not installed: pip install Pillow"
-    if "IMG003" not in codes:
+    if levels["IMG003"] is None:
         return "IMG003 is off"
     if most is not None:
         return f"the first {most:,} of each shard; choose to decode all for every one"

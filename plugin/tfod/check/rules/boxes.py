@@ -11,18 +11,18 @@ which is what people are told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from tfod.check.finding import Finding, JsonValue, Severity
-from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.records.batch import Batch
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection.boxes import touch_image
-from tfod.detection.problems import Wrong
+from tfod.detection.problems import READ
+from tfod.sources.layouts import BOX_KEY
 
 MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3  # a box of one pixel, after rounding
@@ -42,13 +42,17 @@ def _spelled(corners: list[float]) -> str:
     "FiftyOne drops the rest silently.",
     fix="Write one value for each object into every list of objects.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
+    cases={READ: Severity.ERROR},
 )
 def different_lengths(batch: Batch) -> Iterator[Finding]:
     """The lists over a record's objects do not have one length."""
-    for row, lengths in batch.lengths:
-        some = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lengths.items())
-        message = f"lists of different length: {some}"
-        yield batch.finding(row, message, "image/object", {**lengths})
+    shown: set[int] = set()
+    for one in sorted(batch.detections.problems, key=lambda one: (one.row, one.case)):
+        if one.code == "BOX001" and one.row not in shown and isinstance(one.value, Mapping):
+            shown.add(one.row)
+            counts = (f"{count} {key.rpartition('/')[2]}" for key, count in one.value.items())
+            message = f"lists of different length: {', '.join(counts)}"
+            yield batch.finding(one.row, message, "image/object", {**one.value}, case=one.case)
 
 
 @rule(
@@ -246,6 +250,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
     "EfficientDet max_instances_per_image to one more.",
     source="tensorflow/models: protos/input_reader.proto, max_number_of_boxes; google/automl: "
     "efficientdet/dataloader.py, pad_to_fixed_size, tf.assert_less",
+    cases={"limit": Severity.INFO},
 )
 def too_many_boxes(batch: Batch) -> Iterator[Finding]:
     """An image has more boxes than max_number_of_boxes; as many are an info."""
@@ -258,7 +263,7 @@ def too_many_boxes(batch: Batch) -> Iterator[Finding]:
             yield batch.finding(row, message, key, count)
         else:
             message = f"{count} boxes, for which EfficientDet has no room"
-            yield batch.finding(row, message, key, count, severity=Severity.INFO)
+            yield batch.finding(row, message, key, count, case="limit")
 
 
 @rule(
@@ -330,13 +335,12 @@ def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding
     orders = " or ".join(map(str, columns.candidates))
     message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
     message += f"none is when read as {orders}"
-    key = result.profile.own(BOX_KEY)
+    key = result.profile.key_for(BOX_KEY)
     return Finding(message=message, shard=shard, feature=key, value=columns.improper)
 
 
 detection_rule(
     "BOX014 error: boxes that are not four numbers each",
-    Wrong.BOX_NUMBERS,
     why="Nobody knows which number belongs to which object; an import stops at the record.",
     fix="Write all four numbers of each object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",

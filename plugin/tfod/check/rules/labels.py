@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from tfod.check.dataset import LabelMapFile
 from tfod.check.finding import Finding, JsonValue, first_of, plural
 from tfod.check.records.batch import ClassUse
 from tfod.check.records.result import DatasetResult
@@ -19,7 +18,7 @@ from tfod.check.rules.registry import dataset_rule, detection_rule, each_class, 
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
-from tfod.detection.problems import Wrong
+from tfod.sources.resolved import LabelMapFile
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
@@ -242,7 +241,7 @@ def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
         if len(ids) > 1 and ids == list(range(len(ids))) and _is_not_positive(0, used.label_map):
             message, key = (
                 f"the ids of the objects are 0 to {ids[-1]}",
-                result.profile.own(keys.CLASS_LABEL),
+                result.profile.key_for(keys.CLASS_LABEL),
             )
             yield Finding(message=message, shard=used.shard, feature=key, value=ids[-1])
 
@@ -307,7 +306,7 @@ def nearly_equal_texts(result: DatasetResult) -> Iterator[Finding]:
     are all in the map are different classes, as in a dataset of handwriting.
     """
     for used in result.used_classes:
-        key = result.profile.own(keys.CLASS_TEXT)
+        key = result.profile.key_for(keys.CLASS_TEXT)
         for message, texts in _nearly_equal(used.uses, used.label_map or LabelMap()):
             yield Finding(message=message, shard=used.shard, feature=key, value=texts)
 
@@ -391,7 +390,6 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
 
 detection_rule(
     "LAB019 error: lists of image classes of different length",
-    Wrong.IMAGE_CLASSES,
     why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
     "at the record.",
     fix="Write one text, one id and one confidence for each class, or leave a list out.",

@@ -15,7 +15,6 @@ from tfod.detection import keys
 from tfod.detection.boxes import far_boxes
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.masks import decode_pixels, png_sizes
-from tfod.detection.problems import Wrong
 from tfod.example.wire import Kind
 
 _MASKS = 4  # of a batch, which may be empty
@@ -23,7 +22,6 @@ _MOST_PIXELS = 1 << 24
 
 detection_rule(
     "BOX015 error: masks of another size than the image",
-    Wrong.MASK_SIZE,
     why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
     "import stop at the record.",
     fix="Write one number for each pixel of each object's mask, and the image's size.",
@@ -31,7 +29,6 @@ detection_rule(
 )
 detection_rule(
     "BOX016 error: keypoints that do not go into the objects",
-    Wrong.KEYPOINTS,
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
     fix="Write the same number of points for each object, and y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
@@ -121,6 +118,7 @@ def other_mask_values(batch: Batch) -> Iterator[Finding]:
     fix="Write each mask as a PNG of one channel with 0 and 1, as tfod does.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _decode_png_instance_masks; "
     "official/vision/dataloaders: tf_example_decoder.py, _decode_masks",
+    cases={"jpeg": Severity.WARNING},
 )
 def not_a_png_mask(batch: Batch) -> Iterator[Finding]:
     """Of each such mask of an object; an empty value is an object without a mask."""
@@ -136,9 +134,8 @@ def not_a_png_mask(batch: Batch) -> Iterator[Finding]:
         looks = FORMAT_TITLES[header.format] if header else looks_like(column.buffer, start, end)
         message = f"the mask of object {number} is not a PNG image"
         message += f" but {looks}" if looks else ""
-        is_read = header is not None and header.format == "jpeg"
-        severity = Severity.WARNING if is_read else None
-        return batch.finding(row, message, column.key, {"object": number}, severity=severity)
+        case = "jpeg" if header is not None and header.format == "jpeg" else ""
+        return batch.finding(row, message, column.key, {"object": number}, case=case)
 
     return map(make, np.flatnonzero(~is_png & (spans[:, 1] > 0)).tolist())
 

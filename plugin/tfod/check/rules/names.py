@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfod.check.finding import Finding, Place
+from tfod.check.finding import Finding, Place, Severity
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
 from tfod.check.records.result import DatasetResult
@@ -30,6 +30,7 @@ _JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
     "trainer does not look at it.",
     fix="Write the image's file name.",
     source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
+    cases={"required": Severity.ERROR},
 )
 def missing(batch: Batch) -> Iterator[Finding]:
     """A record with objects has no file name, or an empty one."""
@@ -144,7 +145,11 @@ def _unseen(name: str) -> str | None:
 def no_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is not there."""
     key = _source_id_key(batch)
-    for row in batch.without_value(key, batch.detections.source_ids, True) if key else ():
+    for row in (
+        batch.without_value(key, batch.detections.source_ids)
+        if key and not batch.requires(key)
+        else ()
+    ):
         yield batch.finding(row, f"{key} is missing", key)
 
 
@@ -195,6 +200,7 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     why="Nothing is lost with it, but CVAT refuses a record that matches no frame.",
     fix="Write the image's file name, or leave the record out.",
     source=_MATCH,
+    cases={"required": Severity.INFO},
 )
 def missing_without_objects(batch: Batch) -> Iterator[Finding]:
     """As NAM001, of a record without objects."""
@@ -246,11 +252,14 @@ def _without_a_name(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
     key, names = batch.mapping.filename, batch.detections.filenames
     if key is None or batch.has_plain_names:
         return
-    missing = set(batch.without_value(key, names, batch.exa003_says_names))
+    missing = set(batch.without_value(key, names))
+    case = "required" if batch.requires(key) else ""
     for row in np.flatnonzero(batch.live & ((batch.box_counts > 0) == have_objects)).tolist():
         name = names[row]
-        if row in missing or (name is not None and not name.strip()):
-            yield batch.finding(row, f"{key} {'is missing' if name is None else 'is empty'}", key)
+        if row in missing:
+            yield batch.finding(row, f"{key} is missing", key, case=case)
+        elif name is not None and not name.strip():
+            yield batch.finding(row, f"{key} is empty", key)
 
 
 def _of_name(batch: Batch, row: int, message: str) -> Finding:

@@ -59,7 +59,7 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
         message += f"task, which has {some}"
         message += f"; did you mean {near!r}?" if near else ""
         fix = f"Rename the class to {near!r}, or add {text!r} to the task." if near else ""
-        key = result.profile.own(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
+        key = result.profile.key_for(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
         yield Finding(message=message, shard=_ALL, item=text, feature=key, value=text, fix=fix)
 
 
@@ -91,11 +91,13 @@ def no_frame(result: DatasetResult) -> Iterator[Finding]:
             yield _of_name(result, one, message)
         elif one.place is None:
             message = "record has no file name, so that it matches no frame"
-            yield Finding(message, result.profile.own(keys.FILENAME)).at(one.row.place)
+            yield Finding(message, result.profile.key_for(keys.FILENAME)).at(one.row.place)
 
 
 def _of_name(result: DatasetResult, one: Attachment, message: str) -> Finding:
-    return Finding(message, result.profile.own(keys.FILENAME), one.row.filename).at(one.row.place)
+    return Finding(message, result.profile.key_for(keys.FILENAME), one.row.filename).at(
+        one.row.place
+    )
 
 
 @dataset_rule(
@@ -132,7 +134,7 @@ def other_size(result: DatasetResult) -> Iterator[Finding]:
         if size == its[::-1]:
             message += ": one of them is turned, as EXIF orientation does"
         key, value = (keys.HEIGHT, size[0]) if size[1] == its[1] else (keys.WIDTH, size[1])
-        yield Finding(message, result.profile.own(key), value).at(one.row.place)
+        yield Finding(message, result.profile.key_for(key), value).at(one.row.place)
 
 
 @dataset_rule(

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
 
-from tfod.check.find import find
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
 from tfod.check.report import Report
@@ -22,6 +21,7 @@ from tfod.cvat.refusal import check_upload, refusal
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, head_text, image_text
 from tfod.formats.reading.documents import MEMBER
+from tfod.sources.resolver import resolve
 
 Say = Callable[[str], object]
 _ANNOTATION_FORMAT, _DATASET_FORMAT = "CVAT 1.1", "Datumaro 1.0"
@@ -121,7 +121,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
     Raises:
         TfodError: it is no zip, or cannot be read.
     """
-    with find([options.path], options.label_map) as found:
+    with resolve([options.path], options.label_map) as found:
         if len(found.datasets) != 1 or not found.datasets[0].zips:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
         return check_upload(found, task, options.label_map)

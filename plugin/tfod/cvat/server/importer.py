@@ -13,8 +13,6 @@ from zipfile import is_zipfile
 
 import numpy as np
 
-from tfod.check.dataset import File
-from tfod.check.find import find_uploads
 from tfod.check.finding import plural
 from tfod.cvat.records import (
     NewImage,
@@ -37,6 +35,8 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
+from tfod.sources.resolved import File
+from tfod.sources.resolver import resolve_uploads
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import is_zip
 
@@ -101,7 +101,7 @@ def require_sound(path: str, instance: Instance) -> None:
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
     try:
-        found = find_uploads([File.at(path, _UPLOAD)])
+        found = resolve_uploads([File.at(path, _UPLOAD)])
         report = check_upload(found, instance.task, max_findings=_FINDINGS_KEPT)
     except TfodError as error:  # such as of masks without boxes
         raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None

@@ -63,8 +63,9 @@ def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     Raises:
         LabelMapError: it is none.
     """
-    read = read_labels if _is_labels_file(path) else read_label_map
-    return _with_shared_ids(path, *read(path))
+    read = read_labels if is_labels_file(path) else read_label_map
+    label_map, notes = read(path)
+    return label_map, [*notes, *notes_of_shared_ids(path, label_map)]
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
@@ -73,13 +74,14 @@ def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[s
     Raises:
         LabelMapError: there is neither such a file nor such a name.
     """
-    read = read_labels if _is_labels_file(file_or_name) else load_label_map
-    return _with_shared_ids(file_or_name, *read(file_or_name))
+    read = read_labels if is_labels_file(file_or_name) else load_label_map
+    label_map, notes = read(file_or_name)
+    return label_map, [*notes, *notes_of_shared_ids(file_or_name, label_map)]
 
 
-def _with_shared_ids(
-    name: str | os.PathLike[str], label_map: LabelMap, liberties: list[str]
-) -> tuple[LabelMap, list[str]]:
+def notes_of_shared_ids(name: str | os.PathLike[str], label_map: LabelMap) -> list[str]:
+    """Return a sentence if classes share an id, and one if a class has several ids."""
+    liberties: list[str] = []
     shared = label_map.names_of_shared_ids
     if shared:
         number, names = next(iter(shared.items()))
@@ -96,10 +98,11 @@ def _with_shared_ids(
                 f"{item.id}, which are read as one class; give every class a name of its own"
             )
             break
-    return label_map, liberties
+    return liberties
 
 
-def _is_labels_file(path: str | os.PathLike[str]) -> bool:
+def is_labels_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is named as a ``labels.txt``, not as a label map."""
     return os.fspath(path).lower().endswith(".txt")
 
 

@@ -18,7 +18,6 @@ from tfod.detection.labels.label_map import (
     read_label_map,
     shipped_label_map,
 )
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images
 from tfod.formats.options import OddBoxes, Options, Problems, Refusal
@@ -32,6 +31,7 @@ from tfod.formats.reading.files import (
     frame_of,
     settled,
 )
+from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(
