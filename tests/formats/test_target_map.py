@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from tfod import read_detections
 from tfod.detection.labels.label_map import read_label_map
+from tfod.formats.table import FORMATS
 
 from tests.commands import Run
 from tests.files import files_in, write_files
 from tests.formats import one_image
 from tests.formats.conftest import IMAGES
+from tests.records import encode, image, objects, write_shard
 
 NAMES = [
     *("label_map.pbtxt", "labelmap.pbtxt", "train_label_map.pbtxt", "a labelmap.pbtxt"),
@@ -27,6 +29,7 @@ COMMANDS = {
     "shards": ("convert", "in/train.record", "out", "--to", "shards"),
     "reshard": ("reshard", "in/train.record", "out"),
 }
+BOX, SQUARE = (20, 10, 100, 50), (0.1, 0.2, 0.3, 0.4)
 OURS = "# ours\nitem { id: 7 name: 'dog' } # no line break"
 
 
@@ -36,7 +39,7 @@ def sources(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
     shutil.copy(IMAGES / "shapes_01.jpg", Path("in", one_image.NAME))
-    Path(str(one_image.csv(Path("in"), None, [(20, 10, 100, 50)])[0])).rename("in/train.csv")
+    Path(str(one_image.csv(Path("in"), None, [BOX])[0])).rename("in/train.csv")
     run("convert", "in/train.csv", "in/train.record").succeeded()
 
 
@@ -116,3 +119,51 @@ def test_reshard_keeps_the_ids_of_a_named_label_map(run: Run) -> None:
     assert "label map: own.pbtxt" in done.out and "'cat' (8)" in done.succeeded()
     assert read_label_map("out/label_map.pbtxt")[0].class_names == {7: "dog", 8: "cat"}
     assert Path("own.pbtxt").read_text() == OURS and ids_of_cat(Path("out")) == {8}
+
+
+@pytest.mark.parametrize("names", [{1: "cat", 2: "dog"}, {}])
+@pytest.mark.parametrize("target", FORMATS)
+def test_ids_that_no_label_map_explains_are_refused(
+    run: Run, target: str, names: dict[int, str]
+) -> None:
+    """Ids off by one; without any label map, 0 would be the background."""
+    items = "".join(f"item {{ id: {number} name: '{name}' }}" for number, name in names.items())
+    record = encode(image() | objects([SQUARE] * 3, None, [0, 1, 3]))
+    shard = write_shard(Path("off"), "train", record, label_map=items or None)
+    line = run("convert", shard, "new", "--to", target, "--no-images").refused()
+    ids, where = ("0, 3", "off/label_map.pbtxt") if names else ("0", "no label map")
+    assert f"ids {ids} have no text, and" in line and where in line and not Path("new").exists()
+    assert f"ids {ids} have no text" in run("diff", shard, shard).out
+    assert "explains the ids 0" in run("describe", shard).out
+
+
+def test_classes_of_images_follow_their_ids(run: Run) -> None:
+    labels = {"image/class/label": [1], "image/neg_category_ids": [1]}
+    for folder, name, more in (("a", "cat", {}), ("b", "dog", labels)):
+        record = encode(image(f"{name}.jpg") | objects([(0.1, 0.2, 0.3, 0.4)], [name], [1]) | more)
+        write_shard(
+            Path("both", folder), folder, record, label_map=f"item {{id: 1 name: '{name}'}}"
+        )
+    run("convert", "both", "new", "--to", "shards", "--no-images").succeeded()
+    run("reshard", "both", "same").succeeded()
+    for out in ("new", "same"):
+        (dog,) = [one for one in read_detections(out) if one.filename == "dog.jpg"]
+        (label,) = dog.image_labels
+        assert (label.label, dog.class_label, dog.image_attributes) == (
+            *(2, [2]),
+            {"neg_category_ids": [2]},
+        )
+
+
+@pytest.mark.parametrize("name", ["coke ", "\tcoke"])
+def test_blanks_around_a_class_are_told(run: Run, name: str) -> None:
+    """COCO keeps them."""
+    commands = [[*make(Path("in"), None, [BOX])][:1] for make in one_image.FORMATS.values()]
+    for path in (Path("in/Annotations/000001.xml"), Path("in/a.csv")):
+        path.write_text(
+            path.read_text().replace("cat", f'"{name}"' if path.suffix == ".csv" else name)
+        )
+    write_files(Path("in"), {"obj.names": f"{name}\n", "000001.txt": "0 0.5 0.5 0.2 0.2\n"})
+    for number, source in enumerate(([Path("in/obj.names")], *commands[1:])):
+        options = ("--images", "in") if number == 1 else ()
+        assert repr(name) in run("convert", *source, f"{number}.record", *options).succeeded()

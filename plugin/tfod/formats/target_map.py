@@ -14,10 +14,9 @@ from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import LabelMapError
 from tfod.sources.label_map_search import (
     LABEL_MAP_FILE,
-    ClassesOfShard,
-    LabelMapFinder,
-    is_named_label_map,
+    find_in_folder,
     label_maps_in,
+    read_label_map_or_none,
 )
 
 
@@ -54,26 +53,28 @@ class TargetMap:
         Raises:
             LabelMapError: a label map cannot be read, or there are several.
         """
-        maps: dict[str, LabelMap] = {}
-        for inside in dict.fromkeys((folder or os.curdir, *map(os.path.dirname, shards))):
-            for path in label_maps_in(inside) if os.path.isdir(inside) else ():
-                with contextlib.suppress(*() if is_named_label_map(path) else (LabelMapError,)):
-                    maps[path] = read_label_map(path)[0]
-        finder = LabelMapFinder(
-            lambda shard: ClassesOfShard(),
-            lambda above: [x for x in maps if os.path.dirname(os.path.abspath(x)) == above],
-        )
-        found = [finder.find(shard) for shard in shards]
-        paths = sorted({path for one, several in found for path in several or (one,) if path})
+        folder = folder or os.curdir
+        paths: set[str] = set()
+        for shard in shards:
+            own, several = find_in_folder(os.path.dirname(shard) or os.curdir, shard)
+            if not own and not several:
+                own, several = find_in_folder(folder, shard)
+            paths.update(several or filter(None, [own]))
         if not paths:
             return None
+        path = min(paths)
         if len(paths) > 1:
-            raise LabelMapError(f"{', '.join(paths)}: keep only the label map that gives the ids")
-        own = maps.pop(paths[0])
+            names = ", ".join(sorted(paths))
+            raise LabelMapError(f"{names}: keep only the label map that gives the ids")
+        others = {
+            one: label_map
+            for one in label_maps_in(os.path.dirname(path))
+            if one != path and (label_map := read_label_map_or_none(one))
+        }
         if named is not None:
-            maps[named] = load_classes(named)[0]
-        with open(paths[0], "rb") as file:
-            return cls(paths[0], file.read(), own, maps)
+            others[named] = load_classes(named)[0]
+        with open(path, "rb") as file:
+            return cls(path, file.read(), read_label_map(path)[0], others)
 
     @classmethod
     def like(cls, folder: str, named: str) -> TargetMap:

@@ -39,7 +39,7 @@ class Classes:
         self.label_maps = label_maps
         self.unknown_ids: set[tuple[str, int]] = set()
         self._notes: list[str] = []
-        self._changes: dict[str, str] = {}
+        self._changes: dict[str, dict[str, None]] = {}
         self._files = {id(label_map): file for file, label_map in label_maps.items()}
         self._base = base
         self._table = ClassTable()
@@ -95,7 +95,7 @@ class Classes:
             found[pair] = -1 if number is None else self._keep(number)
             if number is not None:
                 self._used.add(found[pair])
-                self._note(scope, *pair, found[pair])
+                self._note(scope, *pair, number)
         return [found[pair] for pair in zip(texts, labels, strict=True)]
 
     def unexplained(self) -> list[str]:
@@ -111,16 +111,13 @@ class Classes:
 
     def notes(self) -> list[str]:
         """What was changed in records and label maps to make one list, as sentences."""
-        changes = {file: self._changes_of(self._scopes[key]) for key, file in self._files.items()}
-        changes = {**changes, "": [], "records without a label map": [*self._changes.values()]}
-        contradictions = self._table.contradictions.items()
         return [
             *self._notes,
-            *(f"{file}: {_listed(some)}" for file, some in changes.items() if some),
+            *(f"{file}: {_listed([*changes])}" for file, changes in self._changes.items()),
             *(
                 f"{count} object{'s' * (count != 1)} of the class {one.text!r} had the id "
                 f"{one.label} of another; the text was followed"
-                for one, count in contradictions
+                for one, count in self._table.contradictions.items()
             ),
         ]
 
@@ -134,13 +131,18 @@ class Classes:
                 "its shards first"
             )
 
-    def _note(self, scope: LabelScope, text: str | None, label: int | None, new: int) -> None:
+    def _note(self, scope: LabelScope, text: str | None, label: int | None, number: int) -> None:
         """Note an id that is another now, or that only a guess would explain."""
-        if scope.label_map is None and label is not None and new != label:
-            self._changes[text or str(label)] = _change(text or str(label), label, new)
+        if label is None:
+            return
+        file = self._files.get(id(scope.label_map), "records without a label map")
+        new = self._ids[number]
+        if file and new != label and scope.by_id.get(label, number) == number:
+            change = f"the id of {text or self._items[new].class_name!r} is {new} and was {label}"
+            self._changes.setdefault(file, {})[change] = None
         is_certain = label and not (scope.label_map or self.label_maps or self._base)
-        if not text and label is not None and label not in scope.by_id and not is_certain:
-            self.unknown_ids.add((self._files.get(id(scope.label_map), ""), label))
+        if not text and label not in scope.by_id and not is_certain:
+            self.unknown_ids.add((file if scope.label_map else "", label))
 
     def _keep(self, number: int) -> int:
         """The id of a provisional class."""
@@ -158,19 +160,10 @@ class Classes:
         self._ids[number] = label
         return label
 
-    def _changes_of(self, scope: LabelScope) -> list[str]:
-        """Which ids of a label map are others now."""
-        items = scope.label_map.items if scope.label_map else ()
-        new = [self._ids.get(scope.by_text[item.class_name], item.id) for item in items]
-        pairs = zip(items, new, strict=True)
-        return [_change(item.class_name, item.id, one) for item, one in pairs if one != item.id]
-
     def _filled(self, item: LabelMapItem, other: LabelMapItem) -> LabelMapItem:
         """A class with what another label map says of it; of two that differ the first."""
         more: dict[str, Any] = {}
-        for name in (
-            field.name for field in fields(LabelMapItem) if field.name not in ("id", "name")
-        ):
+        for name in [field.name for field in fields(LabelMapItem)][2:]:  # without id and name
             ours, theirs = getattr(item, name), getattr(other, name)
             if theirs and name in _RELATIVES:
                 more[name] = ()
@@ -181,10 +174,6 @@ class Classes:
                 what = f"{name} differs between label maps, the first is kept"
                 self._notes.append(f"{item.class_name}: {what}")
         return replace(item, **more)
-
-
-def _change(name: str, old: int, new: int) -> str:
-    return f"the id of {name!r} is {new} and was {old}"
 
 
 def _listed(names: Sequence[str]) -> str:

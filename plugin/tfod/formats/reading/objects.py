@@ -31,7 +31,7 @@ from tfod.formats.reading.files import (
     frame_of,
     settled,
 )
-from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.label_map_search import find_in_folder
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(
@@ -92,7 +92,7 @@ class KnownClasses:
 
         Args:
             named: a file, or the name of one that tfod ships.
-            folder: of the source, whose ``label_map.pbtxt`` has the ids that classes once had.
+            folder: of the source, whose label map has the ids that classes once had.
             names: of all classes, in their order.
             origin: where these are from, for messages.
             shipped: that is taken where it has every class.
@@ -103,16 +103,20 @@ class KnownClasses:
         if named is not None:
             label_map, notes = load_label_map(named)
             return cls(label_map, named, tuple(notes), named)
-        beside = os.path.join(folder, LABEL_MAP_FILE)
         found = list(dict.fromkeys(names()))
-        if os.path.isfile(beside):
+        beside, several = find_in_folder(folder or os.curdir, "")
+        unused = [f"several label maps are there, none was used: {', '.join(several)}"]
+        if beside is not None:
             label_map, notes = read_label_map(beside)
-            if all(map(label_map.find, found)):
+            lacking = [repr(one) for one in found if not label_map.find(one)]
+            if not lacking:
                 return cls(label_map, beside, tuple(notes), beside)
+            unused = [f"{beside} was not used: it lacks the classes {', '.join(lacking)}"]
+        unused *= bool(beside or several)
         ready = shipped_label_map(shipped) if shipped else None
         if ready and all(map(ready.find, found)):
-            return cls(ready, shipped)
-        return cls(LabelMap.from_names(found), f"made from {origin}")
+            return cls(ready, shipped, tuple(unused))
+        return cls(LabelMap.from_names(found), f"made from {origin}", tuple(unused))
 
 
 class Object(NamedTuple):
