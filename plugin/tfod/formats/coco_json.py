@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from tfod.detection.labels.dataset_classes import BACKGROUND
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
-from tfod.formats.dataset import BACKGROUND
 from tfod.formats.options import Problems
 from tfod.formats.reading.documents import quoted, read_json
 from tfod.formats.reading.objects import KnownClasses
@@ -196,7 +196,7 @@ def classes_of(
     """
     if label_map is not None:
         found, notes = load_label_map(label_map)
-        return KnownClasses(found, label_map, tuple(notes))
+        return KnownClasses(found, label_map, tuple(notes), label_map)
     items: dict[int, LabelMapItem] = {}
     path = documents[0].file
     for one in documents:
@@ -233,7 +233,7 @@ def classes_of(
             f"{path}: {kept.pop(0).name!r:.81}",
         )
     made = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return KnownClasses(made, f"that of {path}")
+    return KnownClasses(made, f"that of {path}", file=path)
 
 
 # Values as JSON has them

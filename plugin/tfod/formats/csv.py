@@ -152,7 +152,10 @@ def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
                 if row and not columns:
                     columns = _columns(row, path, problems)
                 elif row:
-                    _add(images, row, columns, f"{path}, row {number}", number)
+                    where = f"{path}, row {number}"
+                    _add(images, row, columns, where, number)
+                    if len(row) > (at := columns.index("class")):
+                        problems.trim(row[at], where)
     except csv.Error as error:
         raise TfodError(f"{path}, row {number + 1}: not a CSV ({error})") from None
     except UnicodeDecodeError:

@@ -13,6 +13,7 @@ import numpy as np
 from tfod.detection.boxes import LOOKS_LIKE_PIXELS
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError
+from tfod.formats.target_map import TargetMap
 
 _MOST_PLACES = 10
 
@@ -84,6 +85,7 @@ class Options:
         field_mapping: the keys of the records of shards; None for those of the layout that fits
             best.
         overwrite: whether files of the same names may be replaced.
+        target_map: the label map in the folder that is written to, if it has one.
     """
 
     label_map: str | None = None
@@ -101,6 +103,7 @@ class Options:
     verify: Verify | None = None
     field_mapping: FieldMapping | None = None
     overwrite: bool = False
+    target_map: TargetMap | None = None
 
 
 class Refusal(NamedTuple):
@@ -146,6 +149,12 @@ class Problems:
         sides = np.abs(corners)
         self.boxes += len(corners)
         self.normalized += int(((sides <= LOOKS_LIKE_PIXELS).all(1) & sides.any(1)).sum())
+
+    def trim(self, name: str, where: str) -> str:
+        """A class name without blanks at its ends, which are counted."""
+        if (plain := name.strip()) != name:
+            self.add("class names with blanks at their ends, read without", f"{where}: {name!r}")
+        return plain
 
     def raise_refusals(self, images: int, objects: int) -> None:
         """End here if anything was refused, or nothing is left of what the annotations have.

@@ -245,7 +245,8 @@ def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Obje
     """An ``<object>`` with its flags, 0 where it has none; None where it is left out."""
     place, problems = f"{path}, line {one.sourceline}", reading.problems
     texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
-    name, (box, degrees) = texts.get("name"), _box(one, path, place, problems)
+    name = problems.trim(one.findtext("name") or texts.get("name", ""), place)
+    box, degrees = _box(one, path, place, problems)
     if not name:
         raise TfodError(f"{place}: <name> is empty; write the class there")
     if box is None:

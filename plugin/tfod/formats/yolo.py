@@ -201,13 +201,13 @@ def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
 def _read_names(file: str, problems: Problems) -> _Layout:
     below = os.path.dirname(file)
     names: dict[int, str] = {}
-    for number, line in read_lines(file):
+    for number, line in read_lines(file, "\r\n"):
         if number != len(names) + 1:
             raise TfodError(
                 f"{file}, line {len(names) + 1}: empty, which is a class for Darknet and none for "
                 "CVAT; write a name, or remove the line"
             )
-        names[len(names)] = line
+        names[len(names)] = problems.trim(line, f"{file}, line {number}")
     data = os.path.join(below, _DATA)
     settings = read_lines(data) if os.path.isfile(data) else ()
     pairs = [line.partition("=")[::2] for _, line in settings]

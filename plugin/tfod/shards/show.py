@@ -147,6 +147,8 @@ def _card(
         detection = detections[row]
     except RecordError as error:
         notes.append(f"{error.feature or ''} {error.cause}".strip())
+    lacking = dict.fromkeys(name for name, _ in classes if label_map and name[:1] == "#")
+    notes += [f"id {name[1:]} is not in the label map" for name in lacking]
     if left := undrawn(sample):
         notes.append(f"{plural(left, 'box')} not drawn")
     labels = []

@@ -206,9 +206,9 @@ class Writer(FormatWriter):
             shapes = [CvatShape(BOX, *pair) for pair in zip(texts, boxes, strict=True)]
             tags: list[CvatTag] = []
             if not images.is_plain:
-                one = images.detections[row]
+                one = images.renumbered(row, images.detections[row])
                 shapes = self._shapes(one, shapes, (height, width))
-                tags = self._tags(one, label_map)
+                tags = self._tags(one)
             frame = {"id": self._count, "name": name, "subset": images.subset}
             text = image_text(frame, (height, width), shapes, tags, DECIMALS)
             self._frames.write(text.encode("utf-8", "replace"))
@@ -257,11 +257,10 @@ class Writer(FormatWriter):
             found.append((name, str(value).lower() if kind == "checkbox" else str(value)))
         return tuple(found)
 
-    def _tags(self, one: Detection, label_map: LabelMap) -> list[CvatTag]:
+    def _tags(self, one: Detection) -> list[CvatTag]:
         tags = []
         for each in one.image_labels:
-            item = label_map.find_id(each.label) if each.label is not None else None
-            name = each.text or (item.class_name if item else "")
+            name = each.text
             if not name or each.confidence == 0:
                 self.losses[NO_PLACE]["classes that are absent, or have no name"] += 1
                 continue

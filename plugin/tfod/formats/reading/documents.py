@@ -266,8 +266,10 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
     return io.TextIOWrapper(file, encoding, newline=newline)
 
 
-def read_lines(path: str) -> Iterator[tuple[int, str]]:
+def read_lines(path: str, blanks: str | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a text that are not empty, without blanks at their ends, and their numbers.
+
+    ``blanks`` are the characters that are left out; None for all of them.
 
     Raises:
         TfodError: it cannot be read, or is not UTF-8.
@@ -275,8 +277,8 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
     try:
         with reading(path), open_text(path) as file:
             for number, line in enumerate(file, 1):
-                if line := line.strip():
-                    yield number, line
+                if line.strip():
+                    yield number, line.strip(blanks)
     except UnicodeDecodeError as error:
         raise TfodError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
 

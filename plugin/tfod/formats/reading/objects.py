@@ -20,6 +20,7 @@ from tfod.detection.detection import (
     drawn_by_number,
 )
 from tfod.detection.images.masks import box_outline
+from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
     load_label_map,
@@ -27,7 +28,7 @@ from tfod.detection.labels.label_map import (
     shipped_label_map,
 )
 from tfod.errors import TfodError
-from tfod.formats.dataset import Classes, Dataset, Images
+from tfod.formats.dataset import Dataset, Images
 from tfod.formats.options import OddBoxes, Options, Problems, Refusal
 from tfod.formats.reading.files import (
     OTHER_SIZE,
@@ -39,7 +40,7 @@ from tfod.formats.reading.files import (
     frame_of,
     settled,
 )
-from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.label_map_search import find_in_folder
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(
@@ -66,11 +67,15 @@ _LEAST_SIDE = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class KnownClasses:
-    """A label map that has to have every class, what messages call it, and how it was read."""
+    """A label map that has to have every class, what messages call it, and how it was read.
+
+    ``file`` is where the ids are from; '' for ids that were made.
+    """
 
     label_map: LabelMap
     name: str
     notes: tuple[str, ...] = ()
+    file: str = ""
 
     def id_of(self, text: str, where: str) -> int:
         """The id of a class; raises TfodError where the map lacks it."""
@@ -97,7 +102,7 @@ class KnownClasses:
 
         Args:
             named: a file, or the name of one that tfod ships.
-            folder: of the source, whose ``label_map.pbtxt`` has the ids that classes once had.
+            folder: of the source, whose label map has the ids that classes once had.
             names: of all classes, in their order.
             origin: where these are from, for messages.
             shipped: that is taken where it has every class.
@@ -107,17 +112,21 @@ class KnownClasses:
         """
         if named is not None:
             label_map, notes = load_label_map(named)
-            return cls(label_map, named, tuple(notes))
-        beside = os.path.join(folder, LABEL_MAP_FILE)
+            return cls(label_map, named, tuple(notes), named)
         found = list(dict.fromkeys(names()))
-        if os.path.isfile(beside):
+        beside, several = find_in_folder(folder or os.curdir, "")
+        unused = [f"several label maps are there, none was used: {', '.join(several)}"]
+        if beside is not None:
             label_map, notes = read_label_map(beside)
-            if all(map(label_map.find, found)):
-                return cls(label_map, beside, tuple(notes))
+            lacking = [repr(one) for one in found if not label_map.find(one)]
+            if not lacking:
+                return cls(label_map, beside, tuple(notes), beside)
+            unused = [f"{beside} was not used: it lacks the classes {', '.join(lacking)}"]
+        unused *= bool(beside or several)
         ready = shipped_label_map(shipped) if shipped else None
         if ready and all(map(ready.find, found)):
-            return cls(ready, shipped)
-        return cls(LabelMap.from_names(found), f"made from {origin}")
+            return cls(ready, shipped, tuple(unused))
+        return cls(LabelMap.from_names(found), f"made from {origin}", tuple(unused))
 
 
 class Object(NamedTuple):
@@ -272,7 +281,8 @@ class Reading:
             source_ids: of all images, where the format has ids.
         """
         label_map = self.classes.label_map
-        classes = Classes([label_map])
+        target = self.options.target_map
+        classes = Classes({self.classes.file: label_map}, target.base if target else None)
 
         def read() -> Iterator[Images]:
             for subset, found in parts:
@@ -282,7 +292,7 @@ class Reading:
 
         def finish(images: int, objects: int) -> Sequence[str]:
             self.problems.raise_refusals(images, objects)
-            return [*self.classes.notes, *self.problems.sentences(), *notes()]
+            return [*self.classes.notes, *classes.notes(), *self.problems.sentences(), *notes()]
 
         return Dataset(classes, list(subsets), read, finish, files, source_ids)
 
