@@ -365,11 +365,11 @@ def _text_of(value: Any) -> str | None:
     return None if kept is None else str(kept)
 
 
-def _number(value: Any, spec: AttributeSpec) -> int | float | None:
-    """A number within the label's limits: the least, the largest, the step."""
+def _number(value: Any, spec: AttributeSpec) -> int | float | str | None:
+    """Return a number within the label's limits (least, largest, step), a text as it was typed."""
     with contextlib.suppress(ValueError, OverflowError):
         number = float(value)
         limits = [float(one) for one in spec.values[:2]]
         if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
-            return int(number) if number.is_integer() else number
+            return value if isinstance(value, str) or not number.is_integer() else int(number)
     return None

@@ -30,6 +30,8 @@ LONGEST_CAUSE = 85
 """In characters: what CVAT's page "Requests" shows of a message, less "Nothing was changed"."""
 _LONGEST_NAME = 30
 _BARE_ID = re.compile(r"#-?\d+")
+_DAMAGE = ("TFR", "ZIP", "EXA001")
+"""Rules of records that cannot be read."""
 
 
 class RefusedError(TfodError):
@@ -76,8 +78,12 @@ def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             by_code.setdefault(finding.code, []).append(finding)
-    # What the user will know first: labels and names; then damage in the order of the zip.
-    order = sorted(by_code, key=lambda code: (code not in _SENTENCES, code))
+    if any(code.startswith(_DAMAGE) for code in by_code):
+        by_code.pop("TSK009", None)  # the frames have records, which cannot be read
+    # Damage is the cause of much else; after it what the user will know: labels and names.
+    order = sorted(
+        by_code, key=lambda code: (not code.startswith(_DAMAGE), code not in _SENTENCES, code)
+    )
     sentences = [
         _SENTENCES.get(code, _plain_sentences)(
             _Cause(by_code[code], report.counts.by_code[code], report, task, noun, shown)
@@ -188,6 +194,15 @@ def _other_records(of: _Cause) -> list[str]:
     ]
 
 
+def _without_class(of: _Cause) -> list[str]:
+    first = of.findings[0]
+    return [
+        f"a record has no class ({_place(of)})",
+        f"{place_of(first)}: {first.message}",
+        first.fix,
+    ]
+
+
 def _losses(of: _Cause) -> list[str]:
     """What is lost, then which."""
     cause, _, which = of.findings[0].message.partition(": ")
@@ -196,6 +211,7 @@ def _losses(of: _Cause) -> list[str]:
 
 _SENTENCES: dict[str, _Sentences] = {
     "EXA010": _other_records,
+    "LAB014": _without_class,
     "TSK001": _unknown_labels,
     "TSK002": _unmatched,
     "TSK003": _numbered,
@@ -205,18 +221,21 @@ _SENTENCES: dict[str, _Sentences] = {
 
 
 def _plain_sentences(of: _Cause) -> list[str]:
-    first, count = of.findings[0], of.count
-    place = _short(of.shard, quoted=False)
-    place += "" if first.record is None else f", record {first.record}"
+    first, count, place = of.findings[0], of.count, _place(of)
     if first.message.startswith("is "):  # the shard is what it speaks of
         return [f"{place} {first.message}", first.fix]
     where = f" ({place})" if place else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
-    if len(first.message + where) <= LONGEST_CAUSE:
+    if len(first.message + where) <= LONGEST_CAUSE and first.code != "ZIP012":
         exactly = f"{place_of(first)}{more}" if first.record is not None or more else ""
         return [first.message + where, exactly, first.fix]
     title = all_rules()[first.code].title
     return [title + where, f"{place_of(first)}: {first.message}{more}", first.fix]
+
+
+def _place(of: _Cause) -> str:
+    record = of.findings[0].record
+    return _short(of.shard, quoted=False) + ("" if record is None else f", record {record}")
 
 
 def _short(name: object, *, quoted: bool = True) -> str:

@@ -27,6 +27,7 @@ from cvat.apps.engine.models import (
 from PIL import Image
 
 from tests.cvat.server.tasks import (
+    BOXES,
     HEIGHT,
     IN_PIXELS,
     LABEL_MAP,
@@ -445,9 +446,15 @@ def test_attributes_named_like_cvats_own_do_no_harm(
     assert (f"{name}" in caplog.text) is not comes
 
 
-def test_numbers_come_back_as_they_were_typed(tmp_path: Path) -> None:
-    spec = AttributeSpec("area", AttributeType.NUMBER, "0")
-    task = make_task(box(0, "cat", attributes={"area": "12.34"}))
-    task.own_labels[:] = [Label("cat", [spec])]
-    import_into(task, export(task, tmp_path).path)
-    assert task.annotations.shapes[0]["attributes"] == {"area": "12.34"}
+@pytest.mark.parametrize("name", [BOXES, MASKS])
+@pytest.mark.parametrize("kind", [AttributeType.NUMBER, AttributeType.TEXT])
+def test_numbers_come_back_as_they_were_typed(tmp_path: Path, kind: Any, name: str) -> None:
+    typed = ["12.34", "007", "1e1", "1.50", "7", "-0", "0.1", "3.14159265358979", f"{1 << 64}"]
+    both = [{"area": text, "weights": text} for text in typed]
+    shapes = [box(0, "cat", 1, 1, 9, 9 + side, attributes=one) for side, one in enumerate(both)]
+    tags = [{**tag(1, "cat"), "attributes": one} for one in both]
+    task = make_task(*shapes, tags=tags)
+    task.own_labels[:] = [Label("cat", [AttributeSpec(one, kind, "0") for one in both[0]])]
+    import_into(task, export(task, tmp_path, name).path)
+    stored_shapes, stored_tags = task.annotations.shapes, task.annotations.tags
+    assert [one["attributes"] for one in (*stored_shapes, *stored_tags)] == both * 2

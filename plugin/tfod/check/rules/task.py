@@ -51,7 +51,7 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
     classes = _as_labelled(result, result.classes, labels)
     tags = _as_labelled(result, result.tags, labels)
     some = first_of([*map(repr, sorted(labels))], _NAMES_SHOWN)
-    for text in sorted((classes.keys() | tags.keys()) - labels):
+    for text in sorted((classes.keys() - {""} | tags.keys()) - labels):  # LAB014 says "" of boxes
         near = names_near_labels(labels).nearest(text)
         boxes = [plural(classes[text], "box")] * (text in classes)
         uses = " and ".join([*boxes, *[plural(tags[text], "image")] * (text in tags)])

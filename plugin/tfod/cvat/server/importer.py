@@ -104,7 +104,8 @@ def require_sound(path: str, instance: Instance) -> None:
         found = resolve_uploads([File.at(path, _UPLOAD)])
         report = check_upload(found, instance.task, max_findings=_FINDINGS_KEPT)
     except TfodError as error:  # such as of masks without boxes
-        raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
+        text = str(error).replace(path, "the zip")
+        raise RefusedError(text.replace(f"{_UPLOAD}:", "")) from None
     if not report.valid:
         raise refusal(report, instance.task, instance.noun, _UPLOAD)
 

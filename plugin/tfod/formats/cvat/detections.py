@@ -6,7 +6,6 @@ The one way out of CVAT and into it: of its own formats (:mod:`tfod.cvat.server`
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import itertools
@@ -16,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.attributes import box_as_drawn
+from tfod.detection.attributes import box_as_drawn, number_as_typed
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import (
     AttributeValue,
@@ -248,10 +247,7 @@ class DetectionBuilder:
             if kind == _CHECKBOX:
                 found[name] = _TRUTH.get(text.lower(), text)
             elif kind == _NUMBER and len(text) <= 20:
-                with contextlib.suppress(ValueError):
-                    found[name] = float(text)
-                with contextlib.suppress(ValueError):
-                    found[name] = int(text)
+                found[name] = number_as_typed(text)
         return found
 
 
