@@ -65,6 +65,11 @@ def check_upload(
     return check(found, options)
 
 
+def replaced(report: Report) -> list[str]:
+    """Return what an import that is allowed replaces with fewer or other annotations."""
+    return [one.message for one in report.findings if one.code == "TSK011"]
+
+
 def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     """Why a zip is refused: the gravest causes, and how many more there are.
 
@@ -194,15 +199,6 @@ def _other_records(of: _Cause) -> list[str]:
     ]
 
 
-def _without_class(of: _Cause) -> list[str]:
-    first = of.findings[0]
-    return [
-        f"a record has no class ({_place(of)})",
-        f"{place_of(first)}: {first.message}",
-        first.fix,
-    ]
-
-
 def _losses(of: _Cause) -> list[str]:
     """What is lost, then which."""
     cause, _, which = of.findings[0].message.partition(": ")
@@ -211,7 +207,6 @@ def _losses(of: _Cause) -> list[str]:
 
 _SENTENCES: dict[str, _Sentences] = {
     "EXA010": _other_records,
-    "LAB014": _without_class,
     "TSK001": _unknown_labels,
     "TSK002": _unmatched,
     "TSK003": _numbered,
@@ -221,7 +216,9 @@ _SENTENCES: dict[str, _Sentences] = {
 
 
 def _plain_sentences(of: _Cause) -> list[str]:
-    first, count, place = of.findings[0], of.count, _place(of)
+    first, count = of.findings[0], of.count
+    place = _short(of.shard, quoted=False)
+    place += "" if first.record is None else f", record {first.record}"
     if first.message.startswith("is "):  # the shard is what it speaks of
         return [f"{place} {first.message}", first.fix]
     where = f" ({place})" if place else ""
@@ -231,11 +228,6 @@ def _plain_sentences(of: _Cause) -> list[str]:
         return [first.message + where, exactly, first.fix]
     title = all_rules()[first.code].title
     return [title + where, f"{place_of(first)}: {first.message}{more}", first.fix]
-
-
-def _place(of: _Cause) -> str:
-    record = of.findings[0].record
-    return _short(of.shard, quoted=False) + ("" if record is None else f", record {record}")
 
 
 def _short(name: object, *, quoted: bool = True) -> str:

@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import cvat
 import numpy as np
 import pytest
 from cvat.apps.engine.models import (
@@ -40,6 +41,7 @@ from tests.cvat.server.tasks import (
     put,
     record,
     refusal,
+    shape,
     stored,
     tag,
     upload,
@@ -232,7 +234,23 @@ def test_a_zip_of_the_task_in_one_of_its_jobs(
         ("b.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
         ("c.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
     ]
-    assert "1 image of the task's other jobs left out" in caplog.text
+    assert "skipped 1 image of other jobs or tasks" in caplog.text
+
+
+def test_images_of_other_tasks_can_be_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With whatever labels; their names may be numbers, or end as those of the task's frames."""
+    monkeypatch.setenv("TFOD_CVAT_OTHER_FRAMES", "skip")
+    task = make_task(frames=("day/a.jpg", "day/b.jpg", "day/c.jpg"))
+    others = [record(name, "dog") for name in ("night/a.jpg", "1.jpg", "z.jpg", "")]
+    put(tmp_path, task, *others, record("day/b.png", "cat"))
+    assert rows(task) == [("day/b.jpg", "cat", IN_PIXELS)]
+    assert "skipped 4 images of other jobs or tasks" in caplog.text
+    path = upload(tmp_path, {"t.tfrecord": shard(*others)})
+    assert refusal(task, path).startswith("none of the 4 images is a frame of this task. ")
+    monkeypatch.setenv("TFOD_CVAT_OTHER_FRAMES", "maybe")
+    assert "TFOD_CVAT_OTHER_FRAMES is 'maybe'" in refusal(task, path)
 
 
 def test_a_zip_of_the_task_in_its_job_of_ground_truth(
@@ -243,7 +261,7 @@ def test_a_zip_of_the_task_in_its_job_of_ground_truth(
     job = Job(task, 0, 2, type=JobType.GROUND_TRUTH, chosen=(1,))
     put(tmp_path, job, *(record(name, "cat") for name in ("a.jpg", "b.jpg", "c.jpg")))
     assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
-    assert "2 images of the task's other jobs left out" in caplog.text
+    assert "skipped 2 images of other jobs or tasks" in caplog.text
 
 
 def where(task: Task) -> list[tuple[str, str]]:
@@ -444,6 +462,24 @@ def test_attributes_named_like_cvats_own_do_no_harm(
     assert (found["rotation"], found["occluded"]) == (0, False)
     assert found["attributes"] == ({name: "1"} if comes else {})
     assert (f"{name}" in caplog.text) is not comes
+
+
+def test_what_no_export_has_is_lost_by_an_import(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The notes of the export say so, and the log of the import, which is one of rectangles."""
+    polygon = shape("polygon", 0, "cat", (1, 1, 9, 1, 9, 9))
+    honeypots = {"frames": ["a.jpg", "b.jpg", "a.jpg"], "placeholders": [2]} if cvat.IS_NEW else {}
+    task = make_task(polygon, box(1, "cat"), deleted_frames=[1], **honeypots)
+    found = export(task, tmp_path)
+    notes = found.files["EXPORT_NOTES.txt"].decode()
+    hidden = "1 deleted, 1 honeypots" if honeypots else "1 deleted"
+    assert "- written as rectangles, which they remain after an import: 1 polygon\n" in notes
+    caplog.clear()
+    import_into(task, found.path)
+    for text in (notes, caplog.text):
+        assert hidden in text and ("ground truth" in text) is bool(honeypots)
+    assert "come back as rectangles: 1 polygon" in caplog.text
 
 
 @pytest.mark.parametrize("name", [BOXES, MASKS])

@@ -186,7 +186,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     ),
     "no class": (
         one_shard(record("b.jpg", "cat"), record("a.jpg", "")),
-        [f"a record has no class {SECOND}", "image/object/class/text"],
+        ["a record has no class: ", SECOND, "image/object/class/text"],
     ),
     "no name": (
         one_shard(record("", "cat")),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfod.check.finding import Findings, Severity
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Batch, rows_of
+from tfod.check.records.batch import Batch, attributes_of, rows_of
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
@@ -26,6 +26,7 @@ from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
+    from tfod.check.references.frames import Matcher
     from tfod.sources.resolved import Shard
     from tfod.tfrecord.storage.remote import RemoteStream
 
@@ -52,6 +53,7 @@ class Instructions(NamedTuple):
         keeps_rows: whether the records are wanted, to be compared with a CVAT task.
         counts_objects: whether figures of the objects are, for a trainer's configuration.
         exa003_says_names: see :class:`Batch`.
+        matcher: finds the frames of a CVAT task whose other images are skipped.
     """
 
     profile: Profile
@@ -64,6 +66,7 @@ class Instructions(NamedTuple):
     keeps_rows: bool = False
     counts_objects: bool = False
     exa003_says_names: bool = True
+    matcher: Matcher | None = None
 
 
 def examine(
@@ -174,10 +177,14 @@ class _Examiner:
             damages,
             instructions.exa003_says_names,
         )
+        if instructions.matcher is not None:
+            find, names = instructions.matcher.find, batch.detections.filenames
+            batch.skip([row for row, name in enumerate(names) if find(name or "")[0] is None])
         run_rules(batch, instructions.codes, result.findings, of_dataset=False)
         _add(result, batch)
         if instructions.keeps_rows:
             result.rows += rows_of(batch)
+            add_bounded(result.attributes, attributes_of(batch))
         if instructions.counts_objects:
             from tfod.check.records.objects import ObjectFigures  # few checks need them
 

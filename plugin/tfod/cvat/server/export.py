@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
+from tfod.cvat.server.instance import hidden_frames, option
 from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
@@ -17,7 +18,6 @@ from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat.shapes import convert_frame
 
 _log = logging.getLogger("tfod.cvat")
-_OPTION = "TFOD_CVAT_EMPTY_FRAMES"
 _PROJECT = "project"
 
 
@@ -45,9 +45,8 @@ def export_zip(
 
     readable = getattr(bindings, "CvatExportError", errors.DatasetExportError)
     try:
-        options = ExportOptions(
-            with_images=save_images, save_masks=save_masks, keep_empty=_keeps_empty_frames()
-        )
+        keep_empty = option("TFOD_CVAT_EMPTY_FRAMES", "keep", "drop") == "keep"
+        options = ExportOptions(save_images, save_masks, keep_empty)
         with bindings.GetCVATDataExtractor(
             instance_data, include_images=save_images, convert_annotations=convert_frame
         ) as extractor:
@@ -83,7 +82,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
             if options.with_images:
                 read = functools.partial(encoder.encoded, item, item.media)
             shards.add(replace(image, subset=subset or item.subset), read)
-        return shards.finish()
+        return shards.finish(hidden_frames(instance_data))
 
 
 def _message(error: Exception, temp_dir: str) -> str:
@@ -95,10 +94,3 @@ def _message(error: Exception, temp_dir: str) -> str:
         cause = cause.__cause__ or cause.__context__
     text = in_plain_words(error) or str(error)
     return text.replace(os.path.join(temp_dir, ""), "")
-
-
-def _keeps_empty_frames() -> bool:
-    value = os.environ.get(_OPTION) or "keep"
-    if value not in ("keep", "drop"):
-        raise TfodError(f"{_OPTION} is {value!r}; set it to keep or drop on the server")
-    return value == "keep"

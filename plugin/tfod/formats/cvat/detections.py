@@ -59,6 +59,7 @@ _NO_PLACE = "not written, the format has no place for them"
 _OUTSIDE = "not written, wholly outside their frame"
 _ATTRIBUTES = "attributes not written"
 _ENCLOSED = "written as their enclosing box"
+_RECTANGLES = "written as rectangles, which they remain after an import"
 _MASKED = "written as masks"
 TRACKS = "tracks written as single shapes, one a frame"
 _CLIPPED = "clipped to their frame"
@@ -88,7 +89,7 @@ class DetectionBuilder:
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
-        self.changed = Losses(TRACKS, _ENCLOSED, _MASKED, _CLIPPED, _CONVERTED)
+        self.changed = Losses(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts its own from 0
 
     def build(self, image: CvatImage) -> Detection:
@@ -219,7 +220,7 @@ class DetectionBuilder:
         for shape in shapes:
             kind = f"rotated {shape.kind}" if shape.rotation else shape.kind
             if not self._save_masks and not is_plain_box(shape):
-                self.changed[_ENCLOSED][kind] += 1
+                self.changed[_ENCLOSED if shape.kind == BOX else _RECTANGLES][kind] += 1
             elif self._save_masks and shape.kind not in (BOX, MASK):
                 self.changed[_MASKED][kind] += 1
 
