@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from tfod.check.finding import Findings, Place
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.records.batch import ImageRow
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.references.cvat_task import Frame, Task, load_task
-from tfod.check.rules.registry import all_rules, run_rules
+from tfod.check.rules.registry import run_rules
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
@@ -117,11 +118,11 @@ def row_of(
 def checked(
     task: Task, rows: Sequence[ImageRow] = (), classes: dict[str, int] | None = None
 ) -> list[tuple[str, str]]:
-    codes = frozenset(one for one in all_rules() if one[:3] == "TSK")
+    levels = {name: one for name, one in levels_of().items() if name[:3] == "TSK"}
     uses = Counter({(text, None): count for text, count in (classes or {}).items()})
-    result = DatasetResult(Dataset(""), READY["cvat"], codes, Findings(1000), task=task)
+    result = DatasetResult(Dataset(""), READY["cvat"], Findings(1000, levels), task=task)
     result.add(ShardResult("train.record", "train", rows=list(rows), uses=uses))
-    run_rules(result, codes, result.findings, of_dataset=True)
+    run_rules(result, result.findings, of_dataset=True)
     listed = result.findings.listed
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 

@@ -42,6 +42,7 @@ def add_arguments(parser: Parser) -> None:
     text = "frames without an annotation (default: keep)"
     add("--empty-frames", help=text, choices=("keep", "drop"), default="keep")
     add("--overwrite", action="store_true", help="write over a zip that is there")
+    add_label_map(add, "classes keep its ids, new ones get ids above its highest")
 
     importing = verbs.add_parser(
         "import",
@@ -85,6 +86,7 @@ def _export(arguments: argparse.Namespace) -> int:
         with_images=arguments.with_images,
         save_masks=arguments.save_masks,
         keep_empty=arguments.empty_frames == "keep",
+        label_map=arguments.label_map,
     )
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         source = os.path.join(scratch, "export.zip")
@@ -94,6 +96,8 @@ def _export(arguments: argparse.Namespace) -> int:
             server.export(target, FORMAT, source, options.with_images)
         exported = convert_export(source, out, options, hidden, tracks)
     print_line(f"{out}: {exported.summary()}")
+    if options.label_map:
+        print_line(f"label map: {options.label_map}")
     for sentence in exported.notes:
         print_note(sentence)
     return 0

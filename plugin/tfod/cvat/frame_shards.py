@@ -14,10 +14,12 @@ from typing import Any
 from tfod.check.finding import plural
 from tfod.check.rules.task import HONEYPOTS
 from tfod.detection.encoder import encode_detection
+from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.cvat.detections import TRACKS, DetectionBuilder
 from tfod.formats.cvat.shapes import CvatImage, CvatShape
+from tfod.formats.target_map import TargetMap
 from tfod.tfrecord.image_names import split_extension
 from tfod.tfrecord.writer import ShardSetWriter
 
@@ -35,11 +37,15 @@ _HEAD = 1 << 16
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What is to be written: images, a mask for each object, frames without an annotation."""
+    """What is to be written: images, a mask for each object, frames without an annotation.
+
+    ``label_map`` is a file, or the name of one that tfod ships, whose ids the classes keep.
+    """
 
     with_images: bool = False
     save_masks: bool = False
     keep_empty: bool = True
+    label_map: str | None = None
 
 
 @dataclass
@@ -72,8 +78,9 @@ class Exported:
 class FrameShards(contextlib.ExitStack):
     """Writes one frame after the other.
 
-    Use as a context manager: leaving it by an exception discards what was written. Classes get ids
-    from 1 in the order of ``labels``; ``input_types`` are those of attributes, by class and name.
+    Use as a context manager: leaving it by an exception discards what was written. Without a label
+    map, classes get ids from 1 in the order of ``labels``. ``input_types`` are those of attributes,
+    by class and name.
     """
 
     def __init__(
@@ -85,7 +92,12 @@ class FrameShards(contextlib.ExitStack):
     ) -> None:
         super().__init__()
         self._folder = folder
-        self._label_map = LabelMap.from_names(labels)
+        self._label_map, self._added = LabelMap.from_names(names := list(labels)), list[str]()
+        if options.label_map is not None:
+            target = TargetMap.like(folder, options.label_map)
+            classes = Classes({}, target.base)
+            classes.ids(None, names, [None] * len(names))
+            self._label_map, _, self._added[:] = target.complete(classes, overwrite=False)
         self._builder = DetectionBuilder(self._label_map, input_types, options.save_masks)
         self._options = options
         self._writers: dict[str, ShardSetWriter] = {}
@@ -141,10 +153,10 @@ class FrameShards(contextlib.ExitStack):
         if exported.without_image:
             count = plural(exported.without_image, "frame")
             exported.notes.append(f"{count} without an image file from the server")
-        exported.notes += [*left_out, *changed]
+        exported.notes += [*self._added, *left_out, *changed]
         self._write(LABEL_MAP, self._label_map.to_text())
-        if left_out or changed:
-            self._write(NOTES, _notes(exported.summary(), left_out, changed))
+        if self._added or left_out or changed:
+            self._write(NOTES, _notes([exported.summary(), *self._added], left_out, changed))
         return exported
 
     def _write(self, name: str, text: str) -> None:
@@ -158,8 +170,8 @@ def _order(shape: CvatShape) -> tuple[Any, ...]:
     return shape.z_order, shape.extent, shape.label, *own, shape.occluded, shape.group
 
 
-def _notes(summary: str, left_out: Sequence[str], changed: Sequence[str]) -> str:
-    lines = [f"Exported from CVAT by tfod: {summary}."]
+def _notes(summary: Sequence[str], left_out: Sequence[str], changed: Sequence[str]) -> str:
+    lines = [f"Exported from CVAT by tfod: {'; '.join(summary)}."]
     if left_out:
         lines += ["", "In CVAT, but not in these shards:"]
         lines += [f"- {one}" for one in left_out]

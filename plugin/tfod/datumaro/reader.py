@@ -25,17 +25,14 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.losses import Losses
+from tfod.detection.problems import NOTHING
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.formats.options import Problems
+from tfod.formats.reading.files import ImageFiles, images_beside
 from tfod.sources.reading import ReadableShards, find_readable
-from tfod.tfrecord.image_names import (
-    IdMaker,
-    ImageFolders,
-    names_in_folder,
-    safe_relative_path,
-    split_extension,
-)
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.names import stated_name
@@ -123,7 +120,8 @@ class TfDetectionApiBase(compat.DatasetBase):
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
-        self._names_in = functools.cache(names_in_folder)
+        self._images_beside = functools.cache(images_beside)  # a set may have thousands of shards
+        self._problems = Problems()
         self._source = os.path.abspath(path)
         self._shards = [(one.subset, path) for one in sets for path in one.paths]
         for one in sets:
@@ -132,12 +130,15 @@ class TfDetectionApiBase(compat.DatasetBase):
                 _log.warning("shards of a numbered set not there, reading without: %s", missing)
         progress = self._ctx.progress_reporter
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
-        done = 0
+        done = self._record_count = 0
         for subset, path in self._shards:
             self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
         progress.finish()
+        if not self._record_count:
+            cause, fix = "holds no record", "export or download it again"
+            raise ShardError(cause, shard=self._shards[0][1], fix=fix)
         self._finish()
 
     def _scopes(self, shards: ReadableShards) -> dict[str, LabelScope]:
@@ -156,14 +157,15 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
         identity = identify(path)
-        folders = ImageFolders(path, subset, self._names_in)
-        shard = _Shard(subset, identity, folders, self._id_makers.setdefault(subset, IdMaker()))
+        images = self._images_beside(os.path.dirname(os.path.abspath(path)), subset)
+        shard = _Shard(subset, identity, images, self._id_makers.setdefault(subset, IdMaker()))
         count = 0
         for records in read_record_batches(path):
             count += len(records)
             found = self._detections(ExampleBatch.of(records))
             self._builder.open(found, scope, identity)
             self._read_batch(found, shard, done)
+        self._record_count += count
         stated = stated_name(path).records
         if stated not in (None, count):
             _log.warning("%s has %d records where its name says %d", path, count, stated)
@@ -172,14 +174,14 @@ class TfDetectionApiBase(compat.DatasetBase):
         examples = found.examples
         records = examples.records
         others = set(np.flatnonzero(~self._is_of_format(found)).tolist())
-        wrong = {one.row for one in found.problems}
+        refused = found.refused_rows
         for row in range(len(records)):
             number = records.first + row
             try:
                 if row in others:
                     raise self._refuse_format(Example(examples, row))
                 # A row as a Detection raises what is wrong with it.
-                more = found[row] if found.other_keys or row in wrong else _NOTHING_MORE
+                more = found[row] if found.other_keys or row in refused else _NOTHING_MORE
                 self._read_row(found, row, more, shard)
             except RecordError as error:
                 where = f"record {number}", shard.subset
@@ -196,11 +198,9 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
-        wanted = keys.KNOWN_KEYS if self._field_mapping is None else self._field_mapping.all_keys
-        there = np.zeros(len(found), bool)
-        for column in (one for key in wanted for one in found.examples.columns_of(key)):
-            there[column.rows] = True
-        return there
+        is_ours = np.ones(len(found), bool)
+        is_ours[[one.row for one in found.problems if one.case == NOTHING]] = False
+        return is_ours
 
     def _refuse_format(self, example: Example) -> TfodError:
         """Why a record without any key of the format is refused.
@@ -224,7 +224,8 @@ class TfDetectionApiBase(compat.DatasetBase):
         path = safe_relative_path(found.filenames[row] or "")
         start, end = found.encoded[row].tolist()
         length = end - start
-        on_disk = shard.folders.find(path) if path and not length else None
+        image = shard.images.find([path], "", self._problems) if path and not length else None
+        on_disk = image[0] if image else None
         size = record_size(found, row, on_disk)
         of_image = shard.subset, image_id
         item, first_length = self._images.get(of_image, (None, length))
@@ -320,7 +321,7 @@ class _Shard(NamedTuple):
 
     subset: str
     identity: ShardIdentity
-    folders: ImageFolders
+    images: ImageFiles
     ids: IdMaker
 
 

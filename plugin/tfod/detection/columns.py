@@ -12,6 +12,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.wire import Kind
@@ -38,6 +39,7 @@ class DetectionColumns:
         mapping: which key holds what.
         repeating: keys that only repeat what others say, such as the number of channels.
         headers: of the encoded images, where these are no longer in the records.
+        expected: what is expected of each key; None for what importers expect.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class DetectionColumns:
         mapping: FieldMapping = OD_API,
         repeating: Collection[str] = (),
         headers: Sequence[ImageHeader | None] | None = None,
+        expected: FeatureDescription | None = None,
     ) -> None:
         self.examples = examples
+        self.expected = expected
         self.mapping = mapping
         _, self._hidden, _ = usual_keys(mapping)
         self._repeating = frozenset(repeating)

@@ -9,7 +9,7 @@ Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
@@ -32,9 +32,10 @@ class Detections(DetectionColumns, Sequence[Detection]):
     @cached_property
     def box_rows(self) -> np.ndarray:
         """Which records have boxes that can be read, bool of shape (records,)."""
-        found = np.ones(len(self), bool)
-        found[[one.row for one in self.problems if one.wrong.hides_boxes]] = False
-        return found
+        rows = np.ones(len(self), bool)
+        rows[list(self.examples.refused)] = False
+        rows[[one.row for one in self.problems if one.hides_boxes(self.mapping)]] = False
+        return rows
 
     @cached_property
     def boxes(self) -> np.ndarray:
@@ -60,12 +61,17 @@ class Detections(DetectionColumns, Sequence[Detection]):
 
     @cached_property
     def problems(self) -> list[DetectionProblem]:
-        """What is wrong, in the order of the rows."""
+        """What is wrong, in the order of the rows; of those with a case, records are read."""
         return find_problems(self)
 
     @cached_property
     def _first_problems(self) -> dict[int, DetectionProblem]:
-        return {one.row: one for one in reversed(self.problems)}
+        return {one.row: one for one in reversed(self.problems) if not one.case}
+
+    @property
+    def refused_rows(self) -> Set[int]:
+        """The rows that are not read as a Detection."""
+        return {*self.examples.refused, *self._first_problems}
 
     @cached_property
     def without(self) -> frozenset[str]:

@@ -156,7 +156,7 @@ def _add(found: Description, subset: str, batch: Detections, names: Mapping[int,
     found.largest_record = max(found.largest_record, int(examples.records.lengths.max(initial=0)))
     for column in examples.lists.values():
         found.keys.setdefault(column.key, KeySummary()).add(column)
-    found.damaged += len({*examples.refused, *(one.row for one in batch.problems)})
+    found.damaged += len(batch.refused_rows)
     is_read = np.ones(len(batch), bool)
     is_read[list(examples.refused)] = False
     counts = batch.box_counts[is_read]
@@ -258,6 +258,8 @@ def _classes(found: Description) -> Iterator[str]:
         yield from ("", *in_columns(rows))
     if len(order) > _MOST_CLASSES:
         yield f"and {len(order) - _MOST_CLASSES:,} more classes"
+    if bare := sorted({label for text, label in total if not text and label is not None}):
+        yield f"no text and no label map explains the ids {', '.join(map(str, bare))}"
     if order and len(by_size) > len(subsets) > 0:
         yield f"by subset: the {len(subsets)} largest of {len(by_size):,}"
 

@@ -21,7 +21,7 @@ from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
 from tfod.check.finding import Finding, Place, Severity
 from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.report import Report
@@ -179,9 +179,9 @@ class _Run:
         self._label_maps = {n: file for one in found.datasets for n, file in one.label_maps.items()}
         self._profile, _, _ = profile_of(options.profile, found.shards, options.max_record_bytes)
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
-        policy = Policy(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
+        levels = levels_of(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
         codes = (code for code, one in all_rules().items() if one.repair)
-        asked = (one for one in codes if options.asks_for(one) and policy.severity(one))
+        asked = (one for one in codes if options.asks_for(one) and levels[one])
         self._codes = fixes.INEVITABLE.union(asked)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._texts: dict[str, bytes] = {}  # label maps, and candidates for them, by place

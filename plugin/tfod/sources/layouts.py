@@ -19,7 +19,7 @@ from tfod.detection.columns import DetectionColumns, lenient_text, usual_keys
 from tfod.detection.features import field_mapping
 from tfod.detection.features.field_mapping import FieldMapping, classification_field_mapping
 from tfod.detection.features.schema import PROFILES, FeatureDescription, FeatureSpec
-from tfod.detection.problems import READ_KINDS, READ_ONCE
+from tfod.detection.problems import read_features
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch, bytes_of
 from tfod.example.wire import Kind
@@ -66,19 +66,7 @@ class Layout:
 
         CVAT's layout has no image/format, and an import of it stops if that is a number.
         """
-        mapping, expected = self.field_mapping, dict[str, FeatureSpec]()
-        names, hidden, moved = usual_keys(mapping)
-        for key, kinds in READ_KINDS.items():
-            own = names.get(key, key)
-            if own in names.values() or own not in hidden | moved:
-                expected[own] = _optional(kinds, key in READ_ONCE)
-        if len(mapping.box) == 1:
-            expected[mapping.box[0]] = _optional((Kind.FLOAT,))
-        if mapping.image_id:
-            expected[mapping.image_id] = _optional((Kind.INT64, Kind.BYTES), is_single=True)
-        if mapping.annotation_id:
-            expected[mapping.annotation_id] = _optional((Kind.INT64,))
-        return {**expected, **self.features}
+        return {**read_features(self.field_mapping), **self.features}
 
     def key_for(self, key: str) -> str:
         """Return the key under which the records hold what the OD API has under ``key``."""
@@ -90,13 +78,6 @@ class Layout:
     def has_other_boxes(self) -> bool:
         """Whether the boxes are under other keys than the OD API's."""
         return self.field_mapping.box not in (keys.BOX, ())
-
-
-def _optional(kinds: Sequence[Kind], is_single: bool = False) -> FeatureSpec:
-    if not is_single:
-        return FeatureSpec(kinds[0], also=tuple(kinds[1:]))
-    default = b"" if kinds[0] is Kind.BYTES else 0
-    return FeatureSpec(kinds[0], (), default, also=tuple(kinds[1:]))
 
 
 _TITLES_AND_MAPPINGS = {

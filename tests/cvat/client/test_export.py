@@ -50,6 +50,16 @@ def test_boxes_attributes_and_tags(run: Run, tmp_path: Path) -> None:
     assert [(one.text, one.label) for one in c.image_labels] == [("cat", 2)]
 
 
+def test_classes_keep_the_ids_of_a_label_map(run: Run, tmp_path: Path) -> None:
+    out, own = tmp_path / "anno.zip", tmp_path / "own.pbtxt"
+    own.write_text("item { id: 9 name: 'cat' }")
+    ran = run("cvat", "export", "task", 1, out, "--label-map", own)
+    assert f"label map: {own}" in ran.out and "label map: 'car' (10)" in ran.succeeded()
+    assert [one.class_label for one in detections(out)][:2] == [[10], [9]]
+    with zipfile.ZipFile(out) as archive:
+        assert b"'car' (10)" in archive.read("EXPORT_NOTES.txt")
+
+
 def test_images_are_as_the_server_gives_them(run: Run, stub: StubServer, tmp_path: Path) -> None:
     out = tmp_path / "anno.zip"
     assert run("cvat", "export", "task", 1, out, "--with-images").code == 0

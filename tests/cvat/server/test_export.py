@@ -18,7 +18,7 @@ import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import TaskData
 from cvat.apps.dataset_manager.formats.registry import make_exporter
-from cvat.apps.engine.models import AttributeSpec, AttributeType, Frame, Job, Label
+from cvat.apps.engine.models import AttributeSpec, AttributeType, Frame, Job, Label, Project
 from PIL import Image
 
 from tests.cvat.server.tasks import (
@@ -34,6 +34,7 @@ from tests.cvat.server.tasks import (
     tag,
     track,
 )
+from tests.files import write_files
 
 FULL = ("cat", 8.0, 6.0, 40.0, 30.0)
 
@@ -181,6 +182,29 @@ def test_empty_frames(
     found = export(make_task(box(1, "cat")), tmp_path)
     assert len(found.records) == names
     assert found.boxes()["b.jpg"] == [FULL]
+
+
+@pytest.mark.parametrize("kind", ["task", "job", "project", "other task"])
+def test_classes_keep_the_ids_of_the_label_map_of_their_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Of cvat#1169; a task without a project has the default one."""
+    write_files(tmp_path / "maps", {"3.pbtxt": "item { id: 7 name: 'cat' }"})
+    write_files(tmp_path / "maps", {"default.pbtxt": "item { id: 4 name: 'bird' }"})
+    monkeypatch.setenv("TFOD_CVAT_LABEL_MAPS", str(tmp_path / "maps"))
+    task = make_task(box(0, "cat"), box(0, "bird", 1, 2, 3.5, 4.25))
+    project = Project(task.labels)
+    if kind != "other task":
+        project.add(task)
+    found = export({"job": Job(task, 0, 0), "project": project}.get(kind, task), tmp_path)
+    ids = {"bird": 4, "cat": 5} if kind == "other task" else {"bird": 8, "cat": 7}
+    assert {one.name: one.id for one in found.label_map.items} == ids
+    assert list(found.records[0].class_label or ()) == [ids["bird"], ids["cat"]]
+    added = "'cat' (5)" if kind == "other task" else "'bird' (8)"
+    assert f"label map: {added}" in found.files["EXPORT_NOTES.txt"].decode()
+    monkeypatch.setenv("TFOD_CVAT_LABEL_MAPS", str(tmp_path / "nowhere"))
+    with pytest.raises(Exception, match="TFOD_CVAT_LABEL_MAPS is"):
+        export(task, tmp_path)
 
 
 def test_an_empty_task_is_a_shard_all_the_same(

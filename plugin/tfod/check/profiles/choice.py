@@ -17,6 +17,8 @@ NO_PROFILE = Profile(
     "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
 )
 """Of records that fit none."""
+AS_IMPORTED = Profile("none", "what Datumaro's import looks for in any records", {})
+"""Of such records for Datumaro, whose import reads the keys that it knows."""
 
 
 def profile_of(

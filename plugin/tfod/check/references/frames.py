@@ -90,7 +90,7 @@ class Matcher:
         name = posixpath.basename(root_of(filename))
         # CVAT takes kitten3.jpg for frame 3.
         if found is None or (by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
-            raise TfodError(f"{where}: image {filename!r} matches no frame of the task")
+            raise TfodError(f"{where}: image {filename!r:.81} matches no frame of the task")
         return found
 
     def is_reached_by_cvat(self, frame: Frame) -> bool:

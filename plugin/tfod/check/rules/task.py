@@ -57,10 +57,10 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
         near = names_near_labels(labels).nearest(text)
         boxes = [plural(classes[text], "box")] * (text in classes)
         uses = " and ".join([*boxes, *[plural(tags[text], "image")] * (text in tags)])
-        message = f"class {text!r} of {uses} is not a label of the "
+        message = f"class {text!r:.81} of {uses} is not a label of the "
         message += f"task, which has {some}"
-        message += f"; did you mean {near!r}?" if near else ""
-        fix = f"Rename the class to {near!r}, or add {text!r} to the task." if near else ""
+        message += f"; did you mean {near!r:.81}?" if near else ""
+        fix = f"Rename the class to {near!r:.81}, or add {text!r:.81} to the task." if near else ""
         key = result.profile.key_for(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
         yield Finding(message=message, shard=_ALL, item=text, feature=key, value=text, fix=fix)
 
@@ -88,8 +88,8 @@ def no_frame(result: DatasetResult) -> Iterator[Finding]:
     """Folders count, extensions do not."""
     for one in result.attachments:
         if one.place is None and one.row.filename:
-            near = f"; the nearest is {one.nearest!r}" if one.nearest else ""
-            message = f"image {one.row.filename!r} matches no frame of the task{near}"
+            near = f"; the nearest is {one.nearest!r:.81}" if one.nearest else ""
+            message = f"image {one.row.filename!r:.81} matches no frame of the task{near}"
             yield _of_name(result, one, message)
         elif one.place is None:
             message = "record has no file name, so that it matches no frame"
@@ -114,8 +114,8 @@ def read_as_number(result: DatasetResult) -> Iterator[Finding]:
     for one, frame in _attached(result):
         if one.by.value != "name":
             how = " for the digits after its sixth letter" * (one.by.value == "digits")
-            message = f"image {one.row.filename!r} is the name of no frame and goes to frame "
-            message += f"{frame.number}, {frame.name!r}{how}"
+            message = f"image {one.row.filename!r:.81} is the name of no frame and goes to frame "
+            message += f"{frame.number}, {frame.name!r:.81}{how}"
             yield _of_name(result, one, message)
 
 
@@ -132,7 +132,7 @@ def other_size(result: DatasetResult) -> Iterator[Finding]:
         size, its = (one.row.height, one.row.width), (frame.height, frame.width)
         if None in (*size, *its) or size == its:
             continue
-        message = f"image is {size[1]}x{size[0]}, frame {frame.name!r} is {its[1]}x{its[0]}"
+        message = f"image is {size[1]}x{size[0]}, frame {frame.name!r:.81} is {its[1]}x{its[0]}"
         if size == its[::-1]:
             message += ": one of them is turned, as EXIF orientation does"
         key, value = (keys.HEIGHT, size[0]) if size[1] == its[1] else (keys.WIDTH, size[1])
@@ -174,8 +174,8 @@ def shared_frame(result: DatasetResult) -> Iterator[Finding]:
         if one.earlier is not None:
             record = "" if one.earlier.record is None else f"record {one.earlier.record}"
             where = ", ".join(filter(None, (one.earlier.shard, record)))
-            message = f"image {one.row.filename!r} goes to frame {frame.name!r}, as does "
-            message += f"{one.earlier.item!r}" + (f" ({where})" if where else "")
+            message = f"image {one.row.filename!r:.81} goes to frame {frame.name!r:.81}, as does "
+            message += f"{one.earlier.item!r:.81}" + (f" ({where})" if where else "")
             yield _of_name(result, one, message)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfod.check.finding import Finding, plural
+from tfod.check.finding import Finding, Severity, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
+from tfod.detection.problems import READ
 from tfod.sources.other_formats import other_format
 from tfod.sources.resolved import Zip
-from tfod.tfrecord.shard_sets.search import is_hidden
+from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
 from tfod.tfrecord.storage.archive import ZipFault
 from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, printable
 
@@ -28,26 +29,34 @@ _ARCHIVES = (
     *(".rar", ".gz", ".bz2", ".xz", ".zst"),
 )
 _READ_STEP = 1 << 18
+_CASES = {READ: Severity.ERROR}
+"""With that of what an import does not read: other files, and the checksum behind a shard."""
 
 
 def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str) -> None:
     """Declare the rule that reports a fault of the directory, which says itself what is wrong."""
 
-    @dataset_rule(heading, why=why, fix=fix, source=source)
+    @dataset_rule(heading, why=why, fix=fix, source=source, cases=_CASES)
     def of_fault(result: DatasetResult) -> Iterator[Finding]:
         return _faults(result, fault)
 
 
 def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
-        for one in archive.content.problems:
-            if one.fault is fault:
-                is_name = fault is ZipFault.OUTSIDE and one.entry is not None
-                yield Finding(
-                    message=one.cause,
-                    shard=archive.name_of(one.entry),
-                    value=printable(one.entry.name) if one.entry and is_name else None,
-                )
+        content = archive.content
+        problems = [one for one in content.problems if one.fault is fault]
+        shards = shards_in_zip(content) if problems and content.refused else ()
+        lost = {path: id(content.refused[path]) for path in shards if path in content.refused}
+        for one in problems:
+            is_name = fault is ZipFault.OUTSIDE and one.entry is not None
+            is_shard = one.entry is not None and one.entry.path in lost
+            stops = content.damage is not None or is_shard or id(one) in lost.values()
+            yield Finding(
+                message=one.cause,
+                shard=archive.name_of(one.entry),
+                value=printable(one.entry.name) if one.entry and is_name else None,
+                case="" if stops else READ,
+            )
 
 
 _zip_rule(
@@ -101,13 +110,15 @@ _zip_rule(
     why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
     fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
+    cases=_CASES,
 )
 def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
     """What unpacks has the size and the CRC-32 that the directory says, be it a shard or not."""
     yield from _faults(result, ZipFault.DAMAGED)
     for shard in result.shards:
         if shard.damage:
-            yield Finding(message=shard.damage, shard=shard.name)
+            case = READ if shard.is_whole else ""
+            yield Finding(message=shard.damage, shard=shard.name, case=case)
     for archive in result.dataset.zips:
         for entry in archive.others:
             try:
@@ -115,7 +126,8 @@ def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
                     while stream.read(_READ_STEP):
                         pass
             except ZipEntryError as error:
-                yield Finding(message=error.reason, shard=archive.name_of(entry))
+                name = archive.name_of(entry)
+                yield Finding(message=error.reason, shard=name, case=READ)
             except OSError as error:
                 message = f"cannot be read: {error.strerror or error}"
                 yield Finding(message=message, shard=archive.name_of(entry))

@@ -41,6 +41,7 @@ from tfod.formats.cvat.shapes import (
     draw_shape,
     encode_runs,
 )
+from tfod.formats.numbers import multiply_as_typed
 from tfod.tfrecord.image_names import split_extension
 
 OCCLUDED = "occluded"
@@ -49,7 +50,6 @@ _CHECKBOX, _NUMBER = "checkbox", "number"
 _TRUTH = {"true": True, "false": False}
 _VIDEO_FRAME_EXTENSION = ".PNG"
 """What CVAT's own exports add to a video frame's name (``FrameProvider.VIDEO_FRAME_EXT``)."""
-_DIGITS = 2
 _HUNDREDTH = 0.005
 """CVAT's XML has hundredths of a pixel: what reaches out by less is rounding."""
 _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
@@ -125,7 +125,7 @@ class DetectionBuilder:
             height=height,
             width=width,
             encoded=b"",
-            boxes=boxes.astype(np.float32),
+            boxes=boxes,
             class_text=[one.label for one in shapes],
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
@@ -201,7 +201,7 @@ class DetectionBuilder:
         except Exception as error:  # whatever Pillow raises for what is not an image
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TfodError(
-                f"frame {name!r} is {kind}, which TensorFlow does not read, and cannot be "
+                f"frame {name!r:.81} is {kind}, which TensorFlow does not read, and cannot be "
                 f"stored as PNG ({reason}); export without images"
             ) from None
         self.changed[_CONVERTED][str(kind)] += 1
@@ -211,8 +211,8 @@ class DetectionBuilder:
         item = self._label_map.find(label)
         if item is None:
             raise TfodError(
-                f"image {image.name!r} has the class {label!r}, which is not a label of the task; "
-                "export it again"
+                f"image {image.name!r:.81} has the class {label!r:.81}, which is not a label of "
+                "the task; export it again"
             )
         return item.id
 
@@ -321,8 +321,8 @@ def keypoints_of(one: Detection, number: int, size: tuple[int, int]) -> tuple[fl
     if one.keypoints is None:
         return ()
     there = one.keypoints.visibility[number] > 0
-    xy = np.nan_to_num(one.keypoints.xy[number][there].astype(np.float64)) * size[::-1]
-    return tuple(xy.round(_DIGITS).reshape(-1).tolist())
+    xy = multiply_as_typed(np.nan_to_num(one.keypoints.xy[number][there]), np.array(size[::-1]))
+    return tuple(xy.reshape(-1).tolist())
 
 
 def _count_shape(counter: Counter[str]) -> None:
@@ -348,5 +348,5 @@ def is_plain_box(shape: CvatShape) -> bool:
 def frame_size(image: CvatImage) -> tuple[int, int]:
     """Height and width of a frame; raises TfodError where they are not known."""
     if not image.height or not image.width or min(image.height, image.width) < 0:
-        raise TfodError(f"image {image.name!r} has no size, so its boxes cannot be normalized")
+        raise TfodError(f"image {image.name!r:.81} has no size, so its boxes cannot be normalized")
     return image.height, image.width
