@@ -16,6 +16,21 @@ import numpy as np
 AttributeValue: TypeAlias = "int | float | str | list[Any] | dict[str, Any] | None"
 """What an object's attribute holds: JSON; None where this object has none of that name."""
 
+
+class NumberText(str):
+    """A number as it was typed, such as 007: written as the number and, next to it, as text."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> int | float:
+        """The number that the text means."""
+        try:
+            return int(self)
+        except ValueError:
+            return float(self)
+
+
 _NO_BOXES = np.zeros((0, 4), "<f4")
 
 

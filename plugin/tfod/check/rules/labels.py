@@ -275,7 +275,9 @@ def unused_class(result: DatasetResult) -> Iterator[Finding]:
 def no_class(use: ClassUse) -> Iterator[Finding]:
     """An object has no text, or an empty one, and no id."""
     if not use.text and use.label is None:
-        yield Finding("objects have neither class text nor class id", keys.CLASS_TEXT, None)
+        yield Finding(
+            "a record has no class: objects with neither text nor id", keys.CLASS_TEXT, None
+        )
 
 
 @dataset_rule(

@@ -16,6 +16,7 @@ from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.detection.losses import listed
+from tfod.formats.cvat.detections import OCCLUDED, TRACK
 
 if TYPE_CHECKING:
     from tfod.check.references.cvat_task import Frame
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"
 _NAMES_SHOWN = 5
+HONEYPOTS = " (honeypots get the boxes of the ground truth)"
 _ALL = "all shards"
 
 
@@ -51,7 +53,7 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
     classes = _as_labelled(result, result.classes, labels)
     tags = _as_labelled(result, result.tags, labels)
     some = first_of([*map(repr, sorted(labels))], _NAMES_SHOWN)
-    for text in sorted((classes.keys() | tags.keys()) - labels):
+    for text in sorted((classes.keys() - {""} | tags.keys()) - labels):  # LAB014 says "" of boxes
         near = names_near_labels(labels).nearest(text)
         boxes = [plural(classes[text], "box")] * (text in classes)
         uses = " and ".join([*boxes, *[plural(tags[text], "image")] * (text in tags)])
@@ -233,3 +235,44 @@ def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
         message = f"it has no record of {plural(len(names), 'frame')} whose annotations it would "
         message += f"delete: {first_of(names, _NAMES_SHOWN)}"
         yield Finding(message=message, value=len(names))
+
+
+@dataset_rule(
+    "TSK010 warning: labels lack attributes",
+    why="An import drops the values of attributes that a label does not have, without a message.",
+    fix="Add the attributes to the labels of the task before the import.",
+    source=f"{_BINDINGS}, _import_attribute",
+)
+def unknown_attributes(result: DatasetResult) -> Iterator[Finding]:
+    """The attributes of all labels together; CVAT's own marks need none."""
+    known = result.task.attributes if result.task else {}
+    lacking: Counter[str] = Counter()
+    for (text, name), count in sum((one.attributes for one in result.shards), Counter()).items():
+        (label,) = _as_labelled(result, Counter([text]), frozenset(known))
+        if label in known and name not in (*known[label], OCCLUDED, TRACK):
+            lacking[name] += count
+    if lacking:
+        message = "the labels lack attributes of the shards, whose values are lost: "
+        yield Finding(message=message + listed(lacking), value=lacking.total())
+
+
+@dataset_rule(
+    "TSK011 warning: import replaces annotations with fewer or others",
+    why="An import replaces what the task has. No export has the annotations on deleted frames and "
+    "honeypots, and TFRecord 1.0 has rectangles for masks, polygons and ellipses.",
+    fix="Restore deleted frames before the export, and export TFRecord Masks 1.0.",
+    source="cvat/apps/dataset_manager/task.py, _preprocess_input_annotations_for_gt_pool_task",
+)
+def replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
+    """Said once of frames, and once of shapes."""
+    task = result.task
+    if task is None:
+        return
+    has_masks = any(result.profile.key_for(keys.MASK) in shard.keys for shard in result.shards)
+    hidden, outlines = Counter(task.hidden), Counter({} if has_masks else task.outlines)
+    if hidden:
+        message = f"frames whose annotations are lost, since no shard has them: {listed(hidden)}"
+        yield Finding(message + HONEYPOTS * ("honeypots" in hidden), value=hidden.total())
+    if outlines:
+        message = f"shapes come back as rectangles: {listed(outlines)}"
+        yield Finding(message=message, value=outlines.total())

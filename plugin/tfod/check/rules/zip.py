@@ -9,9 +9,10 @@ from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection.problems import READ
 from tfod.sources.other_formats import other_format
+from tfod.sources.resolved import Zip
 from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
 from tfod.tfrecord.storage.archive import ZipFault
-from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
+from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
@@ -146,7 +147,10 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         fix, other = "", other_format([one.inside for one in archive.others])
         files = plural(len(archive.content.entries), "file")
         message = f"none of its {files} is a TFRecord shard"
-        if other:
+        if nested := _nested(archive):
+            message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
+            fix = f"Unpack {nested[0].shown} and upload the zip of its files."
+        elif other:
             message = f"this zip holds {other} annotations, not TFRecord"
             fix = f"To import these into CVAT, choose {_MENU[other]} in its menu. For shards, "
             fix += "export TFRecord 1.0 instead, or unpack the zip and convert the folder."
@@ -164,7 +168,14 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
 def nested_archive(result: DatasetResult) -> Iterator[Finding]:
     """An entry has the name of an archive."""
     for archive in result.dataset.zips:
-        for entry in archive.others:
-            if entry.inside.lower().endswith(_ARCHIVES) and not is_hidden(entry.inside):
-                message = "it is an archive itself and was not looked into"
-                yield Finding(message=message, shard=archive.name_of(entry))
+        for entry in _nested(archive):
+            message = "it is an archive itself and was not looked into"
+            yield Finding(message=message, shard=archive.name_of(entry))
+
+
+def _nested(archive: Zip) -> list[ZipEntry]:
+    return [
+        one
+        for one in archive.others
+        if one.inside.lower().endswith(_ARCHIVES) and not is_hidden(one.inside)
+    ]

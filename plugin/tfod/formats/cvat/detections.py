@@ -6,7 +6,6 @@ The one way out of CVAT and into it: of its own formats (:mod:`tfod.cvat.server`
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import itertools
@@ -16,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.attributes import box_as_drawn
+from tfod.detection.attributes import box_as_drawn, number_as_typed
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import (
     AttributeValue,
@@ -60,6 +59,7 @@ _NO_PLACE = "not written, the format has no place for them"
 _OUTSIDE = "not written, wholly outside their frame"
 _ATTRIBUTES = "attributes not written"
 _ENCLOSED = "written as their enclosing box"
+_RECTANGLES = "written as rectangles, which they remain after an import"
 _MASKED = "written as masks"
 TRACKS = "tracks written as single shapes, one a frame"
 _CLIPPED = "clipped to their frame"
@@ -89,7 +89,7 @@ class DetectionBuilder:
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
-        self.changed = Losses(TRACKS, _ENCLOSED, _MASKED, _CLIPPED, _CONVERTED)
+        self.changed = Losses(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts its own from 0
 
     def build(self, image: CvatImage) -> Detection:
@@ -220,7 +220,7 @@ class DetectionBuilder:
         for shape in shapes:
             kind = f"rotated {shape.kind}" if shape.rotation else shape.kind
             if not self._save_masks and not is_plain_box(shape):
-                self.changed[_ENCLOSED][kind] += 1
+                self.changed[_ENCLOSED if shape.kind == BOX else _RECTANGLES][kind] += 1
             elif self._save_masks and shape.kind not in (BOX, MASK):
                 self.changed[_MASKED][kind] += 1
 
@@ -248,10 +248,7 @@ class DetectionBuilder:
             if kind == _CHECKBOX:
                 found[name] = _TRUTH.get(text.lower(), text)
             elif kind == _NUMBER and len(text) <= 20:
-                with contextlib.suppress(ValueError):
-                    found[name] = float(text)
-                with contextlib.suppress(ValueError):
-                    found[name] = int(text)
+                found[name] = number_as_typed(text)
         return found
 
 
