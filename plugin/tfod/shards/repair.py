@@ -301,6 +301,8 @@ class _Run:
             writer = RecordWriter(file, PeekedStream(stream).compression)
         for records in self._walk(shard):
             if isinstance(records, Damage):
+                if records.kind is DamageKind.FOREIGN and len(self._found.shards) == 1:
+                    raise records.to_error()
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:
