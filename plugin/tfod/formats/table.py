@@ -17,6 +17,7 @@ from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.target_map import TargetMap
 from tfod.sources.format_recognition import Recognized, holds_shards, recognize_annotations
+from tfod.sources.other_tools import describe_other_tool
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.publishing import ReadPaths
 from tfod.tfrecord.storage.urls import is_url, is_zip
@@ -102,6 +103,8 @@ def recognize(path: str, named: str | None, option: str = "--from") -> Recognize
     if not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
     names = recognized.names
+    if not names and (description := describe_other_tool(path)):
+        raise TfodError(description)
     what = f"could be {' or '.join(names)}" if names else "is of no format that is recognized"
     raise TfodError(f"{path} {what}; say which with {option}: {', '.join(FORMATS)}")
 

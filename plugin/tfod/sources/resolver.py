@@ -19,7 +19,6 @@ from typing import BinaryIO
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import require_label_map
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.sources.format_recognition import no_shards_error
 from tfod.sources.grouping import datasets_of
 from tfod.sources.label_map_search import (
     LabelMapFinder,
@@ -30,6 +29,7 @@ from tfod.sources.label_map_search import (
     read_label_map_or_none,
 )
 from tfod.sources.layouts import classes_in, layout_of
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.zips import zip_dataset
 from tfod.tfrecord.shard_sets.names import parse_shard_name
