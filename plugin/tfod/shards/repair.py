@@ -301,7 +301,7 @@ class _Run:
             writer = RecordWriter(file, PeekedStream(stream).compression)
         for records in self._walk(shard):
             if isinstance(records, Damage):
-                if records.kind is DamageKind.FOREIGN and len(self._found.shards) == 1:
+                if records.is_archive:
                     raise records.to_error()
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False

@@ -65,6 +65,7 @@ class Damage:
         offset: byte at which it starts in the uncompressed file; None likewise.
         skipped: bytes that were passed over to find the next plausible record, or the end.
         resumed: whether a plausible record was found behind it.
+        is_archive: whether the file is an archive, which may hold shards.
     """
 
     kind: DamageKind
@@ -75,6 +76,7 @@ class Damage:
     offset: int | None = None
     skipped: int = 0
     resumed: bool = False
+    is_archive: bool = False
 
     def to_error(self) -> ShardError:
         """The same as an exception, which says also what makes a sound copy of the shard."""
@@ -116,7 +118,7 @@ def foreign_file(shard: str, head: bytes) -> Damage:
     fix = "check that this is the shard, and download it again if it is"
     if other := looks_like(head):
         cause, fix = f"is not a TFRecord file but {other[0]}", other[1]
-    return Damage(DamageKind.FOREIGN, shard, cause, fix)
+    return Damage(DamageKind.FOREIGN, shard, cause, fix, is_archive=fix == _UNPACK)
 
 
 def bad_length(
