@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.formats.options import Options
@@ -74,17 +74,6 @@ FORMATS = {
 """By the names that ``--from`` and ``--to`` take."""
 
 
-class OpenedSource(NamedTuple):
-    """A data set that is being read, with its format.
-
-    ``shown`` replaces the paths of a temporary folder in a text by those of a zip.
-    """
-
-    format: str
-    dataset: Dataset
-    shown: Callable[[str], str]
-
-
 def recognize(path: str, named: str | None, option: str = "--from") -> Recognized:
     """Recognize the format of a source, unless an option names it; ``names`` has exactly one.
 
@@ -112,32 +101,24 @@ def recognize(path: str, named: str | None, option: str = "--from") -> Recognize
 @contextlib.contextmanager
 def open_source(
     path: str, options: Options, named: str | None, option: str = "--from"
-) -> Iterator[OpenedSource]:
-    """Begin to read a data set; a zip of annotations is unpacked until the context ends.
+) -> Iterator[tuple[str, Dataset]]:
+    """Begin to read a data set, and give the name of its format.
 
-    Args:
-        path: a folder, a file or a zip; of shards also a glob or a URL.
-        options: the options of the reader.
-        named: the name of the format; None to recognize it.
-        option: the option that names it, for messages.
+    A zip of annotations is unpacked until the context ends.
 
     Raises:
         TfodError: as :func:`recognize`, and what the reader raises.
     """
     (name,), root = recognize(path, named, option)
     if name == SHARDS or not (os.path.isfile(path) and is_zip(path)):
-        yield OpenedSource(name, FORMATS[name].read(root, options), str)
+        yield name, FORMATS[name].read(root, options)
         return
     from tfod.formats.reading.archives import unpacked  # needed for zips alone
 
     with unpacked(path) as unpacked_zip:
         options = replace(options, unpacked=options.images or unpacked_zip.folder)
         dataset = FORMATS[name].read(unpacked_zip.path(root), options)
-
-        def finish(images: int, objects: int) -> list[str]:
-            return [unpacked_zip.shown(note) for note in dataset.finish(images, objects)]
-
-        yield OpenedSource(name, replace(dataset, finish=finish), unpacked_zip.shown)
+        yield name, replace(dataset, shown=unpacked_zip.shown)
 
 
 def format_of_target(path: str, named: str | None, source: str) -> str:
@@ -200,9 +181,8 @@ def convert(
     shard = target if is_file else os.path.join(target, "shard")
     found = None if is_url(target) else TargetMap.find(folder, [shard], options.label_map)
     options = replace(options, target_map=found)
-    with open_source(source, options, source_format) as opened:
+    with open_source(source, options, source_format) as (_, dataset):
         if source_format != SHARDS:  # images stay where they are when annotations are written
             no_images = options.no_images or one.is_file(target)
             options = replace(options, images=None, no_images=no_images)
-        converted = one.write(target, opened.dataset, options)
-        return converted._replace(label_maps=[*map(opened.shown, converted.label_maps)])
+        return one.write(target, dataset, options)

@@ -326,11 +326,11 @@ def read_side(path: str, options: Options, named: str | None = None, option: str
         TfodError: it is not what it should be, or its format is not known.
     """
     records: list[Record] = []
-    with open_source(path, options, named, option) as (format_name, dataset, _):
+    with open_source(path, options, named, option) as (format_name, dataset):
         for images in dataset.read():
             records += _records(images, len(records))
         found = dataset.finish(len(records), sum(len(one.boxes) for one in records))
-    notes = [f"{path}: {note}" for note in found]
+    notes = [f"{path}: {dataset.shown(note)}" for note in found]
     subsets = frozenset((*dataset.subsets, *(one.subset for one in records)))
     names = {item.id: item.class_name for item in dataset.classes.label_map.items}
     return Side(path, format_name, subsets, names, records, notes)

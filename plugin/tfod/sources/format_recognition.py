@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import os
 import posixpath
 import re
@@ -17,16 +16,16 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tfod.errors import ShardError, TfodError
+from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.tfrecord.shard_sets.names import SPLITS
 from tfod.tfrecord.shard_sets.search import (
     files_below,
     find_shards,
     is_hidden,
     looks_like_shard,
-    shards_in_zip,
 )
 from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.storage.remote import RemoteError
 from tfod.tfrecord.storage.urls import is_url, is_zip
 
 ANNOTATION_FOLDERS = ("Annotations", "annotations", "annots")  # of VOC, raccoon and kangaroo
@@ -111,7 +110,7 @@ class SourceFiles(NamedTuple):
         An unreadable file has none.
         """
         with contextlib.suppress(OSError, ShardError), open_shard(self.path(name)) as (stream, _):
-            head: bytes = io.BufferedReader(stream).read(_HEAD_BYTES)  # type: ignore[arg-type]
+            head: bytes = io.BufferedReader(stream).read(_HEAD_BYTES)
             return head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe")
         return b""
 
@@ -182,25 +181,21 @@ def find_cvat_file(files: SourceFiles) -> str | None:
 
 def _is_voc(files: SourceFiles) -> bool:
     """Return whether XML files in a folder, at any depth, have VOC's root element."""
-    names = files.ending_with(".xml", folder=None)
-    folder = files.only_folder
-    known = {*SPLITS, *map(str.lower, ANNOTATION_FOLDERS)}
-    if files.is_file or (folder and folder.lower() not in known and not files.ending_with(".xml")):
+    folder = (files.only_folder or "train").lower()
+    is_outer = folder not in {*SPLITS, *map(str.lower, ANNOTATION_FOLDERS)}
+    if files.is_file or (is_outer and not files.ending_with(".xml")):
         return False  # the reader begins in the only folder, which has the lists
-    tried = itertools.islice(names, _MAX_TRIED)
-    return any(files.xml_root(name).lower() == "annotation" for name in tried)
+    names = files.ending_with(".xml", folder=None)[:_MAX_TRIED]
+    return any(files.xml_root(name).lower() == "annotation" for name in names)
 
 
 def _is_yolo(files: SourceFiles) -> bool:
     """Return whether classes are named, in a file of another use only next to YOLO's labels."""
-    file = find_yolo_file(files)
-    if file is None or files.is_file:
-        return file is not None
-    name = os.path.basename(file)
-    if name in YAML_FILES:
+    name = os.path.basename(find_yolo_file(files) or "")
+    if name in YAML_FILES and not files.is_file:
         return _YAML_KEY.search(files.head(name)) is not None
-    texts = itertools.islice(files.ending_with(".txt", folder=None), _MAX_TRIED)
-    return name in NAMES_FILES[:1] or any(_is_label_file(files.head(one)) for one in texts)
+    texts = files.ending_with(".txt", folder=None)[:_MAX_TRIED] if name == "classes.txt" else ()
+    return any(_is_label_file(files.head(one)) for one in texts) if texts else bool(name)
 
 
 def _is_label_file(head: bytes) -> bool:
@@ -212,13 +207,7 @@ def _is_label_file(head: bytes) -> bool:
 
 
 class FormatRow(NamedTuple):
-    """A format that can be recognized.
-
-    Attributes:
-        title: what messages call it.
-        is_at: whether files have it.
-        cvat_title: what CVAT's menu calls it.
-    """
+    """A format: its names in messages and in CVAT's menu, and whether files have it."""
 
     title: str
     is_at: Callable[[SourceFiles], object]
@@ -228,11 +217,7 @@ class FormatRow(NamedTuple):
 FORMATS = {
     "coco": FormatRow("COCO", find_coco_files, "COCO 1.0"),
     "voc": FormatRow("Pascal VOC", _is_voc, "PASCAL VOC 1.1"),
-    "yolo": FormatRow(
-        "YOLO",
-        _is_yolo,
-        "Ultralytics YOLO Detection 1.0 or, without data.yaml, YOLO 1.1",
-    ),
+    "yolo": FormatRow("YOLO", _is_yolo, "Ultralytics YOLO Detection 1.0 or YOLO 1.1"),
     "csv": FormatRow("CSV", find_csv_files),
     "cvat_xml": FormatRow("CVAT for images", find_cvat_file, "CVAT 1.1"),
 }
@@ -255,21 +240,16 @@ class Recognized(NamedTuple):
 
 
 def holds_shards(path: str) -> bool:
-    """Return whether a path means shards; a URL or a glob, too.
+    """Return whether a file, a folder, a zip, a glob or a URL has shards.
 
     Raises:
-        ShardError: the path is a zip that is damaged.
+        ShardError: a zip is damaged, or a shard in it must not be read.
     """
-    if os.path.isfile(path):
-        if not is_zip(path):
-            return looks_like_shard(path)
-        from tfod.tfrecord.storage.archive import sound_content
-
-        return bool(shards_in_zip(sound_content(path)))
-    try:
+    if os.path.isfile(path) and not is_zip(path):
+        return looks_like_shard(path)
+    with contextlib.suppress(ShardsNotFoundError, RemoteError):
         return bool(find_shards(path))
-    except TfodError:
-        return False
+    return False
 
 
 def recognize_annotations(path: str, named: str | None = None) -> Recognized:

@@ -188,7 +188,7 @@ def no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundEr
     recognized = recognize_annotations(source)
     if not recognized.names:
         return ShardsNotFoundError(describe_other_tool(source) or str(error))
-    what = f"{recognized.titles} annotations and no shards"
+    what = f"{recognized.titles} annotations, no shards"
     command = convert_command(source, recognized)
     return ShardsNotFoundError(f"{source}: holds {what}; to make some type: {command}")
 

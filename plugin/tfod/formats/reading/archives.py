@@ -17,12 +17,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class UnpackedZip(NamedTuple):
-    """A zip in a temporary folder.
-
-    Attributes:
-        archive: path of the zip.
-        folder: the folder with the files of the zip, called as the zip.
-    """
+    """A zip, and a temporary folder with its files that has the name of the zip."""
 
     archive: str
     folder: str
@@ -64,12 +59,9 @@ def unpacked(archive: str) -> Iterator[UnpackedZip]:
         except OSError as error:
             raise TfodError(
                 f"{archive} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; "
-                "make room, or set TMPDIR to another folder"
+                "make room, set TMPDIR to another folder, or unpack it yourself"
             ) from None
         try:
             yield unpacked_zip
         except TfodError as error:
-            text = str(error)
-            if (shown := unpacked_zip.shown(text)) == text:
-                raise
-            raise TfodError(shown) from None
+            raise TfodError(unpacked_zip.shown(str(error))) from None
