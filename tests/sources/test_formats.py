@@ -83,7 +83,8 @@ def test_the_suggested_command_works(
     said = run("describe", name).refused()
     if not expected:
         assert "tfod convert" not in said
-        assert "no format that is recognized" in run("convert", name, "../out").refused()
+        said = run("convert", name, "../out").refused()
+        assert "no format that is recognized" in said or "which tfod does not read" in said
         return
     titles = [FORMATS[one].title for one in expected.split()]
     assert f"holds {' or '.join(titles)} annotations, no shards" in said

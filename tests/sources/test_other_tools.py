@@ -46,7 +46,7 @@ PANOPTIC = json.dumps({
     "categories": [{"id": 1, "name": "cat", "isthing": 1}],
 })  # fmt: skip
 DATUMARO = json.dumps({
-    "infos": {}, "categories": {"label": {"labels": [{"name": "cat"}]}},
+    "infos": {}, "categories": {"label": {"labels": [{"name": "cat", "parent": ""}]}},
     "items": [{"id": "a", "annotations": [{"type": "bbox", "label_id": 0, "bbox": [1, 2, 3, 4]}],
                "image": {"path": "a.jpg", "size": [100, 200]}}],
 })  # fmt: skip
