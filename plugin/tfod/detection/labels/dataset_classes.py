@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -39,7 +39,7 @@ class Classes:
         self.label_maps = label_maps
         self.unknown_ids: set[tuple[str, int]] = set()
         self._notes: list[str] = []
-        self._changes: dict[str, dict[str, None]] = {}
+        self._changes: dict[str, tuple[int, int]] = {}
         self._files = {id(label_map): file for file, label_map in label_maps.items()}
         self._base = base
         self._table = ClassTable()
@@ -111,9 +111,16 @@ class Classes:
 
     def notes(self) -> list[str]:
         """What was changed in records and label maps to make one list, as sentences."""
+        changes: dict[str, list[tuple[str, int, int]]] = {}
+        for key, scope in self._scopes.items():
+            for item in scope.label_map.items if scope.label_map else ():
+                new = self._ids.get(scope.by_text[item.class_name], item.id)
+                changes.setdefault(self._files[key], []).append((item.class_name, item.id, new))
+        bare = [(name, *ids) for name, ids in self._changes.items()]
+        changes["records without a label map"] = bare
         return [
             *self._notes,
-            *(f"{file}: {_listed([*changes])}" for file, changes in self._changes.items()),
+            *(f"{file}: {_listed(ids)}" for file, ids in changes.items() if file and _listed(ids)),
             *(
                 f"{count} object{'s' * (count != 1)} of the class {one.text!r} had the id "
                 f"{one.label} of another; the text was followed"
@@ -135,14 +142,11 @@ class Classes:
         """Note an id that is another now, or that only a guess would explain."""
         if label is None:
             return
-        file = self._files.get(id(scope.label_map), "records without a label map")
-        new = self._ids[number]
-        if file and new != label and scope.by_id.get(label, number) == number:
-            change = f"the id of {text or self._items[new].class_name!r} is {new} and was {label}"
-            self._changes.setdefault(file, {})[change] = None
+        if scope.label_map is None:
+            self._changes[text or str(label)] = label, self._ids[number]
         is_certain = label and not (scope.label_map or self.label_maps or self._base)
         if not text and label not in scope.by_id and not is_certain:
-            self.unknown_ids.add((file if scope.label_map else "", label))
+            self.unknown_ids.add((self._files.get(id(scope.label_map), ""), label))
 
     def _keep(self, number: int) -> int:
         """The id of a provisional class."""
@@ -176,6 +180,8 @@ class Classes:
         return replace(item, **more)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_LISTED:,} more" * (len(names) > _MAX_LISTED)
-    return ", ".join(names[:_MAX_LISTED]) + more
+def _listed(ids: Iterable[tuple[str, int, int]]) -> str:
+    """The classes whose ids are others now: the first, and how many more there are."""
+    changes = [f"the id of {name!r} is {new} and was {old}" for name, old, new in ids if new != old]
+    more = f" and {len(changes) - _MAX_LISTED:,} more" * (len(changes) > _MAX_LISTED)
+    return ", ".join(changes[:_MAX_LISTED]) + more
