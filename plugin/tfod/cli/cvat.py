@@ -56,6 +56,8 @@ def add_arguments(parser: Parser) -> None:
     text = "of what is there (default: replace, as in CVAT)"
     add("--mode", help=text, choices=("append", "replace"), default="replace")
     add("--force", action="store_true", help="delete also what the zip cannot bring back")
+    text = "images of no frame (default: refuse the zip)"
+    add("--other-frames", help=text, choices=("refuse", "skip"), default="refuse")
     add("--dry-run", action="store_true", help="stop before anything is touched")
     add_label_map(add, "a label map in place of the one in the zip")
 
@@ -72,7 +74,7 @@ def _on_a_server(parser: argparse.ArgumentParser) -> Callable[..., Any]:
 
 def _export(arguments: argparse.Namespace) -> int:
     from tfod.cvat.client.export import FORMAT, convert_export
-    from tfod.cvat.client.task import count_tracks
+    from tfod.cvat.client.task import count_unexported
     from tfod.cvat.frame_shards import ExportOptions
 
     out, target = arguments.out, Target(arguments.kind, arguments.number)
@@ -90,9 +92,9 @@ def _export(arguments: argparse.Namespace) -> int:
         source = os.path.join(scratch, "export.zip")
         with connect(arguments.server) as server:
             server.retrieve(target)
-            tracks = count_tracks(server, target)
+            hidden, tracks = count_unexported(server, target)
             server.export(target, FORMAT, source, options.with_images)
-        exported = convert_export(source, out, options, tracks)
+        exported = convert_export(source, out, options, hidden, tracks)
     print_line(f"{out}: {exported.summary()}")
     if options.label_map:
         print_line(f"label map: {options.label_map}")
@@ -112,6 +114,7 @@ def _import(arguments: argparse.Namespace) -> int:
         force=arguments.force,
         dry_run=arguments.dry_run,
         label_map=arguments.label_map,
+        skips_others=arguments.other_frames == "skip",
     )
     target = Target(arguments.kind, arguments.number)
     with connect(arguments.server) as server:

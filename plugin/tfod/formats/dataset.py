@@ -16,6 +16,7 @@ from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
+from tfod.formats.numbers import multiply_as_typed
 
 _T = TypeVar("_T")
 DEFAULT_SUBSET = "default"
@@ -94,7 +95,8 @@ class Images:
             (:class:`~tfod.detection.detections.Detections`).
         filenames, source_ids: as the records have them.
         sizes: height and width in pixels, int64 of shape (n, 2); 0 where unknown.
-        boxes: of all rows, float32 of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``.
+        boxes: of all rows, of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``; float32 from
+            shards, float64 from documents.
         splits: where the boxes of each row begin, and the end; n + 1 of them.
         classes: the id of each box's class.
         is_plain: whether no row says more than that, but for its image.
@@ -214,7 +216,7 @@ class Images:
     def _refuse(self, odd: np.ndarray, what: str) -> None:
         for box in np.flatnonzero(odd)[:1].tolist():
             row = int(np.searchsorted(self.splits, box, side="right")) - 1
-            raise TfodError(f"image {self.filenames[row]!r} has {what}")
+            raise TfodError(f"image {self.filenames[row]!r:.81} has {what}")
 
     @property
     def rows_with_image(self) -> list[int]:
@@ -235,18 +237,19 @@ class Images:
     def in_pixels(self) -> np.ndarray:
         """The boxes in pixels of their images, float64 of shape (m, 4).
 
+        Those of shards are the shortest decimals that give the same float32.
+
         Raises:
             TfodError: the size of an image with boxes is not known.
         """
         counts = np.diff(self.splits)
         for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():
             raise TfodError(
-                f"image {self.filenames[row]!r} has no size, so its boxes cannot be given in "
+                f"image {self.filenames[row]!r:.81} has no size, so its boxes cannot be given in "
                 "pixels; write image/height and image/width into its record"
             )
-        sizes = np.repeat(self.sizes, counts, axis=0)
-        scaled: np.ndarray = self.boxes * np.tile(sizes[:, ::-1], 2).astype(np.float64)
-        return scaled
+        sizes = np.tile(np.repeat(self.sizes, counts, axis=0)[:, ::-1], 2)
+        return multiply_as_typed(self.boxes, sizes)
 
 
 def size_of(one: Detection) -> tuple[int, int]:

@@ -175,7 +175,7 @@ class FormatWriter(abc.ABC):
     def require_name(self, subset: str) -> None:
         """See that a subset can be written under its name; raises TfodError where it cannot."""
         if safe_relative_path(subset) != subset:
-            raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
+            raise TfodError(f"the subset {subset!r:.81} cannot be the name of a folder; rename it")
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:
@@ -211,11 +211,11 @@ class FormatWriter(abc.ABC):
                 self._write(path, images.encoded(row) or b"")
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 raise TfodError(
-                    f"image {names[row]!r} cannot be written, since one is a folder of that name "
-                    "to others; rename one in the records"
+                    f"image {names[row]!r:.81} cannot be written, since one is a folder of that "
+                    "name to others; rename one in the records"
                 ) from None
             except OSError as error:
-                what = f"image {names[row]!r} cannot be written"
+                what = f"image {names[row]!r:.81} cannot be written"
                 raise TfodError(f"{what}: {error.strerror}") from None
         return names
 
@@ -255,7 +255,7 @@ class FormatWriter(abc.ABC):
         for one in label_map.items:
             if one.class_name != one.class_name.strip() or not one.class_name:
                 raise TfodError(
-                    f"the class {one.class_name!r} is empty or has blanks at its ends, without "
+                    f"the class {one.class_name!r:.81} is empty or has blanks at its ends, without "
                     "which this format is read; rename it"
                 )
 
@@ -268,7 +268,7 @@ class FormatWriter(abc.ABC):
         try:
             drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:
-            what = f"image {one.filename!r}: a mask cannot be decoded ({error})"
+            what = f"image {one.filename!r:.81}: a mask cannot be decoded ({error})"
             raise TfodError(what) from None
         if drawn.shape == size:
             return drawn

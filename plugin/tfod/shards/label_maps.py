@@ -98,7 +98,7 @@ class JoinedClasses:
             item = self.classes.label_map.find(text or "")
             if text and (item is None or item.id != number):
                 raise LabelMapError(
-                    f"{batch.records.shard}: the class {text!r} is that of id "
+                    f"{batch.records.shard}: the class {text!r:.81} is that of id "
                     f"{item.id if item else 'none'} in the joined label map, and not that of id "
                     f"{number}; give the classes names of their own"
                 )

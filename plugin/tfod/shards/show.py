@@ -85,7 +85,7 @@ def draw_records(
         raise shown.damage.to_error()
     if not shown.cards and class_name is not None:
         some = first_of(sorted(map(repr, shown.classes)), _MOST_NAMES) or "none"
-        raise TfodError(f"no object is of the class {class_name!r}; there are {some}")
+        raise TfodError(f"no object is of the class {class_name!r:.81}; there are {some}")
     return shown
 
 

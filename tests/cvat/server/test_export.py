@@ -77,7 +77,10 @@ def test_names_keep_folders_dots_letters_and_extensions(tmp_path: Path, save_ima
     assert [one.source_id for one in found.records] == ["1", "2", "3", "4", "5"]
 
 
-def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
+def test_images_are_the_bytes_that_were_uploaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """But for photos that lay on their side, which CVAT writes with a quality of 100."""
     names = ["a.jpg", "b.PNG", "c.png"]
     found = export(make_task(box(0, "cat"), frames=names), tmp_path, save_images=True)
     for name, record in zip(names, found.records, strict=True):
@@ -86,6 +89,12 @@ def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
         assert bytes(record.encoded or b"") == wanted
         assert record.sha256 == hashlib.sha256(wanted).hexdigest()
         assert record.format == kind.lower()
+    assert losses(caplog) == []
+    turned = io.BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT)).save(turned, "JPEG", quality=100, subsampling=0)
+    export(make_task(frames=[Frame("d.jpg", WIDTH, HEIGHT, turned.getvalue())]), tmp_path,
+           save_images=True)  # fmt: skip
+    assert "EXIF orientation and encoded anew (JPEG of quality 100): 1" in losses(caplog)[0]
 
 
 @pytest.mark.parametrize(("save_images", "times"), [(True, 1), (False, 0)])
@@ -114,10 +123,11 @@ def test_video_frames_have_numbers_of_the_video(tmp_path: Path) -> None:
     assert [len(one.boxes) for one in found.records] == [0, 1, 0]
 
 
-def test_video_frames_as_images(tmp_path: Path) -> None:
+def test_video_frames_as_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     task = make_task(box(1, "cat"), is_video=True, step=2)
     found = export(task, tmp_path, save_images=True)
     assert len(found.records) == len(task.frames) == 3
+    assert losses(caplog) == ["TFRecord: frames of videos, encoded anew: 3"]
     for number, record in enumerate(found.records):
         with Image.open(io.BytesIO(bytes(record.encoded or b""))) as opened:
             assert opened.format == "PNG"

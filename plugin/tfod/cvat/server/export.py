@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
+from tfod.cvat.server.instance import hidden_frames, option
 from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
@@ -17,7 +18,6 @@ from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat.shapes import convert_frame
 
 _log = logging.getLogger("tfod.cvat")
-_OPTION = "TFOD_CVAT_EMPTY_FRAMES"
 _LABEL_MAPS = "TFOD_CVAT_LABEL_MAPS"
 _PROJECT, _JOB = "project", "job"
 
@@ -49,7 +49,7 @@ def export_zip(
         options = ExportOptions(
             with_images=save_images,
             save_masks=save_masks,
-            keep_empty=_keeps_empty_frames(),
+            keep_empty=option("TFOD_CVAT_EMPTY_FRAMES", "keep", "drop") == "keep",
             label_map=_label_map_of(instance_data),
         )
         with bindings.GetCVATDataExtractor(
@@ -87,7 +87,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
             if options.with_images:
                 read = functools.partial(encoder.encoded, item, item.media)
             shards.add(replace(image, subset=subset or item.subset), read)
-        return shards.finish()
+        return shards.finish(hidden_frames(instance_data))
 
 
 def _message(error: Exception, temp_dir: str) -> str:
@@ -118,10 +118,3 @@ def _label_map_of(instance_data: Any) -> str | None:
         project = task.project.id if task.project else "default"
     paths = [os.path.join(folder, f"{name}.pbtxt") for name in (project, "default")]
     return next(filter(os.path.isfile, paths), None)
-
-
-def _keeps_empty_frames() -> bool:
-    value = os.environ.get(_OPTION) or "keep"
-    if value not in ("keep", "drop"):
-        raise TfodError(f"{_OPTION} is {value!r}; set it to keep or drop on the server")
-    return value == "keep"

@@ -122,7 +122,7 @@ class Classes:
             *self._notes,
             *(f"{file}: {_listed(ids)}" for file, ids in changes.items() if file and _listed(ids)),
             *(
-                f"{count} object{'s' * (count != 1)} of the class {one.text!r} had the id "
+                f"{count} object{'s' * (count != 1)} of the class {one.text!r:.81} had the id "
                 f"{one.label} of another; the text was followed"
                 for one, count in self._table.contradictions.items()
             ),

@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
+from tfod.detection.boxes import degrees_of, enclosing_visible
+from tfod.detection.detection import (
+    AttributeValue,
+    Detection,
+    Drawn,
+    Keypoints,
+    PngMask,
+    drawn_by_number,
+)
+from tfod.detection.images.masks import box_outline
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
@@ -47,6 +56,7 @@ NORMALIZED = (1, 1)
 _ORDER = "where many are, look whether xmin, ymin, xmax and ymax are mixed up; "
 _FIX = "correct them"
 _CHOICE = ", or choose --odd-boxes clip or --odd-boxes drop"
+ROTATED = "rotated boxes, read as the boxes around them"
 _NOT_FINITE = "boxes with a number that is not finite"
 _INVERTED = "boxes whose maximum is below their minimum"
 _FLAT = "boxes without width or height"
@@ -72,10 +82,10 @@ class KnownClasses:
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.near_names.nearest(text)
-            hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
+            hint = f", did you mean {near!r:.81}? Correct it" if near else "; correct it"
             raise TfodError(
-                f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
-                "label map, or name another one with --label-map"
+                f"{where}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
+                "to the label map, or name another one with --label-map"
             )
         return item.id
 
@@ -130,6 +140,7 @@ class Object(NamedTuple):
         points: its keypoints, x, y and visibility in each row, in the unit of the box; of all
             objects of a dataset as many.
         outline: what its mask is drawn of.
+        drawn: the box before it was rotated, if it was.
     """
 
     name: str
@@ -138,6 +149,25 @@ class Object(NamedTuple):
     attributes: Mapping[str, AttributeValue] = {}
     points: np.ndarray | None = None
     outline: Any = None
+    drawn: Drawn = Drawn()
+
+    def enclosed(self, size: Size) -> Object:
+        """A rotated object with the box around what the image shows of it, and its outline."""
+        if self.drawn.box is None:
+            return self
+        outline = box_outline(self.drawn.box, self.drawn.rotation)
+        return self._replace(
+            box=enclosing_visible(outline, size), outline=self.outline or [outline]
+        )
+
+
+def rotated(box: Sequence[float], rotation: object, place: str, problems: Problems) -> Drawn:
+    """How a box was drawn that is rotated by some degrees, which is counted."""
+    if degrees := degrees_of(rotation):
+        problems.add(ROTATED, place)
+        left, top, right, bottom = box
+        return Drawn((left, top, right, bottom), degrees)
+    return Drawn()
 
 
 @dataclass(frozen=True)
@@ -201,9 +231,11 @@ class Reading:
         size = NORMALIZED if self.is_normalized else frame.size
         if size is None and objects:
             problems.add(_NO_SIZE, where)
+        size_or_unit = size or NORMALIZED
+        objects = [one.enclosed(size_or_unit) for one in objects]
         corners, rows = sound_boxes(
             [one.box for one in objects],
-            size or NORMALIZED,
+            size_or_unit,
             [one.place for one in objects],
             self.options,
             problems,
@@ -218,10 +250,11 @@ class Reading:
             width=width,
             format="",
             encoded=image.data if image and is_needed else b"",
-            boxes=normalized(corners, size or NORMALIZED),
+            boxes=corners / (size_or_unit[::-1] * 2),
             class_text=[one.name for one in kept],
             class_label=[self.classes.id_of(one.name, one.place) for one in kept],
             attributes={name: [one.attributes.get(name) for one in kept] for name in attributes},
+            drawn=drawn_by_number([one.drawn for one in kept]),
             masks=self.draw(kept, frame) if self.draw and size else None,
             keypoints=_keypoints(kept, size, point_count, point_names)
             if size and point_count
@@ -271,14 +304,7 @@ def _keypoints(
     nothing = np.zeros((count, 3))
     found = [nothing if one.points is None else one.points for one in objects]
     points = np.reshape(found, (len(objects), count, 3))
-    xy = (points[:, :, :2] / size[::-1]).astype(np.float32)
-    return Keypoints(xy, points[:, :, 2].astype(np.int64), tuple(names))
-
-
-def normalized(boxes: np.ndarray, size: Size) -> np.ndarray:
-    """Boxes divided by height and width; float32 of shape (n, 4)."""
-    height, width = size
-    return np.asarray((boxes / (width, height, width, height)).astype(np.float32))
+    return Keypoints(points[:, :, :2] / size[::-1], points[:, :, 2].astype(np.int64), tuple(names))
 
 
 def sound_boxes(
@@ -303,8 +329,10 @@ def sound_boxes(
     sides = np.array((width, height, width, height), np.float64)
     in_pixels = size != NORMALIZED
     if in_pixels:
-        furthest = float(np.abs(given[np.isfinite(given)]).max(initial=0))
-        problems.furthest = max(problems.furthest, furthest)
+        problems.count_boxes(given)
+    is_inside = (given >= 0).all() and (given <= sides).all()
+    if is_inside and (given[:, 2:] - given[:, :2] > _LEAST_SIDE * sides[2:]).all():  # nearly always
+        return given, list(range(len(given)))
     clipped = np.clip(given, 0, sides)
     rounding = _ROUNDING + (_DECIMALS / sides if in_pixels else 0)
     kept = []
