@@ -91,9 +91,12 @@ def test_another_id_of_a_class_is_refused(run: Run, command: str, named: bool) -
 def test_ids_of_the_source_become_those_of_the_folder(run: Run) -> None:
     """With a message; shards that have the label map already stay as they are."""
     write_files(Path("out"), {"labelmap.pbtxt": "item { id: 5 name: 'cat' }"})
+    with open("in/label_map.pbtxt", "a") as label_map:
+        label_map.write("item { id: 9 name: 'emu' }")
     for name in ("folder", "shards", "reshard"):
         said = run(*COMMANDS[name], "--overwrite").succeeded()
         assert "in/label_map.pbtxt: the id of 'cat' is 5 and was 1" in said
+        assert "classes that no record has, left out: 'emu'" in said
         assert ids_of_cat(Path("out")) == {5}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -39,7 +39,7 @@ class Classes:
         self.label_maps = label_maps
         self.unknown_ids: set[tuple[str, int]] = set()
         self._notes: list[str] = []
-        self._changes: dict[str, tuple[int, int]] = {}
+        self._changes: dict[str, None] = {}
         self._files = {id(label_map): file for file, label_map in label_maps.items()}
         self._base = base
         self._table = ClassTable()
@@ -111,16 +111,20 @@ class Classes:
 
     def notes(self) -> list[str]:
         """What was changed in records and label maps to make one list, as sentences."""
-        changes: dict[str, list[tuple[str, int, int]]] = {}
-        for key, scope in self._scopes.items():
-            for item in scope.label_map.items if scope.label_map else ():
-                new = self._ids.get(scope.by_text[item.class_name], item.id)
-                changes.setdefault(self._files[key], []).append((item.class_name, item.id, new))
-        bare = [(name, *ids) for name, ids in self._changes.items()]
-        changes["records without a label map"] = bare
+        unused, changes = dict[str, None](), defaultdict[str, list[str]](list)
+        for file, label_map in self.label_maps.items() if any(self.label_maps) else ():
+            for item in label_map.items:
+                label = self._ids.get(self._scopes[id(label_map)].by_text[item.class_name])
+                if label is None:
+                    unused[repr(item.class_name)] = None
+                elif label != item.id:
+                    changes[file].append(_change(item.class_name, item.id, label))
+        if self._changes:
+            changes["records without a label map"] = [*self._changes]
         return [
             *self._notes,
-            *(f"{file}: {_listed(ids)}" for file, ids in changes.items() if file and _listed(ids)),
+            *(f"{file}: {_listed(some)}" for file, some in changes.items()),
+            *[f"classes that no record has, left out: {_listed([*unused])}"] * bool(unused),
             *(
                 f"{count} object{'s' * (count != 1)} of the class {one.text!r:.81} had the id "
                 f"{one.label} of another; the text was followed"
@@ -142,8 +146,8 @@ class Classes:
         """Note an id that is another now, or that only a guess would explain."""
         if label is None:
             return
-        if scope.label_map is None:
-            self._changes[text or str(label)] = label, self._ids[number]
+        if scope.label_map is None and label != self._ids[number]:
+            self._changes[_change(text or str(label), label, self._ids[number])] = None
         is_certain = label and not (scope.label_map or self.label_maps or self._base)
         if not text and label not in scope.by_id and not is_certain:
             self.unknown_ids.add((self._files.get(id(scope.label_map), ""), label))
@@ -180,8 +184,10 @@ class Classes:
         return replace(item, **more)
 
 
-def _listed(ids: Iterable[tuple[str, int, int]]) -> str:
-    """The classes whose ids are others now: the first, and how many more there are."""
-    changes = [f"the id of {name!r} is {new} and was {old}" for name, old, new in ids if new != old]
-    more = f" and {len(changes) - _MAX_LISTED:,} more" * (len(changes) > _MAX_LISTED)
-    return ", ".join(changes[:_MAX_LISTED]) + more
+def _change(name: str, old: int, new: int) -> str:
+    return f"the id of {name!r} is {new} and was {old}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED:,} more" * (len(names) > _MAX_LISTED)
+    return ", ".join(names[:_MAX_LISTED]) + more
