@@ -12,7 +12,7 @@ from tfod.detection.labels.label_map import read_label_map
 from tfod.formats.table import FORMATS
 
 from tests.commands import Run
-from tests.files import files_in, write_files
+from tests.files import files_in, write_file, write_files
 from tests.formats import one_image
 from tests.formats.conftest import IMAGES
 from tests.records import encode, image, objects, write_shard
@@ -170,3 +170,20 @@ def test_blanks_around_a_class_are_told(run: Run, name: str) -> None:
     for number, source in enumerate(([Path("in/obj.names")], *commands[1:])):
         options = ("--images", "in") if number == 1 else ()
         assert repr(name) in run("convert", *source, f"{number}.record", *options).succeeded()
+
+
+@pytest.mark.parametrize("label_map", ["item { id: 4 name: 'cat' }", "item { id: 1 name: 'cat' }"])
+@pytest.mark.parametrize("inside", ["train", ""])
+def test_reshard_leaves_no_folder_without_a_label_map(
+    run: Run, inside: str, label_map: str
+) -> None:
+    record = encode(image() | objects([SQUARE], ["cat"], [1]))
+    for name in ("train", "valid"):
+        path = Path(write_shard(Path("two", name), name[0], record))
+        path.with_name("label_map.pbtxt").rename(path.with_name(f"{name[0]}_label_map.pbtxt"))
+    own = Path("out", inside, "labelmap.pbtxt")
+    write_file(own, label_map)
+    run("reshard", "two", "out").succeeded()
+    maps = [*Path("out").rglob("*.pbtxt")]
+    assert own in maps and {one.read_text() for one in maps} == {label_map}
+    assert len(maps) == 1 + bool(inside)
