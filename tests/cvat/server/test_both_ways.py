@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from cvat.apps.engine.models import (
     Annotations,
     AttributeSpec,
     AttributeType,
+    Frame,
     Label,
     Task,
 )
@@ -224,17 +226,14 @@ def test_a_track_is_the_same_but_for_its_number(tmp_path: Path) -> None:
 
 def test_the_walk_through_of_the_page_ends_equal(run: Run, tmp_path: Path) -> None:
     """With the attributes that it gives to the labels."""
-    voc = ROOT / "examples" / "shapes_voc"
     shards = tmp_path / "pascal.tfrecord"
-    run("convert", voc, shards, "--set", "train").succeeded()
-    (step,) = re.findall(r"Give each label (.*?)\.", (ROOT / "docs/cvat.md").read_text(), re.DOTALL)
-    specs = [
-        AttributeSpec(name, AttributeType.TEXT if name == "view" else AttributeType.CHECKBOX)
-        for name in re.findall(r"`(\w+)`", step)
-    ]
-    label_map = tfod.parse_label_map((tmp_path / "label_map.pbtxt").read_text())[0]
+    run("convert", ROOT / "examples/shapes_voc", shards, "--set", "train").succeeded()
+    (step,) = re.findall(r"Give each label ([^.]*)", (ROOT / "docs/cvat.md").read_text())
+    kinds = defaultdict(lambda: AttributeType.CHECKBOX, view=AttributeType.TEXT)
+    specs = [AttributeSpec(name, kinds[name]) for name in re.findall(r"`(\w+)`", step)]
+    label_map, _ = tfod.parse_label_map((tmp_path / "label_map.pbtxt").read_text())
     frames = [
-        type(frame("a.jpg"))(one.filename, one.width, one.height, bytes(one.encoded))
+        Frame(one.filename or "", one.width or 0, one.height or 0, bytes(one.encoded or b""))
         for one in tfod.read_detections(str(shards))
     ]
     task = Task(frames, [Label(one.class_name, list(specs)) for one in label_map.items])

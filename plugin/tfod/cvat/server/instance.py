@@ -76,6 +76,7 @@ def describe_instance(instance_data: Any) -> Instance:
             # Of equal names the last counts, so that a job's placeholders come before the others.
             for number, info in [*others.items(), *own.items()]
         )
+    outlines = Counter({kind: n for kind, n in held.shapes.items() if kind.startswith(_OUTLINES)})
     attributes = {
         label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
         for label in labels
@@ -89,8 +90,8 @@ def describe_instance(instance_data: Any) -> Instance:
             video=frames is not None and meta["mode"] == _VIDEO,
             new_tasks=frames is None,
             attributes={} if frames is None else attributes,
-            not_carried=held.of_kinds(_OUTLINES, False),
-            outlines=held.of_kinds(_OUTLINES, True),
+            not_carried=held.shapes - outlines,
+            outlines=outlines,
             hidden=hidden_frames(instance_data) if frames is not None else {},
             annotated=held.frames,
             own=own_frames if noun == _JOB else None,
@@ -115,11 +116,6 @@ class _Held(NamedTuple):
 
     shapes: Counter[str]
     frames: frozenset[int]
-
-    def of_kinds(self, kinds: Sequence[str], is_one: bool) -> Counter[str]:
-        """Return the shapes of these kinds, or of all others."""
-        shapes = self.shapes.items()
-        return Counter({name: n for name, n in shapes if (name.split()[0] in kinds) is is_one})
 
 
 def hidden_frames(instance_data: Any) -> Counter[str]:
