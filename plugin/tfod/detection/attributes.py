@@ -97,7 +97,7 @@ def encode_attribute(
     values = attributes[name]
     if all(value is None for value in values):
         return  # a list of nothing would be one of zeros, where other records may have texts
-    plain = [value.number if isinstance(value, NumberText) else value for value in values]
+    plain = [_number_of(value) if isinstance(value, NumberText) else value for value in values]
     kind = _kind_of(plain)
     if kind is None:
         for number, value in enumerate(values):
@@ -280,13 +280,20 @@ def _shortest(value: float) -> float:
     return value if isinstance(value, int) or value.is_integer() else float(str(np.float32(value)))
 
 
+def _number_of(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def number_as_typed(text: str) -> int | float | str:
     """Return the number that a text means, or the text if it is not a number.
 
     It is a NumberText if the number would come back as another text.
     """
     try:
-        number = NumberText(text).number
+        number = _number_of(text)
     except ValueError:
         return text
     is_plain = abs(number) < 1 << 63 if isinstance(number, int) else not number.is_integer()

@@ -22,14 +22,6 @@ class NumberText(str):
 
     __slots__ = ()
 
-    @property
-    def number(self) -> int | float:
-        """The number that the text means."""
-        try:
-            return int(self)
-        except ValueError:
-            return float(self)
-
 
 _NO_BOXES = np.zeros((0, 4), "<f4")
 
