@@ -43,7 +43,8 @@ ENCLOSED = "written as their enclosing box"
 OUTLINES = "outlines of boxes not written"
 UNLABELLED = "without a class, written as id 0 with an empty text"
 OUTSIDE = "boxes that reach outside the image, written so"
-OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE)
+OTHER_SIZE = "masks whose size differs from the image, which trainers refuse, written so"
+OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE, OTHER_SIZE)
 """What :class:`ObjectBuilder` counts, in the order of the message."""
 
 
@@ -246,11 +247,11 @@ class ObjectBuilder:
         for part in one.outlines:
             drawn = part.image if part.type.name == "mask" else _draw(part.points, size)
             drawn = np.asarray(drawn, bool)
-            if drawn.shape != size:  # trainers stop at it
-                own, image = ("x".join(map(str, sides[::-1])) for sides in (drawn.shape, size))
-                self._report(f"a mask is {own}, its image {image}; resize the mask with its image")
+            if mask is not None and mask.shape != drawn.shape:
+                self._report("the masks of an object differ in size; resize them to the image")
                 continue
             mask = drawn if mask is None else mask | drawn
+        self._losses[OTHER_SIZE][""] += mask is not None and mask.shape != size
         if mask is None and one.outline is None:
             return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))
         return PngMask(encode_mask_png(_draw(one.outline or (), size) if mask is None else mask))
