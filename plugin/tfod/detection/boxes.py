@@ -69,6 +69,16 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
     return touching
 
 
+def surely_in_pixels(corners: np.ndarray) -> np.ndarray:
+    """Return which boxes are in pixels whatever others are, bool of shape (n,).
+
+    These do not touch the image, or reach further beyond it than any drawn shape.
+    """
+    beyond = (np.abs(corners) > 2 * LOOKS_LIKE_PIXELS).any(axis=1)
+    in_pixels: np.ndarray = far_boxes(corners) & (beyond | ~touch_image(corners))
+    return in_pixels
+
+
 @dataclass(frozen=True)
 class BoxCounts:
     """The boxes of a shard, or of a part of it.
