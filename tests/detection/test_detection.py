@@ -23,6 +23,7 @@ from tests.records import encode, image, objects
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 numbers = st.floats(width=32, allow_nan=False)
+sides = st.floats(-2, 2, width=32)
 int64s = st.integers(-(2**63) + 1, 2**63 - 1)
 
 
@@ -34,7 +35,7 @@ def detections(draw: st.DrawFn) -> Detection:
     def each(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
         return st.lists(values, min_size=count, max_size=count)
 
-    boxes = np.array(draw(each(st.tuples(*[numbers] * 4))), "<f4").reshape(count, 4)
+    boxes = np.array(draw(each(st.tuples(*[sides] * 4))), "<f4").reshape(count, 4)
     attributes: dict[str, list[Any]] = {}
     if count:
         for name in draw(st.sets(st.sampled_from(["difficult", "occluded", "track_id", "n"]))):

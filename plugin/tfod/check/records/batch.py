@@ -245,7 +245,7 @@ class Batch:
         found, counts = self.detections, self.box_counts
         corners = found.boxes.astype(np.float64)
         sizes = np.where(found.sizes > 0, found.sizes, np.nan)
-        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1])
+        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], found.has_pixel_boxes)
 
     def classes_of(self, row: int) -> Sequence[object]:
         """What names the classes of a record's boxes: texts, or else ids."""
