@@ -11,10 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from tfod.check.finding import Finding
 from tfod.detection import keys
-from tfod.detection.columns import OD_API
-from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.problems import READ_FEATURES
 from tfod.example.example import encode_example, float_feature, int64_feature
 
@@ -172,16 +169,3 @@ def changed_shards(draw: st.DrawFn, name: str) -> bytes:
     """A shard of such a record, alone or beside the sound one of its kind."""
     record, sound = draw(changed_records(name)), sound_record(name)
     return shard(*draw(st.sampled_from([[record], [sound, record], [record, sound]])))
-
-
-def is_of_attributes(finding: Finding, field_mapping: FieldMapping = OD_API) -> bool:
-    """Whether a BOX001 is about attributes alone.
-
-    One that is not one value an object is left out by readers, as if it were not there.
-    """
-    assert isinstance(finding.value, dict)
-    lengths = {key: float(str(count)) for key, count in finding.value.items()}
-    if len(field_mapping.box) == 1:
-        lengths[field_mapping.box[0]] /= 4
-    attributes = {field_mapping.area, *(one.key for one in keys.OBJECT_ATTRIBUTES)}
-    return len({count for key, count in lengths.items() if key not in attributes}) == 1

@@ -187,7 +187,7 @@ class TestLoading:
         """Of the raw editor, of a task's description, and of the server's API."""
         labels = '[{"name": "кот", "id": 1, "type": "skeleton", "sublabels": [{"name": "1"}]}]'
         path = write("labels.json", wrap.format(labels))
-        assert load_task(cvat_labels=path) == Task(labels=frozenset({"кот"}))
+        assert load_task(cvat_labels=path) == Task(frozenset({"кот"}), {"кот": set()})
 
     def test_images_on_disk(self, write: Write, tmp_path: Path) -> None:
         write("in/b.JPG", plain_image((20, 10)))

@@ -31,7 +31,7 @@ from tests.mutants.registry import Mutant
 from tests.mutants.run import parameters_of
 from tests.mutants.sound import LABEL_MAP, shard
 from tests.records import encode
-from tests.zip_forge import real_zip
+from tests.zip_forge import Item, forge, real_zip
 
 OWN_FORMATS = {
     "keras_coco": ["tf_keras_coco"],
@@ -39,14 +39,16 @@ OWN_FORMATS = {
     "image_label": ["tf_image_classification"],
     "slim_classification": [],
 }
-"""Profiles of other keys than the OD API's, and the formats that read them beside
+"""Profiles of other keys than the OD API's, and the formats that read them next to
 tf_detection_api, which reads them with the profile."""
+VARIANTS = ("image_classification", "image_label")
+"""Profiles whose keys follow the records; tf_detection_api has those of the profile's file."""
 
 
 def refusals(path: Path, profile: str) -> list[str]:
     """What the import says, in each way to read shards of a profile; nothing where it takes it."""
     options = {"profile": profile} if profile in OWN_FORMATS else {}
-    output = [_refusal(path, "tf_detection_api", options)]
+    output = [] if profile in VARIANTS else [_refusal(path, "tf_detection_api", options)]
     return output + [_refusal(path, name, {}) for name in OWN_FORMATS.get(profile, ())]
 
 
@@ -174,3 +176,17 @@ def test_sets_of_shards(
         path = tmp_path / "set.zip"
         path.write_bytes(real_zip(files.items()))
     assert assert_one_verdict(path) is is_valid
+
+
+@pytest.mark.parametrize(
+    ("flaw", "is_read"),
+    [({"crc": 1}, True), ({"flags": 1}, False), ({"own_name": b"other"}, False)],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+@pytest.mark.parametrize("name", ["a.tfrecord", "images/a.png"])
+def test_flaws_in_zips(name: str, flaw: dict[str, Any], is_read: bool, tmp_path: Path) -> None:
+    """A flaw of another file, or of a checksum behind whole records, stops no import."""
+    files = {"a.tfrecord": FULL, "images/a.png": b"x" * 50}
+    items = [Item(one, data, **(flaw if one == name else {})) for one, data in files.items()]
+    (tmp_path / "a.zip").write_bytes(forge(*items))
+    assert assert_one_verdict(tmp_path / "a.zip") is (is_read or name != "a.tfrecord")

@@ -186,6 +186,10 @@ def _check_dataset(
         keeps_rows=options.task is not None,
         counts_objects=options.training_config is not None,
     )
+    if options.task is not None and options.task.skips_others:
+        from tfod.check.references.frames import Matcher
+
+        instructions = instructions._replace(matcher=Matcher(options.task, ()))
     # The rules of records run while a shard is examined, those of the data set after the last one.
     for shard in _examined(dataset.shards, instructions, options, progress):
         result.add(shard)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-_LONGEST_TEXT = 400
+_LONGEST_TEXT, _LONGEST_NAME = 400, 80
 _MOST_SAID_ONCE = 1 << 14
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
@@ -275,17 +275,23 @@ def _filled_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
         severity=severity,
         message=shortened(finding.message),
         fix=finding.fix or rule.fix,
-        feature=shortened(feature) if feature else feature,
-        value=shortened(value) if isinstance(value, str) else value,
-        item=shortened(finding.item) if finding.item else None,
+        feature=_short_name(feature) if feature else feature,
+        value=_short_name(value) if isinstance(value, str) else value,
+        item=_short_name(finding.item) if finding.item else None,
     )
 
 
 def shortened(text: str) -> str:
-    """Texts from shards may be megabytes long."""
-    if len(text) <= _LONGEST_TEXT:
-        return text
-    return text[: _LONGEST_TEXT - 1] + "…"
+    """Return a message with at most 400 letters: a name in it may be megabytes long."""
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+
+
+def _short_name(name: str) -> str:
+    """Return a name from data with at most 80 letters; an escaped one counts as four."""
+    if len(name) <= _LONGEST_NAME and (name.isprintable() or len(repr(name)) <= _LONGEST_NAME + 2):
+        return name
+    start = name[: _LONGEST_NAME - 1]
+    return (start if start.isprintable() else repr(start)[1:_LONGEST_NAME]) + "…"
 
 
 def plural(count: int, noun: str) -> str:
@@ -309,6 +315,6 @@ def first_of(names: Sequence[str], most: int, count: int | None = None) -> str:
         most: how many are named.
         count: of all; None where ``names`` are all.
     """
-    shown = names[:most]
+    shown = [*map(_short_name, names[:most])]
     more = (len(names) if count is None else count) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")

@@ -73,13 +73,13 @@ _DATUMARO = _STOPS_OTHERS | _stopped_by(
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them. The task has the images.
 _CVAT = _STOPS_OTHERS | severities(
-    error="LAB002 LAB019 BOX017 BOX020 IMG012 IMG015",
-    warning="LAB EXA003 BOX003 BOX012 BOX021 NAM001 SET004",
+    error="LAB002 LAB014 LAB019 BOX017 BOX020 IMG012 IMG015",
+    warning="LAB EXA003 BOX003 BOX012 BOX021 BOX023 NAM001 SET004",
     info="LAB013",
     off="IMG016",
 )
 # Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.
-_LABELS_NOT_KNOWN = severities(error="LAB007 LAB009 LAB014 LAB018")
+_LABELS_NOT_KNOWN = severities(error="LAB007 LAB009 LAB018")
 _WITH_FRAMES_OF_ITS_OWN = severities(off="IMG")
 # CVAT would attach the image to the frame of that number without a word.
 _NUMBERS_ARE_NO_NAMES = severities(error="TSK003")
@@ -106,7 +106,7 @@ def _of_task(task: Task | None) -> Severities:
 # another program would do with the same zip.
 _OD_API = _STOPS_OTHERS | severities(
     error="TFR010 TFR014 IMG001",
-    warning="IMG006 IMG012 IMG015 NAM001 NAM006 TSK001 TSK002 TSK004 TSK006",
+    warning="IMG006 IMG012 IMG015 NAM001 NAM006 NAM013 TSK001 TSK002 TSK004 TSK006",
 )
 
 # official/vision/dataloaders: tf_example_decoder.py; retinanet_input.py; utils.py,

@@ -99,6 +99,8 @@ def _run(options: argparse.Namespace) -> int:
     for subset, images in done.images.items():
         counts = f"{plural(images, 'image')}, {plural(done.objects[subset], 'object')}"
         print_line(f"{options.target}: {subset}: {counts}")
+    if done.label_maps:
+        print_line(f"label map: {', '.join(done.label_maps)}")
     if done.notes:
         print_note("; ".join(done.notes))
     return 0

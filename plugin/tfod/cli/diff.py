@@ -139,7 +139,7 @@ def _lines(found: Diff) -> Iterator[str]:
         counts = (f"{name} ({count:,})" for name, count in sorted(found.values.items()))
         yield from ("", f"Values changed: {', '.join(counts)}")
     for (subset, image), some in groupby(found.listed, lambda one: (one.subset, one.image)):
-        yield from ("", f"{subset}: {image}" if image else "classes")
+        yield from ("", f"{subset}: {image:.80}" if image else "classes")
         yield from (f"  {_line(one)}" for one in some)
     rest = _counted(found.counts - Counter(one.change for one in found.listed))
     if rest:
@@ -157,7 +157,7 @@ def _line(one: Difference) -> str:
 
 def _box(box: Mapping[str, Any]) -> str:
     corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in box["corners"])
-    return f"{box['name']!r} ({corners})"
+    return f"{box['name']!r:.81} ({corners})"
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -30,6 +30,8 @@ LONGEST_CAUSE = 85
 """In characters: what CVAT's page "Requests" shows of a message, less "Nothing was changed"."""
 _LONGEST_NAME = 30
 _BARE_ID = re.compile(r"#-?\d+")
+_DAMAGE = ("TFR", "ZIP", "EXA001")
+"""Rules of records that cannot be read."""
 
 
 class RefusedError(TfodError):
@@ -63,6 +65,11 @@ def check_upload(
     return check(found, options)
 
 
+def replaced(report: Report) -> list[str]:
+    """Return what an import that is allowed replaces with fewer or other annotations."""
+    return [one.message for one in report.findings if one.code == "TSK011"]
+
+
 def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     """Why a zip is refused: the gravest causes, and how many more there are.
 
@@ -76,8 +83,12 @@ def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             by_code.setdefault(finding.code, []).append(finding)
-    # What the user will know first: labels and names; then damage in the order of the zip.
-    order = sorted(by_code, key=lambda code: (code not in _SENTENCES, code))
+    if any(code.startswith(_DAMAGE) for code in by_code):
+        by_code.pop("TSK009", None)  # the frames have records, which cannot be read
+    # Damage is the cause of much else; after it what the user will know: labels and names.
+    order = sorted(
+        by_code, key=lambda code: (not code.startswith(_DAMAGE), code not in _SENTENCES, code)
+    )
     sentences = [
         _SENTENCES.get(code, _plain_sentences)(
             _Cause(by_code[code], report.counts.by_code[code], report, task, noun, shown)
@@ -212,7 +223,7 @@ def _plain_sentences(of: _Cause) -> list[str]:
         return [f"{place} {first.message}", first.fix]
     where = f" ({place})" if place else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
-    if len(first.message + where) <= LONGEST_CAUSE:
+    if len(first.message + where) <= LONGEST_CAUSE and first.code != "ZIP012":
         exactly = f"{place_of(first)}{more}" if first.record is not None or more else ""
         return [first.message + where, exactly, first.fix]
     title = all_rules()[first.code].title

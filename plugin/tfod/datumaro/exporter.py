@@ -219,7 +219,7 @@ class ShardExporter(compat.Exporter):
             file.complete()
 
     def _report_annotation(self, reason: str) -> None:
-        error = TfodError(f"item {self._current.id!r}: {reason}")
+        error = TfodError(f"item {self._current.id!r:.81}: {reason}")
         item_id = (self._current.id, self._current.subset)
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
@@ -266,4 +266,4 @@ def _names_others(path: str, text: str) -> bool:
 def _named(item: Any, error: Exception) -> TfodError:
     """What went wrong with an item, as an error of ours that names it."""
     reason = getattr(error, "strerror", None) or str(error)
-    return TfodError(f"item {item.id!r} cannot be written ({reason})")
+    return TfodError(f"item {item.id!r:.81} cannot be written ({reason})")

@@ -116,7 +116,7 @@ class ImageEncoder:
         encoded = self.encoded(item, media) if is_there else None
         if self.is_needed and not encoded:
             raise TfodError(
-                f"item {item.id!r} has no image, and this format has no record without one; "
+                f"item {item.id!r:.81} has no image, and this format has no record without one; "
                 "import the dataset with its images"
             )
         name = self._filename(item, media, encoded)
@@ -125,7 +125,7 @@ class ImageEncoder:
         if not encoded or turn == UPRIGHT:
             return UprightImage(name, encoded, frame, frame)
         assert media is not None  # it has bytes
-        turned, stored = upright_image(encoded, f"image {name!r}"), image_size(encoded)
+        turned, stored = upright_image(encoded, f"image {name!r:.81}"), image_size(encoded)
         shown = image_size(turned)
         tells = tells and media.has_size and stored != shown and frame in (stored, shown)
         of_stored = frame == stored if tells else is_stored

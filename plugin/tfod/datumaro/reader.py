@@ -29,14 +29,10 @@ from tfod.detection.problems import NOTHING
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.formats.options import Problems
+from tfod.formats.reading.files import ImageFiles, images_beside
 from tfod.sources.reading import ReadableShards, find_readable
-from tfod.tfrecord.image_names import (
-    IdMaker,
-    ImageFolders,
-    names_in_folder,
-    safe_relative_path,
-    split_extension,
-)
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.names import stated_name
@@ -129,7 +125,8 @@ class TfDetectionApiBase(compat.DatasetBase):
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
-        self._names_in = functools.cache(names_in_folder)
+        self._images_beside = functools.cache(images_beside)  # a set may have thousands of shards
+        self._problems = Problems()
         self._source = os.path.abspath(path)
         self._shards = [(one.subset, path) for one in sets for path in one.paths]
         for one in sets:
@@ -166,8 +163,8 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
         identity = identify(path)
-        folders = ImageFolders(path, subset, self._names_in)
-        shard = _Shard(subset, identity, folders, self._id_makers.setdefault(subset, IdMaker()))
+        images = self._images_beside(os.path.dirname(os.path.abspath(path)), subset)
+        shard = _Shard(subset, identity, images, self._id_makers.setdefault(subset, IdMaker()))
         count = 0
         for records in read_record_batches(path):
             count += len(records)
@@ -234,7 +231,8 @@ class TfDetectionApiBase(compat.DatasetBase):
         path = safe_relative_path(found.filenames[row] or "")
         start, end = found.encoded[row].tolist()
         length = end - start
-        on_disk = shard.folders.find(path) if path and not length else None
+        image = shard.images.find([path], "", self._problems) if path and not length else None
+        on_disk = image[0] if image else None
         size = record_size(found, row, on_disk)
         of_image = shard.subset, image_id
         item, first_length = self._images.get(of_image, (None, length))
@@ -330,7 +328,7 @@ class _Shard(NamedTuple):
 
     subset: str
     identity: ShardIdentity
-    folders: ImageFolders
+    images: ImageFiles
     ids: IdMaker
 
 

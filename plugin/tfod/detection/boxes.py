@@ -7,11 +7,13 @@ does not show that: a shape that hangs far over the edge has such coordinates, t
 
 from __future__ import annotations
 
-import math
+import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+_MOST_DEGREES = 1e6  # larger numbers are something else
 LOOKS_LIKE_PIXELS = 2.0
 """Parts of the image are hardly larger, pixels hardly smaller."""
 
@@ -99,13 +101,17 @@ def enclosing_points(points: Sequence[float]) -> PixelBox:
     return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
 
 
-def enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float) -> PixelBox:
-    """The smallest box around a box of this centre and size that is turned."""
-    angle = math.radians(degrees)
-    cosine, sine = abs(math.cos(angle)), abs(math.sin(angle))
-    half_width = (w * cosine + h * sine) / 2
-    half_height = (w * sine + h * cosine) / 2
-    return cx - half_width, cy - half_height, cx + half_width, cy + half_height
+def enclosing_visible(points: Sequence[float], size: tuple[int, int]) -> PixelBox:
+    """The smallest box around what an image shows of an outline; around all if it shows nothing."""
+    return enclosing_points(clipped_outline(points, size) or points)
+
+
+def degrees_of(value: Any) -> float:
+    """Read the degrees of a rotation; 0 for full turns, or if it is not an angle."""
+    with contextlib.suppress(ValueError, TypeError):
+        degrees = 0.0 if isinstance(value, bool) else float(value)
+        return degrees if abs(degrees) < _MOST_DEGREES and degrees % 360 else 0.0
+    return 0.0
 
 
 def clipped_outline(points: Sequence[float], size: tuple[int, int]) -> list[float]:

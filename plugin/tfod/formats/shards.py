@@ -24,10 +24,11 @@ from tfod.detection.images.masks import (
 )
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
 from tfod.detection.images.upright import orientation_of
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.dataset_classes import Classes
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.formats.dataset import Classes, Converted, Dataset, Images, no_subset, size_of
+from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
 from tfod.formats.images_of_records import ImagesOfRecords
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
@@ -90,8 +91,10 @@ def read(source: str, options: Options) -> Dataset:
             raise no_subset(source, options.subset, [one.subset for one in shards.sets])
     paths = [path for one in sets for path in one.paths]
     notes = [*shards.notes, *missing_shards(sets), *shards.require_label_maps()]
-    maps = {id(label_map): label_map for label_map in map(shards.label_map, paths) if label_map}
-    classes = Classes(list(maps.values()))
+    files = {path: file.name for path in paths if (file := shards.label_maps[path])}
+    maps = {file: one for path, file in files.items() if (one := shards.label_map(path))}
+    target = options.target_map
+    classes = Classes(maps, target.base if target else None)
     problems = Problems(options)
     found_keys: dict[str, None] = {}
 
@@ -99,12 +102,16 @@ def read(source: str, options: Options) -> Dataset:
         for one in sets:
             for path, found in _batches(one, shards, options, problems, found_keys):
                 upright = _upright(found, options, problems)
-                yield Images.of(one.subset, upright, shards.label_map(path), classes)
+                yield Images.of(one.subset, upright, maps.get(files.get(path, "")), classes)
 
     def finish(images: int, objects: int) -> Sequence[str]:
+        unexplained = classes.unexplained()
+        if unexplained and options.odd_boxes is not OddBoxes.KEEP:
+            fix = "correct them, or name the label map of the ids with --label-map"
+            raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
         mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
         lost = [no_objects_sentence(found_keys, mappings)] if mappings else []
-        return [*notes, *lost, *problems.sentences()]
+        return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     return Dataset(classes, [one.subset for one in sets], images, finish, sources=paths)
 
@@ -162,20 +169,6 @@ def _turned(one: Detection, turn: int, options: Options, problems: Problems) -> 
 # Writing
 
 
-def label_map_beside(target: str, overwrite: bool) -> str | None:
-    """The label map that a folder has where shards are to be written, unless it may be replaced."""
-    folder = os.path.dirname(target) if parse_shard_name(target) else target
-    path = os.path.join(folder, LABEL_MAP_FILE)
-    return path if os.path.isfile(path) and not overwrite else None
-
-
-def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:
-    """Whether a label map has a class under this id, and at least what is known of it."""
-    there = label_map.find_id(item.id)
-    names = there is not None and there.named().name == item.name
-    return names and item.keypoints in ((), there.keypoints if there else ())
-
-
 class Writer(FormatWriter):
     """Writes the records of some images; a subset is begun with its first one at the latest.
 
@@ -226,7 +219,9 @@ class Writer(FormatWriter):
             options.overwrite,
             shards_there=shards_there if is_shard else None,
         ) as output:
-            return cls(output, folder, name, dataset, options).write_all(dataset)
+            return cls(output, folder, name, dataset, options).write_all(
+                dataset, os.path.dirname(target) if is_shard else target
+            )
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:
@@ -245,10 +240,8 @@ class Writer(FormatWriter):
         )
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        names = label_map.class_names
         for row, one in enumerate(images.detections):
-            ids = images.classes[images.splits[row] : images.splits[row + 1]]
-            one = replace(one, class_text=[names[each] for each in ids], class_label=ids)
+            one = images.renumbered(row, one)
             last = next(self._numbers)  # what is free behind it, of a record that needs a number
             one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
                 self._completed(one)
@@ -259,7 +252,8 @@ class Writer(FormatWriter):
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()
         with _sound_texts("the label map"):
-            self._add_label_map(label_map, text.encode())
+            if not self.label_map_file:
+                self._add_label_map(LABEL_MAP_FILE, text.encode())
         complete = []
         for subset, writer in self._writers.items():
             shards = writer.complete()
@@ -270,15 +264,9 @@ class Writer(FormatWriter):
         if self._options.verify is not None:
             self._options.verify(complete, text)
 
-    def _add_label_map(self, label_map: LabelMap, text: bytes) -> None:
-        """Write the label map, unless its classes are there; say where it replaces others."""
-        path = os.path.join(self.folder, LABEL_MAP_FILE)
-        if os.path.exists(path):
-            there = read_label_map(path)[0]
-            if all(_is_in(there, item) for item in label_map.items):
-                return
-            self.notes.append(f"{path}: replaced, its classes were others")
-        self._output.add_text(LABEL_MAP_FILE, text)
+    def _add_label_map(self, name: str, content: bytes) -> None:
+        self.label_map_file = name
+        self._output.add_text(name, content)
 
     def _completed(self, one: Detection) -> Detection:
         """What the source has not said of an image, as its file has it."""

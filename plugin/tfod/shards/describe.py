@@ -258,6 +258,8 @@ def _classes(found: Description) -> Iterator[str]:
         yield from ("", *in_columns(rows))
     if len(order) > _MOST_CLASSES:
         yield f"and {len(order) - _MOST_CLASSES:,} more classes"
+    if bare := sorted({label for text, label in total if not text and label is not None}):
+        yield f"no text and no label map explains the ids {', '.join(map(str, bare))}"
     if order and len(by_size) > len(subsets) > 0:
         yield f"by subset: the {len(subsets)} largest of {len(by_size):,}"
 

@@ -96,7 +96,7 @@ class EditedRecord:
         numbers = [one for one in values if isinstance(one, int)]
         self.new[key] = text_feature(texts) if texts else int64_feature(numbers)
         old, new = _shown(before), _shown(values)
-        yield changed(what or f"{key}: {old!r} became {new!r}", key, old, new)
+        yield changed(what or f"{key}: {old!r:.81} became {new!r:.81}", key, old, new)
 
     # What was read; of features of another kind than is meant, nothing
 
@@ -348,7 +348,7 @@ def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Findi
     yield from record.put(key, [record.source_ids.next()])
     if former and extra is not None:
         record.new[keys.EXTRA_ATTRIBUTES] = bytes_feature([extra])
-        what = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r}"
+        what = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r:.81}"
         yield changed(what, keys.EXTRA_ATTRIBUTES, None, text)
 
 

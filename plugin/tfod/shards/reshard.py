@@ -17,6 +17,7 @@ import numpy as np
 from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.formats.target_map import TargetMap
 from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
 from tfod.sources.label_map_search import LABEL_MAP_FILE
@@ -54,6 +55,7 @@ class Resharded:
         paths: of the shards.
         label_maps: names of the label maps beside them.
         are_joined: whether that is one which was made of several.
+        kept_ids: the label maps whose ids the classes keep, if that was asked for.
         notes: what was odd, as sentences.
     """
 
@@ -62,6 +64,7 @@ class Resharded:
     label_maps: Sequence[str]
     are_joined: bool
     notes: Sequence[str]
+    kept_ids: Sequence[str] = ()
 
 
 def reshard(
@@ -72,6 +75,7 @@ def reshard(
     shuffle: int | None = None,
     overwrite: bool = False,
     receiver: str | None = None,
+    label_map: str | None = None,
 ) -> Resharded:
     """Write the records of shards into other shards; the bytes of each record stay as they are.
 
@@ -95,6 +99,8 @@ def reshard(
         receiver: who reads them next. For one that parses source ids (:data:`LARGEST_FOR`) numbers
             are written in place of those that it does not read; for the first of them all shards
             are read once more.
+        label_map: a file, or the name of a label map that tfod ships, whose ids the classes keep.
+            Without it, the ids are those of a label map that the folder has already.
 
     Raises:
         ShardsNotFoundError: there is nothing to read.
@@ -116,9 +122,12 @@ def reshard(
     read = [*sources, *paths]
     notes = [*shards.notes, *missing_shards(sets)]
     maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
+    target = _target_map(os.fspath(folder), sets, label_map)
     copies = _copies(sets, maps)
-    joined = JoinedClasses(maps) if copies is None else None
-    texts = {LABEL_MAP_FILE: joined.label_map.to_text().encode()} if joined else copies or {}
+    if target and (target.others or {*(copies or {}).values()} != {target.content}):
+        copies = None
+    joined = JoinedClasses(maps, target.base if target else None) if copies is None else None
+    texts = {} if target else copies or {}
     with OutputFolder(folder, read, overwrite) as out:
         for name, text in texts.items():
             out.add_text(name, text)
@@ -131,10 +140,27 @@ def reshard(
             numbers = numbers_for(paths, largest)
             edits.append(functools.partial(number_source_ids, numbers=numbers))
         counts = [_copy(one, _fill_in(layout, one), shuffle, out, work, edits) for one in sets]
-    if joined:
-        notes += [*joined.notes, *joined.contradictions()]
+        if joined:
+            classes = joined.classes
+            notes += [*joined.notes, *classes.notes()]
+            name, content = LABEL_MAP_FILE, classes.label_map.to_text().encode()
+            if target:
+                completed = target.complete(classes, overwrite)
+                notes += completed.notes
+                name, content = os.path.relpath(target.path, folder), completed.content
+            texts[name] = content
+            out.add_text(name, content)
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
-    return Resharded(records, out.paths, tuple(texts), joined is not None, notes)
+    kept_ids = [] if target is None else [target.path] if target.content else [*target.others]
+    return Resharded(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
+
+
+def _target_map(folder: str, sets: Sequence[ShardSet], label_map: str | None) -> TargetMap | None:
+    if is_url(folder):
+        return None  # refused as an output
+    shards = [os.path.join(folder, _names(one, 1)[0]) for one in sets]
+    found = TargetMap.find(folder, shards, label_map)
+    return found or (TargetMap.like(folder, label_map) if label_map else None)
 
 
 def _copy(

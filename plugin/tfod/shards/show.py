@@ -94,7 +94,7 @@ def draw_records(
         raise shown.damage.to_error()
     if not shown.cards and class_name is not None:
         some = first_of(sorted(map(repr, shown.classes)), _MOST_NAMES) or "none"
-        raise TfodError(f"no object is of the class {class_name!r}; there are {some}")
+        raise TfodError(f"no object is of the class {class_name!r:.81}; there are {some}")
     return shown
 
 
@@ -157,6 +157,8 @@ def _card(
         detection = detections[row]
     except RecordError as error:
         notes.append(f"{error.feature or ''} {error.cause}".strip())
+    lacking = dict.fromkeys(name for name, _ in classes if label_map and name[:1] == "#")
+    notes += [f"id {name[1:]} is not in the label map" for name in lacking]
     if left := undrawn(sample):
         notes.append(f"{plural(left, 'box')} not drawn")
     labels = []

@@ -159,6 +159,16 @@ class _Candidates:
         return self._decided[name]
 
 
+def find_in_folder(folder: str, shard: str) -> tuple[str | None, Sequence[str]]:
+    """Find the label map for a shard in one folder; returns as :meth:`LabelMapFinder.find`.
+
+    Files that turn out to be other protobuf text are left out, unless they are named as label maps.
+    """
+    paths = label_maps_in(folder) if os.path.isdir(folder) else ()
+    paths = [path for path in paths if is_named_label_map(path) or read_label_map_or_none(path)]
+    return _Candidates(paths, read_label_map_or_none).best(stated_name(shard).stem.lower())
+
+
 def is_named_label_map(path: str) -> bool:
     """Whether a file's name says that it is a label map, as opposed to some protobuf text."""
     return "label" in os.path.basename(path).lower()

@@ -126,7 +126,7 @@ class LabelMapFile(NamedTuple):
                 return LabelMapFile(name, read_labels(path)[0], path=path)
             return LabelMapFile.of(read_text_file(path, LONGEST_LABEL_MAP), name, path)
         except LabelMapError as error:
-            return LabelMapFile(name, None, str(error), path=path)
+            return LabelMapFile(name, None, str(error).replace(path, name), path=path)
 
     @staticmethod
     def named(name: str) -> LabelMapFile:

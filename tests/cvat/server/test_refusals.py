@@ -116,20 +116,23 @@ def test_numbers_that_count_otherwise_than_the_video(refuse, name: str) -> None:
 
 
 def test_a_flipped_bit_names_record_and_byte(refuse) -> None:
+    """Of a task with annotations, too, for whose frames the damaged shard lacks a record."""
     first, second = record("a.jpg", "cat"), record("b.jpg", "cat")
     data = bytearray(shard(first, second))
     start = len(shard(first))
     data[start + 12 + 20] ^= 1
-    text = refuse({"x/train.tfrecord": bytes(data)})
+    text = refuse({"x/train.tfrecord": bytes(data)}, make_task(box(0, "cat"), box(1, "cat")))
+    assert "has no record" not in text
     assert text.startswith("checksum of the data is wrong (train.tfrecord, record 1). ")
     assert f"x/train.tfrecord, record 1, byte {start}: " in text
 
 
-def test_a_zip_with_a_damaged_entry(refuse) -> None:
-    payload = shard(*(record(name, "cat") for name in ("a.jpg", "b.jpg")))
-    data = bytearray(real_zip([("t.tfrecord", payload)]))
-    data[60:70] = bytes(10)
-    assert "t.tfrecord" in refuse(bytes(data))
+@pytest.mark.parametrize("name", ["t.tfrecord", "label_map.pbtxt"])
+def test_a_zip_with_a_damaged_entry(refuse, name: str) -> None:
+    data = bytearray(real_zip([("t.tfrecord", TWO), ("label_map.pbtxt", LABEL_MAP)]))
+    start = data.index(name.encode()) + len(name)
+    data[start + 4 : start + 14] = bytes(10)
+    assert refuse(bytes(data)).startswith(f"damaged entry ({name}). Nothing was changed. {name}: ")
 
 
 LINK = stat.S_IFLNK | 0o777
@@ -180,6 +183,10 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         one_shard(record("a.jpg", ids=[3]))
         | {"label_map.pbtxt": LABEL_MAP + b"item { id: 3 name: 'dog' }"},
         ["class 'dog' is not among the labels", "Labels of the task: bird, cat."],
+    ),
+    "no class": (
+        one_shard(record("b.jpg", "cat"), record("a.jpg", "")),
+        ["a record has no class: ", SECOND, "image/object/class/text"],
     ),
     "no name": (
         one_shard(record("", "cat")),
@@ -274,6 +281,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
             "TFRecord 1.0 instead, or unpack the zip and convert the folder."
         ],
     ),
+    "a zip in the zip": ({"x/inner.zip": real_zip([("t.tfrecord", GOOD)])}, ["Unpack x/inner.zip"]),
     "an empty shard": (
         {"t.tfrecord": b"", "label_map.pbtxt": LABEL_MAP},
         ["t.tfrecord is empty (0 bytes). Nothing was changed. ", "export or download it again"],

@@ -20,12 +20,13 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API
 from tfod.check.records.images import read_most_decoded
 from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.problems import READ
 from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.torch import Detections
 from tfod.training.tensorflow import detection_decoder
 
-from tests.changed_records import SOUND, changed_records, is_of_attributes, sound_record
+from tests.changed_records import SOUND, changed_records, sound_record
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, shard
 from tests.training.tensorflow.test_check_agrees import payloads_of_mutants
@@ -85,7 +86,7 @@ def _is_taken(finding: Finding, payload: bytes) -> bool:
     if finding.code in ("EXA004", "EXA005"):
         # Neither looks at height, width and format, and a list without values has no dtype.
         return not Example.from_bytes(payload).value_count(finding.feature or "")
-    return finding.code in TAKEN or (finding.code == "BOX001" and is_of_attributes(finding))
+    return finding.code in TAKEN or (finding.code, finding.case) == ("BOX001", READ)
 
 
 def _refusals(torch_input: Detections, number: int, payload: bytes, decode: object) -> str:

@@ -44,8 +44,8 @@ _NO_NAMES = severities(off="NAM LAB BOX TSK", error="LAB019")  # at which an imp
 _SEVERITIES: Mapping[str, Severities] = {
     "cvat": severities(off="IMG001 NAM010 NAM011"),  # no trainer reads them
     "roboflow": severities(off="NAM007 NAM012"),
-    # What comes once for each annotation; whole paths; no label map.
-    "keras_coco": severities(off="IMG010 NAM002 TSK006 BOX010 NAM005 LAB001 LAB018"),
+    # What comes once for each annotation; whole paths; no label map; ids from 0.
+    "keras_coco": severities(off="IMG010 NAM002 TSK006 BOX010 NAM005 LAB001 LAB018 LAB009 LAB012"),
     "slim_classification": _NO_NAMES,
     "image_classification": _NO_NAMES,
     "image_label": _NO_NAMES | severities(off="IMG002"),

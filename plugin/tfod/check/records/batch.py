@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.detection import keys
 from tfod.detection.detections import Detections, image_labels_of
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.problems import DetectionProblem
 from tfod.example.wire import Kind
 from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.damage import Damage
@@ -31,6 +33,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 # Letters of any script, digits and a few signs; no dot begins a part; an extension ends it.
 _PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*(?<!/)\.[A-Za-z][A-Za-z0-9]{0,4}")
 
+T = TypeVar("T")
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
@@ -89,6 +92,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.records)
 
+    def skip(self, rows: Sequence[int]) -> None:
+        """Leave records out, before any rule looks at the batch."""
+        self.live[list(rows)] = False
+        self.box_counts[list(rows)] = 0
+
     # Findings
 
     def place(self, row: int) -> Place:
@@ -112,18 +120,20 @@ class Batch:
 
     def problems(self, code: str) -> Iterator[Finding]:
         """Yield the problems of the detections that the rule of this code reports."""
-        for one in self.detections.problems:
-            if one.code == code and self.live[one.row]:
-                value: JsonValue = {**one.value} if isinstance(one.value, Mapping) else one.value
-                yield self.finding(one.row, one.message, one.key, value, case=one.case)
+
+        def make(one: DetectionProblem) -> Finding:
+            value: JsonValue = {**one.value} if isinstance(one.value, Mapping) else one.value
+            return self.finding(one.row, one.message, one.key, value, case=one.case)
+
+        problems = [one for one in self.detections.problems if one.code == code]
+        for case in dict.fromkeys(one.case for one in problems):
+            own = [one for one in problems if one.case == case and self.live[one.row]]
+            yield from self.findings(own, make, case)
 
     def findings(
-        self,
-        rows: Sequence[int],
-        make: Callable[[int], Finding],
-        case: str = "",
+        self, rows: Sequence[T], make: Callable[[T], Finding], case: str = ""
     ) -> Iterator[Finding]:
-        """A finding for each row, or box, all of one case.
+        """A finding for each row, box or problem, all of one case.
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
@@ -243,7 +253,9 @@ class Batch:
     def boxes(self) -> Boxes:
         """The boxes that can be read."""
         found, counts = self.detections, self.box_counts
-        corners = found.boxes.astype(np.float64)
+        held, corners = np.diff(found.box_splits), found.boxes.astype(np.float64)
+        if (held != counts).any():  # of records that are skipped
+            corners = corners[np.repeat(counts > 0, held)]
         sizes = np.where(found.sizes > 0, found.sizes, np.nan)
         return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], found.has_pixel_boxes)
 
@@ -298,6 +310,32 @@ def rows_of(batch: Batch) -> Iterator[ImageRow]:
         boxes = int(batch.box_counts[row])
         tags = _tags_of(batch.detections, row)
         yield ImageRow(batch.place(row), names[row] or "", height, width, boxes, tags)
+
+
+def attributes_of(batch: Batch) -> Counter[tuple[str, str]]:
+    """Count the values of attributes of objects and images, by class and name of the attribute."""
+    counts: Counter[tuple[str, str]] = Counter()
+    found = batch.detections
+    for row in np.flatnonzero(batch.live).tolist() if found.other_keys else ():
+        if found.error(row) is None:
+            one = found[row]
+            nothing = [None] * len(one.boxes)
+            uses = list(zip(one.class_text or nothing, one.class_label or nothing, strict=True))
+            for name, values in one.attributes.items():
+                pairs = zip(uses, values, strict=True)
+                kept = [use for use, value in pairs if value is not None]
+                counts.update((class_name(use, batch.label_map), name) for use in kept)
+            for label in one.image_labels:
+                text = class_name((label.text, label.label), batch.label_map)
+                counts.update((text, name) for name in label.attributes)
+    return counts
+
+
+def class_name(use: Use, label_map: LabelMap | None) -> str:
+    """Return the text of a class, or else the label map's name for its id, or ``#id``, or ''."""
+    text, label = use
+    item = label_map.find_id(label) if label_map and label else None
+    return text or (item.class_name if item else "" if label is None else f"#{label}")
 
 
 def _tags_of(found: Detections, row: int) -> Sequence[Use]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from tfod.check.finding import Findings, Levels, Severity
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Batch, rows_of
+from tfod.check.records.batch import Batch, attributes_of, rows_of
+from tfod.check.records.box_forms import SAMPLE_SIZE, sample_of
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
@@ -26,6 +27,7 @@ from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
+    from tfod.check.references.frames import Matcher
     from tfod.sources.resolved import Shard
     from tfod.tfrecord.storage.remote import RemoteStream
 
@@ -51,6 +53,7 @@ class Instructions(NamedTuple):
         threads: how many images at a time; None for as many as there are cores.
         keeps_rows: whether the records are wanted, to be compared with a CVAT task.
         counts_objects: whether figures of the objects are, for a trainer's configuration.
+        matcher: finds the frames of a CVAT task whose other images are skipped.
     """
 
     profile: Profile
@@ -62,6 +65,7 @@ class Instructions(NamedTuple):
     threads: int | None = None
     keeps_rows: bool = False
     counts_objects: bool = False
+    matcher: Matcher | None = None
 
 
 def examine(
@@ -178,10 +182,14 @@ class _Examiner:
             instructions.label_maps.get(self._shard.label_map or ""),
             damages,
         )
+        if instructions.matcher is not None:
+            find, names = instructions.matcher.find, batch.detections.filenames
+            batch.skip([row for row, name in enumerate(names) if find(name or "")[0] is None])
         run_rules(batch, result.findings, of_dataset=False)
         _add(result, batch)
         if instructions.keeps_rows:
             result.rows += rows_of(batch)
+            add_bounded(result.attributes, attributes_of(batch))
         if instructions.counts_objects:
             from tfod.check.records.objects import ObjectFigures  # few checks need them
 
@@ -198,6 +206,8 @@ def _add(result: ShardResult, batch: Batch) -> None:
     result.decoded += sum(images[row].failure is not None for row in checked)
     result.boxes += int(batch.detections.box_counts.sum())
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
+    if len(result.sample) < SAMPLE_SIZE:
+        result.sample = np.concatenate((result.sample, sample_of(batch.boxes)))[:SAMPLE_SIZE]
     if not batch.boxes.all_proper:
         result.flat += int(batch.boxes.flat.sum())
     codes, uses = batch.uses

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfod.check.finding import Finding, Findings
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import ImageRow, Use
+from tfod.check.records.batch import ImageRow, Use, class_name
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
 from tfod.detection.labels.label_map import LabelMap
@@ -52,11 +52,13 @@ class ShardResult:
         read: bytes of the shard.
         keys: the features that its records have.
         columns: what its boxes say of their columns.
+        sample: some of its boxes, as :func:`~tfod.check.records.box_forms.sample_of` returns them.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
         compression: GZIP or ZLIB; empty for none.
         unreadable: why the system, or the store, did not let it be read on; empty where it did.
         objects: figures of its objects, where a trainer's configuration is given.
         rows: its records, where a CVAT task is given.
+        attributes: how many values each attribute of a class has, where a CVAT task is given.
         findings: of the batch rules.
         has_defects: whether there are any but infos.
         flat: boxes without width or height.
@@ -78,11 +80,13 @@ class ShardResult:
     read: int = 0
     keys: frozenset[str] = frozenset()
     columns: BoxColumns = field(default_factory=BoxColumns)
+    sample: np.ndarray = field(default_factory=lambda: np.empty((0, 6), "f4"), compare=False)
     is_empty_file: bool = False
     compression: str = ""
     unreadable: str = ""
     objects: ObjectFigures | None = None
     rows: list[ImageRow] = field(default_factory=list)
+    attributes: Counter[tuple[str, str]] = field(default_factory=Counter)
     findings: Findings = field(default_factory=lambda: Findings(0))
     has_defects: bool = False
     flat: int = 0
@@ -232,8 +236,6 @@ class DatasetResult:
 
 def _named(uses: Mapping[Use, int], label_map: LabelMap | None) -> Counter[str]:
     names: Counter[str] = Counter()
-    for (text, label), count in uses.items():
-        item = label_map.find_id(label) if label_map and label else None
-        bare = "" if label is None else f"#{label}"
-        names[text or (item.class_name if item else bare)] += count
+    for use, count in uses.items():
+        names[class_name(use, label_map)] += count
     return names

@@ -17,6 +17,7 @@ import numpy as np
 
 from tfod.check.finding import Finding, JsonValue, Severity
 from tfod.check.records.batch import Batch
+from tfod.check.records.box_forms import FIXES, SAMPLE_SIZE, SIZES, forms_of, sample_of
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule
@@ -46,13 +47,19 @@ def _spelled(corners: list[float]) -> str:
 )
 def different_lengths(batch: Batch) -> Iterator[Finding]:
     """The lists over a record's objects do not have one length."""
-    shown: set[int] = set()
-    for one in sorted(batch.detections.problems, key=lambda one: (one.row, one.case)):
-        if one.code == "BOX001" and one.row not in shown and isinstance(one.value, Mapping):
-            shown.add(one.row)
-            counts = (f"{count} {key.rpartition('/')[2]}" for key, count in one.value.items())
-            message = f"lists of different length: {', '.join(counts)}"
-            yield batch.finding(one.row, message, "image/object", {**one.value}, case=one.case)
+    problems = [one for one in batch.detections.problems if one.code == "BOX001"]
+    by_row = {one.row: one for one in sorted(problems, key=lambda one: one.case, reverse=True)}
+
+    def make(row: int) -> Finding:
+        lengths = by_row[row].value
+        assert isinstance(lengths, Mapping)
+        counts = (f"{count} {key.rpartition('/')[2]}" for key, count in lengths.items())
+        message = f"lists of different length: {', '.join(counts)}"
+        return batch.finding(row, message, "image/object", {**lengths}, case=by_row[row].case)
+
+    for case in ("", READ):
+        rows = sorted(row for row, one in by_row.items() if one.case == case)
+        yield from batch.findings(rows, make, case)
 
 
 @rule(
@@ -123,7 +130,7 @@ def _how_far(corners: list[float], outside: float) -> str:
 @rule(
     "BOX005 error: box in pixels instead of parts of the image",
     why="Readers multiply by the image's size again; Datumaro clamps such boxes to nothing.",
-    fix="Divide xmin, xmax by the image's width and ymin, ymax by its height.",
+    fix="Divide xmin, xmax by the image's width and ymin, ymax by its height, but percent by 100.",
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
 def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
@@ -131,9 +138,8 @@ def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
     if boxes.all_proper:
         return ()
-    return batch.of_boxes(
-        boxes.in_pixels, lambda _, corners: f"looks like pixels: {_spelled(corners)}"
-    )
+    looks = f"looks like {' or '.join(forms_of(sample_of(boxes))) or 'pixels'}: "
+    return batch.of_boxes(boxes.in_pixels, lambda _, corners: looks + _spelled(corners))
 
 
 @rule(
@@ -323,6 +329,8 @@ def permuted_columns(result: DatasetResult) -> Iterator[Finding]:
     in another column order.
     """
     for members in result.by_subset.values():
+        if SIZES in forms_of(np.concatenate([one.sample for one in members])):
+            continue  # which BOX022 says; exchanged corners may fit such boxes, too
         found = [(one.name, one.columns) for one in members if one.columns.candidates]
         # Each of many small shards has too few boxes to tell.
         together = sum((one.columns for one in members), BoxColumns())
@@ -337,6 +345,25 @@ def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding
     message += f"none is when read as {orders}"
     key = result.profile.key_for(BOX_KEY)
     return Finding(message=message, shard=shard, feature=key, value=columns.improper)
+
+
+@dataset_rule(
+    "BOX022 error: boxes are not fractions of two corners",
+    why="Every box is wrong, also those that look right: a model learns to find nothing.",
+    fix="Correct the writer and write the shard again. Look at the boxes with tfod show.",
+    source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",
+)
+def other_form(result: DatasetResult) -> Iterator[Finding]:
+    """The boxes of a shard, or of all small shards together, have another unit or form."""
+    forms = {one.name: forms_of(one.sample) for one in result.shards}
+    small = [one for one in result.shards if len(one.sample) < SAMPLE_SIZE]
+    if small and not any(forms.values()):
+        forms = {small[0].name: forms_of(np.concatenate([one.sample for one in small]))}
+    for shard, names in forms.items():
+        if names:
+            message = f"boxes seem to be {' or '.join(names)}"
+            fix = " ".join(FIXES[name] for name in names)
+            yield Finding(message, result.profile.key_for(BOX_KEY), fix=fix, shard=shard)
 
 
 detection_rule(

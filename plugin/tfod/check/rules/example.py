@@ -177,7 +177,7 @@ def not_utf8(batch: Batch) -> Iterator[Finding]:
             odd = next((one for one in values if not _is_utf8(one)), None)
             if odd is not None:
                 text = odd[:_SHOWN].decode("latin-1")
-                message = f"{column.key} is not UTF-8; as Latin-1 it reads {text!r}"
+                message = f"{column.key} is not UTF-8; as Latin-1 it reads {text!r:.81}"
                 yield batch.finding(row, message, column.key, text)
 
 

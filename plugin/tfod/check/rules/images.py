@@ -97,7 +97,7 @@ def check_format(facts: ImageFacts) -> Iterator[Finding]:
 
 def _other_format(facts: ImageFacts) -> Finding:
     true, said = facts.header.format if facts.header else "", facts.declared_format
-    message = f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[true]}"
+    message = f"image/format says {said!r:.81}, the bytes are a {FORMAT_TITLES[true]}"
     return Finding(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
 
 
@@ -294,7 +294,7 @@ def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
 def named_record(place: Place) -> str:
     """``record 3 of train.record (a.jpg)``."""
     where = f"record {place.record} of {place.shard}"
-    return f"{where} ({place.item})" if place.item else where
+    return f"{where} ({place.item:.80})" if place.item else where
 
 
 @rule(
@@ -373,3 +373,21 @@ def check_some_images(result: DatasetResult) -> Iterator[Finding]:
             lacking = plural(shard.records - shard.images, "record")
             message = f"{lacking} of {shard.records:,} have no image, the others have one"
             yield Finding(message=message, shard=shard.name)
+
+
+@rule(
+    "IMG017 error: TensorFlow decodes the 16-bit PNG to black",
+    why="tf.io.decode_image keeps the high byte of each value: values below 256 become 0. Values "
+    "below 4,096, a warning, become 0 to 15 of 255: nearly black.",
+    fix="Scale the values to 0 to 255 and write a PNG with 8 bits per channel.",
+    source="tensorflow/core/lib/png/png_io.cc, png_set_strip_16",
+    cases={"dark": Severity.WARNING},
+)
+def check_dark(batch: Batch) -> Iterator[Finding]:
+    """The largest value of a decoded image needs at most 12 of 16 bits."""
+    for row, image in batch.images.by_row.items():
+        if 0 < image.brightest < 1 << 12:
+            message = f"values of 16 bits up to {image.brightest} become "
+            message += f"{image.brightest >> 8} of 255 at most"
+            case = "dark" if image.brightest > 255 else ""
+            yield batch.finding(row, message, batch.own(keys.ENCODED), case=case)

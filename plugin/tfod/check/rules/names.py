@@ -8,19 +8,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfod.check.finding import Finding, Place, Severity
+from tfod.check.finding import Finding, Severity, size
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
+from tfod.check.records.images import looks_like
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, rule
 from tfod.detection import keys
+from tfod.detection.columns import single_values
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.images.source_ids import odd_source_ids
+from tfod.example.wire import Kind
 from tfod.tfrecord.image_names import split_extension
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
 _READ_BY_TENSORFLOW = ("jpeg", "png", "gif", "bmp")
 _DRIVE = re.compile(r"[A-Za-z]:")
+_SMALLEST_IMAGE, _LONGEST_NAME = 64, 255  # bytes
 _JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
 
 
@@ -49,7 +53,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         name = one.place.item or ""
-        message = f"{name!r} is also the name of {_record(one.first)}"
+        message = f"{name!r:.81} is also the name of record {one.first.record} of {one.first.shard}"
         return Finding(message, key, name).at(one.place)
 
     return result.repeated(result.duplicates.in_subset(keys.FILENAME), make)
@@ -64,7 +68,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 def no_extension(batch: Batch) -> Iterator[Finding]:
     """The file name has nothing that looks like an extension."""
     for row, name in batch.names_where(lambda one: one.strip() and not split_extension(one)[1]):
-        yield _of_name(batch, row, f"{name!r} has no extension")
+        yield _of_name(batch, row, f"{name!r:.81} has no extension")
 
 
 @rule(
@@ -86,7 +90,7 @@ def other_extension(batch: Batch) -> Iterator[Finding]:
             said = FORMAT_OF_EXTENSION.get(split_extension(name)[1].lower(), header.format)
             stored_as_png = header.format == "png" and said not in _READ_BY_TENSORFLOW
             if said != header.format and not stored_as_png:
-                yield _of_name(batch, row, f"{name!r} holds a {header.format.upper()}")
+                yield _of_name(batch, row, f"{name!r:.81} holds a {header.format.upper()}")
 
 
 @rule(
@@ -98,7 +102,7 @@ def other_extension(batch: Batch) -> Iterator[Finding]:
 def path_of_another_machine(batch: Batch) -> Iterator[Finding]:
     """The name is absolute, has a backslash or a part that is two dots."""
     for row, name in batch.names_where(_leads_where):
-        yield _of_name(batch, row, f"{name!r} {_leads_where(name)}")
+        yield _of_name(batch, row, f"{name!r:.81} {_leads_where(name)}")
 
 
 def _leads_where(name: str) -> str | None:
@@ -118,7 +122,7 @@ def _leads_where(name: str) -> str | None:
 def control_characters(batch: Batch) -> Iterator[Finding]:
     """The name has characters that are not seen."""
     for row, name in batch.names_where(_unseen):
-        yield _of_name(batch, row, f"{name!r} has the character {_unseen(name)!r}")
+        yield _of_name(batch, row, f"{name!r:.81} has the character {_unseen(name)!r}")
 
 
 def _unseen(name: str) -> str | None:
@@ -189,7 +193,8 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     key = result.profile.field_mapping.source_id
 
     def make(one: Repeat) -> Finding:
-        message = f"{one.source_id!r} is also the source id of {_record(one.first)}"
+        message = f"{one.source_id!r:.81} is also the source id of "
+        message += f"record {one.first.record} of {one.first.shard}"
         return Finding(message, key, one.source_id).at(one.place)
 
     return result.repeated(result.duplicates.in_subset(keys.SOURCE_ID), make)
@@ -221,7 +226,7 @@ def missing_without_objects(batch: Batch) -> Iterator[Finding]:
 )
 def not_a_number(batch: Batch) -> Iterator[Finding]:
     """image/source_id is no whole number of 64 bits; of each shard the first is reported."""
-    return _odd_source_id(batch, 0, "{} {!r} is not a number")
+    return _odd_source_id(batch, 0, "{} {!r:.81} is not a number")
 
 
 @rule(
@@ -236,6 +241,27 @@ def not_a_number(batch: Batch) -> Iterator[Finding]:
 def large_number(batch: Batch) -> Iterator[Finding]:
     """image/source_id is a number beyond 2**24; of each shard the first is reported."""
     return _odd_source_id(batch, 1, "{} {} is more than 16,777,216")
+
+
+@rule(
+    "NAM013 error: image or other data instead of a name",
+    why="The writer exchanged two keys. No image is found by such a name, and no file can have it.",
+    fix="Write the file name into image/filename and an id into image/source_id.",
+    source="tensorflow/models: dataset_tools/create_pascal_tf_record.py",
+)
+def data_instead_of_a_name(batch: Batch) -> Iterator[Finding]:
+    """image/filename or image/source_id is an image, also as text, or longer than a file's name."""
+    for key in (keys.FILENAME, keys.SOURCE_ID):
+        column = batch.detections.column(key, Kind.BYTES)
+        rows, spans = single_values(column)
+        for at in np.flatnonzero(spans[:, 1] >= _SMALLEST_IMAGE).tolist():
+            start, length = spans[at].tolist()
+            end = start + length
+            if length > _LONGEST_NAME or column.buffer.find(b"\0", start, end) >= 0:
+                look = looks_like(column.buffer, start, end).removesuffix(" with a damaged header")
+                if look not in ("", "text", "a path", "a URL"):
+                    message = f"{column.key} holds an image or other data: {look}, {size(length)}"
+                    yield batch.finding(int(rows[at]), message, column.key)
 
 
 def _odd_source_id(batch: Batch, which: int, message: str) -> Iterator[Finding]:
@@ -265,7 +291,3 @@ def _without_a_name(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
 def _of_name(batch: Batch, row: int, message: str) -> Finding:
     """A finding about a file name."""
     return batch.finding(row, message, batch.mapping.filename, batch.detections.filenames[row])
-
-
-def _record(place: Place) -> str:
-    return f"record {place.record} of {place.shard}"

@@ -112,7 +112,7 @@ def other_classes(result: DatasetResult) -> Iterator[Finding]:
     config = result.training_config
     for setting in config.num_classes if config and largest > 0 else ():
         if setting.value != largest:
-            message = f"{setting}, but the ids go to {largest} ({known[largest]!r})"
+            message = f"{setting}, but the ids go to {largest} ({known[largest]!r:.81})"
             case = "below" if int(setting.value) > largest else ""
             yield _said(result, message, setting.value, setting.set_to(largest), case)
 

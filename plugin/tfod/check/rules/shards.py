@@ -328,9 +328,10 @@ def different_label_maps(result: DatasetResult) -> Iterator[Finding]:
             same_id = first.find_id(item.id)
             same_text = first.find(item.class_name)
             if same_id and same_id.class_name != item.class_name:
-                what = f"id {item.id} is {item.class_name!r} here and {same_id.class_name!r}"
+                what = f"id {item.id} is {item.class_name!r:.81} here "
+                what += f"and {same_id.class_name!r:.81}"
             elif same_text and same_text.id != item.id and not same_id:
-                what = f"class {item.class_name!r} has id {item.id} here and {same_text.id}"
+                what = f"class {item.class_name!r:.81} has id {item.id} here and {same_text.id}"
             else:
                 continue
             yield Finding(message=f"{what} in {first_name}", shard=name)

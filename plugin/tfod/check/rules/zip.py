@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tfod.check.finding import Finding, Severity, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection.problems import READ
-from tfod.sources.label_map_search import may_be_label_map
 from tfod.sources.other_formats import other_format
+from tfod.sources.resolved import Zip
 from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
-from tfod.tfrecord.storage.archive import ZipContent, ZipFault
-from tfod.tfrecord.storage.urls import folder_of
-from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
+from tfod.tfrecord.storage.archive import ZipFault
+from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
@@ -46,34 +45,18 @@ def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         content = archive.content
         problems = [one for one in content.problems if one.fault is fault]
-        lost = _lost(content) if problems and not content.damage else {}
+        shards = shards_in_zip(content) if problems and content.refused else ()
+        lost = {path: id(content.refused[path]) for path in shards if path in content.refused}
         for one in problems:
             is_name = fault is ZipFault.OUTSIDE and one.entry is not None
-            is_entry_lost = one.entry is not None and one.entry.path in lost
-            stops = content.damage is not None or is_entry_lost or id(one) in lost.values()
+            is_shard = one.entry is not None and one.entry.path in lost
+            stops = content.damage is not None or is_shard or id(one) in lost.values()
             yield Finding(
                 message=one.cause,
                 shard=archive.name_of(one.entry),
                 value=printable(one.entry.name) if one.entry and is_name else None,
                 case="" if stops else READ,
             )
-
-
-def _lost(content: ZipContent) -> Mapping[str, int]:
-    """The shards and their label maps that are not read, each with the identity of its problem."""
-    shards = frozenset(shards_in_zip(content))
-    folders = {at for path in shards for at in (folder_of(path), folder_of(folder_of(path)))}
-    return {
-        path: id(one)
-        for path, one in content.refused.items()
-        if path in shards
-        # A path outside is in none of the folders.
-        or (
-            may_be_label_map(path)
-            and one.fault is not ZipFault.OUTSIDE
-            and folder_of(path) in folders
-        )
-    }
 
 
 _zip_rule(
@@ -164,7 +147,10 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         fix, other = "", other_format([one.inside for one in archive.others])
         files = plural(len(archive.content.entries), "file")
         message = f"none of its {files} is a TFRecord shard"
-        if other:
+        if nested := _nested(archive):
+            message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
+            fix = f"Unpack {nested[0].shown} and upload the zip of its files."
+        elif other:
             message = f"this zip holds {other} annotations, not TFRecord"
             fix = f"To import these into CVAT, choose {_MENU[other]} in its menu. For shards, "
             fix += "export TFRecord 1.0 instead, or unpack the zip and convert the folder."
@@ -182,7 +168,14 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
 def nested_archive(result: DatasetResult) -> Iterator[Finding]:
     """An entry has the name of an archive."""
     for archive in result.dataset.zips:
-        for entry in archive.others:
-            if entry.inside.lower().endswith(_ARCHIVES) and not is_hidden(entry.inside):
-                message = "it is an archive itself and was not looked into"
-                yield Finding(message=message, shard=archive.name_of(entry))
+        for entry in _nested(archive):
+            message = "it is an archive itself and was not looked into"
+            yield Finding(message=message, shard=archive.name_of(entry))
+
+
+def _nested(archive: Zip) -> list[ZipEntry]:
+    return [
+        one
+        for one in archive.others
+        if one.inside.lower().endswith(_ARCHIVES) and not is_hidden(one.inside)
+    ]

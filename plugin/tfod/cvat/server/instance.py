@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,13 @@ from typing import Any, NamedTuple
 
 from tfod.check.references.cvat_task import Frame, Task, shown
 from tfod.cvat.records import AttributeSpec, Labels
+from tfod.errors import TfodError
 
 _log = logging.getLogger("tfod.cvat")
 _PROJECT, _JOB = "project", "job"  # META_FIELD
 _VIDEO = "interpolation"  # TaskMode.INTERPOLATION
 _NOT_CARRIED = ("skeleton", "points", "polyline", "cuboid")  # of ShapeType
+_OUTLINES = ("mask", "polygon", "ellipse")  # the same, which an import without masks replaces
 _ANNOTATION, _GROUND_TRUTH = "annotation", "ground_truth"  # of JobType
 _POOL = "gt_pool"  # ValidationMode.GT_POOL: an import replaces also what the ground truth has
 
@@ -37,6 +40,18 @@ class Instance:
     task: Task
     attributes: Labels
     takes_new_attributes: bool
+
+
+def option(name: str, *choices: str) -> str:
+    """Return the value of an environment variable, by default the first choice.
+
+    Raises:
+        TfodError: the value is another.
+    """
+    value = os.environ.get(name) or choices[0]
+    if value not in choices:
+        raise TfodError(f"{name} is {value!r}; set it to {' or '.join(choices)} on the server")
+    return value
 
 
 def describe_instance(instance_data: Any) -> Instance:
@@ -61,6 +76,10 @@ def describe_instance(instance_data: Any) -> Instance:
             # Of equal names the last counts, so that a job's placeholders come before the others.
             for number, info in [*others.items(), *own.items()]
         )
+    attributes = {
+        label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
+        for label in labels
+    }
     return Instance(
         noun=noun,
         task=Task(
@@ -69,14 +88,15 @@ def describe_instance(instance_data: Any) -> Instance:
             frames=frames,
             video=frames is not None and meta["mode"] == _VIDEO,
             new_tasks=frames is None,
-            not_carried=held.not_carried,
+            attributes={} if frames is None else attributes,
+            not_carried=held.of_kinds(_OUTLINES, False),
+            outlines=held.of_kinds(_OUTLINES, True),
+            hidden=hidden_frames(instance_data) if frames is not None else {},
             annotated=held.frames,
             own=own_frames if noun == _JOB else None,
+            skips_others=option("TFOD_CVAT_OTHER_FRAMES", "refuse", "skip") == "skip",
         ),
-        attributes={
-            label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
-            for label in labels
-        },
+        attributes=attributes,
         takes_new_attributes=bool(instance_data.soft_attribute_import),
     )
 
@@ -91,10 +111,26 @@ def _other_frames(job_data: Any) -> dict[int, Any]:
 
 
 class _Held(NamedTuple):
-    """What the tables have: shapes by kind that no shard can hold, and frames with annotations."""
+    """What the tables have: shapes but rectangles by kind, and frames with annotations."""
 
-    not_carried: Counter[str]
+    shapes: Counter[str]
     frames: frozenset[int]
+
+    def of_kinds(self, kinds: Sequence[str], is_one: bool) -> Counter[str]:
+        """Return the shapes of these kinds, or of all others."""
+        shapes = self.shapes.items()
+        return Counter({name: n for name, n in shapes if (name.split()[0] in kinds) is is_one})
+
+
+def hidden_frames(instance_data: Any) -> Counter[str]:
+    """Count the frames of a task, a job or a project that no export has."""
+    deleted = {*instance_data.deleted_frames}
+    counts = Counter({"deleted": len(deleted)})
+    if instance_data.META_FIELD != _PROJECT:
+        hidden = {*instance_data.frame_info} - {*instance_data.get_included_frames()}
+        counts["deleted"] = len(hidden & deleted)
+        counts["honeypots"] = len(hidden - deleted) * (instance_data.META_FIELD != _JOB)
+    return +counts
 
 
 def _deleted(instance_data: Any, frames: Sequence[int]) -> _Held:
@@ -107,8 +143,8 @@ def _deleted(instance_data: Any, frames: Sequence[int]) -> _Held:
     try:
         with ThreadPoolExecutor(1) as outside:  # Django has a connection for each thread
             before = outside.submit(_look_and_close, instance_data, frames).result()
-        now = _look(instance_data, frames) if before.frames or before.not_carried else before
-        return _Held(before.not_carried - now.not_carried, before.frames - now.frames)
+        now = _look(instance_data, frames) if before.frames or before.shapes else before
+        return _Held(before.shapes - now.shapes, before.frames - now.frames)
     except Exception:  # an import is better than none, should a version have other tables
         _log.exception("TFRecord: what an import replaces could not be looked at")
         return _Held(Counter(), frozenset())
@@ -140,10 +176,11 @@ def _look(instance_data: Any, frames: Sequence[int]) -> _Held:
         track__parent=None, **{f"track__{name}": value for name, value in jobs.items()}
     )
     found: Counter[str] = Counter()
-    counts = shapes.filter(type__in=_NOT_CARRIED).values_list("type").annotate(Count("id"))
+    kinds = _NOT_CARRIED + _OUTLINES
+    counts = shapes.filter(type__in=kinds).values_list("type").annotate(Count("id"))
     for kind, count in counts.order_by():
         found[kind] += count
-    tracks = tracked.filter(type__in=_NOT_CARRIED).values_list("type")
+    tracks = tracked.filter(type__in=kinds).values_list("type")
     for kind, count in tracks.annotate(Count("track_id", distinct=True)).order_by():
         found[f"{kind} tracks"] += count
     intervals = getattr(models, "LabeledInterval", None)  # since 2.73

@@ -181,7 +181,7 @@ class ImageClassificationExporter(ShardExporter):
     def _payloads(self, item: Any) -> Iterable[bytes]:
         image = self._image(item)
         if image.size is None:
-            raise TfodError(f"item {item.id!r} has an image of unknown size")
+            raise TfodError(f"item {item.id!r:.81} has an image of unknown size")
         labels = [one for one in item.annotations if one.type.name == "label"]
         others = [one.type.name for one in item.annotations if one.type.name != "label"]
         self._losses[_ONE_LABEL].update([*others, *["further label"] * (len(labels) - 1)])

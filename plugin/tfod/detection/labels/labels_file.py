@@ -87,15 +87,15 @@ def notes_of_shared_ids(name: str | os.PathLike[str], label_map: LabelMap) -> li
         number, names = next(iter(shared.items()))
         more = f", and so are {len(shared) - 1:,} other ids to several" if len(shared) > 1 else ""
         liberties.append(
-            f"{os.fspath(name)}: id {number} is given to {names[0]!r} and {names[1]!r}{more}; "
-            "without a class text it means the first; give every class an id of its own"
+            f"{os.fspath(name)}: id {number} is given to {names[0]!r:.81} and "
+            f"{names[1]!r:.81}{more}; without a class text it means the first; give every class "
         )
     first: dict[str, int] = {}
     for item in label_map.items:
         if first.setdefault(item.class_name, item.id) != item.id:
             liberties.append(
-                f"{os.fspath(name)}: {item.class_name!r} has the ids {first[item.class_name]} and "
-                f"{item.id}, which are read as one class; give every class a name of its own"
+                f"{os.fspath(name)}: {item.class_name!r:.81} has the ids "
+                f"{first[item.class_name]} and {item.id}, which are read as one class; give "
             )
             break
     return liberties
@@ -116,8 +116,8 @@ def labels_text(items: Iterable[LabelMapItem]) -> str:
     for item in items:
         if len(item.class_name.splitlines()) > 1 or item.class_name.endswith("\n"):
             raise LabelMapError(
-                f"the class {item.class_name!r} has a line break, which labels.txt cannot hold; "
-                "rename it"
+                f"the class {item.class_name!r:.81} has a line break, which labels.txt cannot "
+                "hold; rename it"
             )
         lines.append(f"{item.id}:{item.class_name}\n")
     return "".join(lines)
