@@ -58,6 +58,8 @@ def add_arguments(parser: Parser) -> None:
     text = "leave out objects that VOC calls difficult"
     add("--ignore-difficult", action="store_true", help=text)
     add_receiver(add)
+    text = "the boxes of shards are pixels, which they must not be: divide them"
+    add("--boxes", help=text, choices=("pixels",))
     text = "boxes that are inverted, flat, not finite or outside the image (default: refuse)"
     kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
     add("--odd-boxes", help=text, choices=kinds, default="refuse")
@@ -89,6 +91,7 @@ def _run(options: argparse.Namespace) -> int:
         num_shards=options.num_shards,
         largest_source_id=LARGEST_FOR.get(options.receiver),
         verify=None if options.no_images else functools.partial(_verify, options.receiver),
+        boxes_in_pixels=options.boxes == "pixels",
         overwrite=options.overwrite,
     )
     formats = options.source_format, options.target_format

@@ -18,7 +18,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import attributes_of, column_of
-from tfod.detection.boxes import normalized_xywh
+from tfod.detection.boxes import normalized
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.problems import DetectionProblem, find_problems
@@ -50,9 +50,10 @@ class Detections(DetectionColumns, Sequence[Detection]):
         assert len({len(one) for one in lists}) == 1, counts
         # One column behind the other, which makes sums over the sides quick.
         values = np.stack(lists).T if flat is None else lists[0].reshape(-1, 4)
-        if not self.mapping.has_pixel_boxes:
+        if not self.has_pixel_boxes:
             return values
-        return normalized_xywh(values, np.repeat(self.sizes[good], counts[good], axis=0))
+        sizes = np.repeat(self.sizes[good], counts[good], axis=0)
+        return normalized(values, sizes, are_corners=flat is None)
 
     @cached_property
     def box_splits(self) -> np.ndarray:

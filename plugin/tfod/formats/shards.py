@@ -28,11 +28,12 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.images_of_records import ImagesOfRecords, UnreadObjects
+from tfod.formats.images_of_records import ImagesOfRecords
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
 from tfod.formats.writer import FormatWriter
 from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.layouts import no_objects_sentence
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
@@ -94,12 +95,11 @@ def read(source: str, options: Options) -> Dataset:
     target = options.target_map
     classes = Classes(maps, target.base if target else None)
     problems = Problems(options)
-    unread = UnreadObjects()
+    found_keys: dict[str, None] = {}
 
     def images() -> Iterator[Images]:
         for one in sets:
-            for path, found in _batches(one, shards, problems):
-                unread.add(found)
+            for path, found in _batches(one, shards, options, problems, found_keys):
                 upright = _upright(found, options, problems)
                 yield Images.of(one.subset, upright, maps.get(files.get(path, "")), classes)
 
@@ -108,21 +108,28 @@ def read(source: str, options: Options) -> Dataset:
         if unexplained and options.odd_boxes is not OddBoxes.KEEP:
             fix = "correct them, or name the label map of the ids with --label-map"
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
-        lost = [] if objects or not images else unread.sentences()
+        mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
+        lost = [no_objects_sentence(found_keys, mappings)] if mappings else []
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     return Dataset(classes, [one.subset for one in sets], images, finish, sources=paths)
 
 
 def _batches(
-    shard_set: ShardSet, shards: ReadableShards, problems: Problems
+    shard_set: ShardSet,
+    shards: ReadableShards,
+    options: Options,
+    problems: Problems,
+    found_keys: dict[str, None],
 ) -> Iterator[tuple[str, Detections | list[Detection]]]:
     """The records of a subset; those of one image as one Detection."""
     images = ImagesOfRecords(shard_set, shards)
     for path in shard_set.paths:
         mapping = shards.field_mapping(path)
         for records in read_record_batches(path):
-            found = Detections(ExampleBatch.of(records), mapping)
+            examples = ExampleBatch.of(records)
+            found_keys |= dict.fromkeys(examples.columns)
+            found = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
             yield path, images.join(found, problems) if mapping.image_id else found
 
 

@@ -155,6 +155,8 @@ def convert(
         raise TfodError(f"--images {options.images}: no such folder; name that of the images")
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")
+    if source_format != SHARDS and options.boxes_in_pixels:
+        raise TfodError(f"{source}: --boxes is for shards; leave it out")
     # Shards may lie among what they are made from, and replace only shards.
     if target_format != SHARDS or source_format == SHARDS:
         ReadPaths([source]).require_other(target)

@@ -40,12 +40,9 @@ from tfod.detection.encoder import (
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.losses import Losses
 from tfod.errors import ShardError, TfodError
-from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.sources.reading import ReadableShards
 
-# What follows from the image, or from the label: channels, size, a vector of zeros and a one.
-_REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
 # Of images: carried by the record, or made anew.
 _KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
 _WITHOUT_OBJECTS = "images without an object, for which there is no record"
@@ -151,14 +148,9 @@ class ImageClassificationBase(TfDetectionApiBase):
     NAME = "tf_image_classification"
     FIRST_ID = 0
 
-    def _mapping_of(self, shards: ReadableShards) -> FieldMapping | None:
-        with contextlib.suppress(TfodError):  # of an unknown layout, which the first record says
-            mapping = shards.field_mapping(shards.paths[0])
-            return None if mapping.box else mapping
-        return None
-
-    def _detections(self, examples: ExampleBatch) -> Detections:
-        return Detections(examples, self._field_mapping or FieldMapping(), _REPEATING)
+    def _mapping_of(self, shards: ReadableShards, path: str) -> FieldMapping | None:
+        mapping = super()._mapping_of(shards, path)
+        return mapping if mapping and not mapping.box else None
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         return np.full(len(found), self._field_mapping is not None)
