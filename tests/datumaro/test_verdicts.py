@@ -39,14 +39,16 @@ OWN_FORMATS = {
     "image_label": ["tf_image_classification"],
     "slim_classification": [],
 }
-"""Profiles of other keys than the OD API's, and the formats that read them beside
+"""Profiles of other keys than the OD API's, and the formats that read them next to
 tf_detection_api, which reads them with the profile."""
+VARIANTS = ("image_classification", "image_label")
+"""Profiles whose keys follow the records; tf_detection_api has those of the profile's file."""
 
 
 def refusals(path: Path, profile: str) -> list[str]:
     """What the import says, in each way to read shards of a profile; nothing where it takes it."""
     options = {"profile": profile} if profile in OWN_FORMATS else {}
-    output = [_refusal(path, "tf_detection_api", options)]
+    output = [] if profile in VARIANTS else [_refusal(path, "tf_detection_api", options)]
     return output + [_refusal(path, name, {}) for name in OWN_FORMATS.get(profile, ())]
 
 

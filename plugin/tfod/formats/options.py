@@ -145,10 +145,15 @@ class Problems:
             self._places[what].append(where)
 
     def count_boxes(self, corners: np.ndarray) -> None:
-        """Count boxes that should be in pixels, and those that pixels hardly are."""
+        """Count boxes that should be in pixels, and those that pixels hardly are.
+
+        These lie within 0 to 1, or a little beyond it with fractions, which pixels rarely have.
+        """
         sides = np.abs(corners)
         self.boxes += len(corners)
-        self.normalized += int(((sides <= LOOKS_LIKE_PIXELS).all(1) & sides.any(1)).sum())
+        has_fractions = (sides % 1 > 0).any(1)
+        is_small = (sides <= 1).all(1) | (sides <= LOOKS_LIKE_PIXELS).all(1) & has_fractions
+        self.normalized += int((is_small & sides.any(1)).sum())
 
     def trim(self, name: str, where: str) -> str:
         """A class name without blanks at its ends, which are counted."""

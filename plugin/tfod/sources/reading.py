@@ -19,7 +19,11 @@ from tfod.detection.labels.labels_file import notes_of_shared_ids
 from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.sources.label_map_search import LabelMapFinder, is_named_label_map
+from tfod.sources.label_map_search import (
+    LabelMapFinder,
+    is_named_label_map,
+    may_be_label_map,
+)
 from tfod.sources.layouts import OD_API, Layout, classes_in, layout_of, layout_of_batch
 from tfod.sources.other_formats import no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
@@ -169,16 +173,18 @@ def find_readable(
 
 
 def _require_shards(archive: Zip) -> None:
-    """Raise for a zip that cannot be read, that has no shards, or one that must not be read."""
+    """Raise for a zip that cannot be read or has no shard, or for a file that must not be read."""
+    content = archive.content
     if archive.unreadable:
         raise TfodError(f"{archive.name}: {archive.unreadable}")
-    content = sound_content(archive.path)
-    paths = shards_in_zip(archive.content)
+    if content.damage is not None:
+        sound_content(archive.path)
+    paths = shards_in_zip(content)
     if not paths:
         missing = f"{archive.name}: no shard in this archive; look at it with: tfod check"
         raise no_shards_error(archive.path, ShardsNotFoundError(missing))
-    for path in paths:
-        require_readable(archive.content.entries[path], content)
+    for path in (*paths, *filter(may_be_label_map, content.refused)):
+        require_readable(content.entries[path], content)
 
 
 def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:
