@@ -130,13 +130,13 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
     """Time and memory before anything is read."""
     yield Section("Start-up", "TensorFlow")
     jobs = (
-        Job("import_module", ("tfod.detection.stream",)),
+        Job("import_module", ("tfod.sources.reading",)),
         Job("import_module", ("tensorflow",), peer=True),
     )
     ours, theirs = compare(*jobs, data.sizes.repeats, _wall)
     # All that reads shards: tfod itself loads nothing before it is used.
     yield at_most(
-        "import tfod.detection.stream / tensorflow",
+        "import tfod.sources.reading / tensorflow",
         ours.seconds * 1e3,
         theirs.seconds * 1e3,
         150,

@@ -11,11 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from tfod.check.finding import Finding
 from tfod.detection import keys
-from tfod.detection.columns import OD_API
-from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.problems import READ_KINDS
+from tfod.detection.problems import READ_FEATURES
 from tfod.example.example import encode_example, float_feature, int64_feature
 
 from tests.mutants.sound import HEIGHT, WIDTH, encoded, entry, features, field, png, shard
@@ -104,7 +101,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
 }
 """Sound records, by what is special about them."""
 
-_READ = sorted({*READ_KINDS, "image/object/difficult", "image/object/attribute/colour"})
+_READ = sorted({*READ_FEATURES, "image/object/difficult", "image/object/attribute/colour"})
 _VALUES: Sequence[st.SearchStrategy[Any]] = (
     st.sampled_from(["", "cat", " ", b"\xe9", b"\xe2\x82", "{", "[]", '{"objects": {"2": {}}}',
                      '{"image": 1}', '{"absent": {"0": ["x"]}}', "raw", "a/../b.png", IMAGE,
@@ -172,16 +169,3 @@ def changed_shards(draw: st.DrawFn, name: str) -> bytes:
     """A shard of such a record, alone or beside the sound one of its kind."""
     record, sound = draw(changed_records(name)), sound_record(name)
     return shard(*draw(st.sampled_from([[record], [sound, record], [record, sound]])))
-
-
-def is_of_attributes(finding: Finding, field_mapping: FieldMapping = OD_API) -> bool:
-    """Whether a BOX001 is about attributes alone.
-
-    One that is not one value an object is left out by readers, as if it were not there.
-    """
-    assert isinstance(finding.value, dict)
-    lengths = {key: float(str(count)) for key, count in finding.value.items()}
-    if len(field_mapping.box) == 1:
-        lengths[field_mapping.box[0]] /= 4
-    attributes = {field_mapping.area, *(one.key for one in keys.OBJECT_ATTRIBUTES)}
-    return len({count for key, count in lengths.items() if key not in attributes}) == 1

@@ -14,7 +14,7 @@ import pytest
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 ROOMS = (
-    *("kernel", "tfrecord", "example", "detection", "training", "formats", "check"),
+    *("kernel", "tfrecord", "example", "detection", "sources", "training", "formats", "check"),
     *("shards", "datumaro", "beam", "cvat", "cli"),
 )
 """From the lowest to the highest."""

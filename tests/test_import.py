@@ -22,9 +22,9 @@ LIGHT = {
     f"from tfod.cli.main import main; main(['convert', {_SHARD!r}, 'x.csv', '--no-images'])": (
         "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat.dataset PIL lxml"
     ),
-    "import tfod.check.find, tfod.tfrecord.reader": "fsspec s3fs aiohttp asyncio",
+    "import tfod.sources.resolver, tfod.tfrecord.reader": "fsspec s3fs aiohttp asyncio",
     "import tfod.check.check, tfod.beam": "apache_beam",
-    f"import tfod; list(tfod.read_detections({_SHARD!r}))": "tfod.tfrecord.storage.archive",
+    f"import tfod; list(tfod.read_detections({_SHARD!r}))": "tfod.check PIL lxml",
     f"from tfod.cli.main import main; main(['check', '--decode=none', {_SHARD!r}])": (
         "tensorflow PIL lxml flask jinja2 yaml datumaro"
     ),

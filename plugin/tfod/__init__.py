@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from tfod.detection.labels.label_map import packaged_label_maps as packaged_label_maps
     from tfod.detection.labels.label_map import parse_label_map as parse_label_map
     from tfod.detection.labels.label_map import read_label_map as read_label_map
-    from tfod.detection.labels.search import find_label_map as find_label_map
-    from tfod.detection.stream import decode_detection as decode_detection
-    from tfod.detection.stream import read_batches as read_batches
-    from tfod.detection.stream import read_detections as read_detections
-    from tfod.detection.stream import read_examples as read_examples
     from tfod.errors import LabelMapError as LabelMapError
     from tfod.errors import RecordError as RecordError
     from tfod.errors import ShardError as ShardError
@@ -50,6 +45,11 @@ if TYPE_CHECKING:
     from tfod.example.example import float_feature as float_feature
     from tfod.example.example import int64_feature as int64_feature
     from tfod.example.wire import Kind as Kind
+    from tfod.sources.reading import decode_detection as decode_detection
+    from tfod.sources.reading import find_label_map as find_label_map
+    from tfod.sources.reading import read_batches as read_batches
+    from tfod.sources.reading import read_detections as read_detections
+    from tfod.sources.reading import read_examples as read_examples
     from tfod.tfrecord.compression import Compression as Compression
     from tfod.tfrecord.reader import Record as Record
     from tfod.tfrecord.reader import read_record_stream as read_record_stream
@@ -69,13 +69,13 @@ _NAMES = {
     "tfod.detection.encoder": "encode_detection",
     "tfod.detection.labels.label_map": "LabelMap LabelMapItem load_label_map packaged_label_maps "
     "parse_label_map read_label_map",
-    "tfod.detection.stream": "decode_detection read_batches read_detections read_examples",
+    "tfod.sources.reading": "decode_detection find_label_map read_batches read_detections "
+    "read_examples",
     "tfod.errors": "LabelMapError RecordError ShardError ShardsNotFoundError TfodError",
     "tfod.example.columns": "Column ExampleBatch",
     "tfod.example.example": "Example bytes_feature encode_example float_feature int64_feature",
     "tfod.example.wire": "Kind",
     "tfod.tfrecord.compression": "Compression",
-    "tfod.detection.labels.search": "find_label_map",
     "tfod.tfrecord.reader": "Record read_record_stream read_records",
     "tfod.tfrecord.record_index": "ByteSpan RecordIndex",
     "tfod.tfrecord.shard_sets.search": "ShardSet find_shards",

@@ -32,10 +32,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tfod.check.dataset import Shard
 from tfod.check.records.examine import Instructions, examine
 from tfod.check.records.result import ShardResult
 from tfod.errors import TfodError, how_to_install
+from tfod.sources.resolved import Shard
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions

@@ -17,10 +17,10 @@ from typing import NoReturn
 
 import pytest
 from tfod.beam import Runner, _run_pipeline, _write
-from tfod.check.dataset import Shard
 from tfod.check.profiles.profile import READY
 from tfod.check.records.examine import Instructions
 from tfod.errors import ShardError, TfodError
+from tfod.sources.resolved import Shard
 
 from tests.beam.conftest import DIRECT, PROCESSES
 from tests.commands import free_port, wait_until

@@ -429,20 +429,20 @@ def test_what_a_profile_calls_its_box(report_of: ReportOf, tmp_path: Path) -> No
 def test_what_fits_no_profile_is_said_once_with_its_keys(
     report_of: ReportOf, tmp_path: Path
 ) -> None:
-    features = {"height": 1, "width": 1, "label": 0, "img_raw": b"x"}
+    features = {"height": 1, "width": 1, "img_raw": b"x"}
     shard = write_shard(tmp_path, "x", *[encode(features)] * 30)
     code, report = report_of(shard)
     (finding,) = report["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
     assert finding["message"].endswith(f"their features are {', '.join(features)}")
-    assert finding["fix"].startswith("Pass --profile image_label if each is an image and its class")
+    assert "tfod describe --as-profile" in finding["fix"]
 
 
 def test_one_hot_labels_are_not_one_class(check: Run, tmp_path: Path) -> None:
     """As the trainer's feature description has it; the import reads what they mark."""
     features = {"image": plain_image((8, 8)), "height": 8, "width": 8, "channels": 3}
     shard = write_shard(tmp_path, "x", encode({**features, "label": [0, 1, 0]}))
-    assert "label holds 3 values, expected exactly one" in check(shard).out
+    assert "label holds 3 values, expected one" in check(shard).out
 
 
 @pytest.mark.parametrize("options", [(), ("--for", "cvat")])
@@ -495,11 +495,26 @@ def test_an_attribute_of_somebody_s_own_is_not_taken_for_a_key(tmp_path: Path) -
     assert found.code == "EXA008" and "did you mean" not in found.message
 
 
-def test_of_an_empty_shard_alone_its_set_is_not_judged(tmp_path: Path) -> None:
-    full = write_shard(tmp_path, "train", training())
-    Path(full).rename(tmp_path / "train-00000-of-00002")
-    alone = write_file(tmp_path / "train-00001-of-00002", b"")
-    assert codes_of(str(alone)).keys() == {"SET005"}
+@pytest.mark.parametrize("options", [(), ("--for", "datumaro"), ("--select", "BOX")])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.tfrecord": b""},
+        {"train-00001-of-00002": b""},
+        {"train.tfrecord.gz": gzip.compress(b"")},
+        {"a.tfrecord.gz": gzip.compress(b""), "b.tfrecord.gz": gzip.compress(b"")},
+        {"label_map.pbtxt": b"item { id: 1 name: 'cat' }"},
+    ],
+    ids=lambda files: "+".join(files),
+)
+def test_what_has_no_record_is_valid_for_nobody(
+    check: Run, tmp_path: Path, files: dict[str, bytes], options: tuple[str, ...]
+) -> None:
+    paths = [str(write_file(tmp_path / name, data)) for name, data in files.items()]
+    code, text, _ = check(*paths, *options)
+    assert (code, text.startswith("INVALID"), "no record was read" in text) == (1, True, True)
+    assert not json.loads(check(*paths, *options, "--format", "json").out)["valid"]
+    assert "no record" in check(*paths, *options, "--format", "html").out
 
 
 def test_a_shard_without_boxes_says_so(check: Run, tmp_path: Path, sound: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -10,49 +11,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import check as check_module
 from tfod.check.check import Options, check_sources
-from tfod.check.find import find
 from tfod.check.finding import Finding, Findings, Severity, choose
 from tfod.check.profiles.profile import OFF, READY
 from tfod.check.records import images
 from tfod.check.records.result import MOST_KINDS, add_bounded
 from tfod.check.rules.registry import all_rules
+from tfod.sources.resolver import resolve
 
 from tests.mutants.sound import jpeg, record
 from tests.mutants.sound import shard as shard_of
 from tests.records import encode, frame, image, objects, write_shard
 
 BOX = (0.25, 0.25, 0.5, 0.75)
+INFO, WARNING, ERROR = Severity
+RANK = attrgetter("rank")
 HANGING = (-0.5, 0.25, 1.5, 2.25)
 IN_PIXELS = (10.0, 5.0, 20.0, 15.0)
-CODES = ("TFR002", "BOX007", "NAM010")
-_SEVERITIES = st.sampled_from([None, *Severity])
+NAMES = {"TFR002": ERROR, "BOX007": OFF, "BOX010": WARNING, "BOX010:limit": INFO, "NAM010": INFO}
 
 
-@given(st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from("ab"), _SEVERITIES), max_size=30))
-def test_findings_of_parts_are_those_of_the_whole(
-    found: list[tuple[str, str, Severity | None]],
-) -> None:
-    whole, parts = Findings(4), Findings(4)
-    for code, shard, severity in found:
-        one = Finding(message="m", shard=shard, case_severity=severity)
-        part = Findings(4)
-        for some in (whole, part):
-            some.add(all_rules()[code], [one])
+@given(st.lists(st.tuples(st.sampled_from([*NAMES]), st.sampled_from("ab")), max_size=30))
+def test_findings_of_parts_are_those_of_the_whole(fired: list[tuple[str, str]]) -> None:
+    whole, parts = Findings(4, NAMES), Findings(4, NAMES)
+    for name, shard in fired:
+        code, _, case = name.partition(":")
+        part = Findings(4, NAMES)
+        for findings in (whole, part):
+            findings.add(all_rules()[code], [Finding(message="m", shard=shard, case=case)])
         parts.merge(part)
-    if "NAM010" not in {code for code, *_ in found}:  # which speaks once, of each shard
-        assert parts.counts == whole.counts and parts.worst == whole.worst
+    if "NAM010" not in {name for name, _ in fired}:  # which speaks once, of each shard
+        assert (parts.counts, parts.worst, parts.names) == (whole.counts, whole.worst, whole.names)
         assert choose(parts, ["a", "b"]) == choose(whole, ["a", "b"])
-    said = {
-        (code, shard) if all_rules()[code].once else number
-        for number, (code, shard, _) in enumerate(found)
+    kept = {
+        pair if all_rules()[pair[0][:6]].once else number
+        for number, pair in enumerate(fired)
+        if NAMES[pair[0]] is not OFF
     }
-    assert whole.total == len(said)
+    assert whole.total == len(kept)
     assert len(choose(whole, ["a", "b"])) == min(4, whole.total)
+    assert whole.names == {name for name, _ in fired}
     for code, worst in whole.worst.items():
-        cases = [one or all_rules()[code].severity for each, _, one in found if each == code]
-        assert worst in cases
-        if not all_rules()[code].once:
-            assert worst.rank == max(one.rank for one in cases)
+        assert worst is max((NAMES[one] for one in whole.names if one[:6] == code), key=RANK)
 
 
 def test_of_too_many_kinds_the_first_are_counted() -> None:
@@ -134,7 +133,7 @@ def test_the_first_images_of_each_shard_are_decoded(
 def test_a_shard_that_goes_meanwhile(tmp_path: Path) -> None:
     shard(tmp_path, "a", BOX)
     gone = Path(shard(tmp_path, "b", BOX))
-    with find([str(tmp_path)]) as found:
+    with resolve([str(tmp_path)]) as found:
         gone.unlink()
         report = check_module.check(found)
     assert [one.shard for one in report.findings if one.code == "TFR013"] == [str(gone)]

@@ -10,9 +10,9 @@ import pytest
 from tfod.check.check import check_sources
 from tfod.check.references.cvat_task import load_task
 from tfod.cli.main import main
-from tfod.detection.stream import read_detections, read_examples
 from tfod.errors import TfodError
 from tfod.shards.describe import describe
+from tfod.sources.reading import read_detections, read_examples
 
 from tests.hostile import FAMILIES, XML_FAMILIES, growths
 

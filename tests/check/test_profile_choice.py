@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tfod.check.profiles.choice import KeyCounts, choose_profile
 from tfod.detection.keys import OBJECT_ATTRIBUTES
 from tfod.example.example import Example
+from tfod.sources.layouts import KeyCounts, choose_layout
 
 from tests.records import encode, image, objects
 
@@ -38,7 +38,7 @@ def choose(*records: bytes) -> tuple[str, str]:
     found = KeyCounts()
     for record in records:
         found.add(Example.from_bytes(record).batch)
-    profile, why = choose_profile(found) or (None, "")
+    profile, why = choose_layout(found) or (None, "")
     return profile.name if profile else "", why
 
 
@@ -99,6 +99,9 @@ WRITERS: Mapping[str, tuple[dict[str, Any], str]] = {
     "TF-Slim without a size": (ENCODED | SLIM, "slim_classification"),
     "DeepLab's with boxes": (NAMED | DEEPLAB | BOXES, "tf_detection_api"),
     "many scripts": (SQUARE | {"channels": 3, "image": b"x"}, "image_label"),
+    "the tutorial, but for the depth": (SQUARE | {"image_raw": b"x"}, "image_label"),
+    "others": (SQUARE | {"img": b"x"}, "image_label"),
+    "FiftyOne": ({"image_bytes": b"x", "filename": "a.jpg", "label": "cat"}, "image_label"),
 }  # fmt: skip
 """What they write, and its profile."""
 
@@ -116,6 +119,7 @@ def test_writers(writer: str) -> None:
     [
         (WHOLE, "12 of its 18 features are there"),
         (NAMED | BOXES, "10 of its 10 features are there"),
+        (KERAS | {"area": 3}, "6 of its 7 features are there, without area"),
         (
             BOXES,
             "6 of its 10 features are there, without image/filename, image/source_id, "
@@ -133,12 +137,8 @@ def test_reasons(features: dict[str, Any], reason: str) -> None:
         {},
         {"fare": 1.5, "cabin_id": 3},
         {"height": 1, "width": 1},
-        # Half of the tutorial's keys, and all but one: nothing says what they mean.
-        SQUARE,
-        SQUARE | {"image_raw": b"x"},
-        SQUARE | {"img": b"x"},
+        SQUARE,  # half of the tutorial's keys
         {"image": b"x", "objects/bbox": [0.1, 0.2, 0.3, 0.4], "objects/label": [0]},
-        KERAS | {"area": 3},  # an int64 where a float is required
         DEEPLAB,
         NAMED | {"image/lidar": [0.5]},
     ],

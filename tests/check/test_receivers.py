@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.finding import Rule, Severity
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import OFF, READY, profile_of_features
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of
 from tfod.check.references.cvat_task import Frame, Task
@@ -152,11 +152,11 @@ def test_a_few_records_of_detection_beside_a_table(report_of: ReportOf, tmp_path
 def test_the_user_then_the_receiver_then_the_profile() -> None:
     rule = all_rules()["BOX003"]
     output = {"BOX": INFO, "BOX003": WARNING}
-    assert Policy({"BOX": OFF}).severity(rule.code) is OFF
-    assert Policy({"BOX003": OFF}, {"BOX": INFO}).severity(rule.code) is INFO
-    assert Policy({"BOX003": OFF}, output).severity(rule.code) is WARNING
-    assert Policy({"BOX003": OFF}, output, {"BOX": ERROR}).severity(rule.code) is ERROR
-    assert Policy({}, {}, {}).severity(rule.code) is ERROR
+    assert levels_of({"BOX": OFF})[rule.code] is OFF
+    assert levels_of({"BOX003": OFF}, {"BOX": INFO})[rule.code] is INFO
+    assert levels_of({"BOX003": OFF}, output)[rule.code] is WARNING
+    assert levels_of({"BOX003": OFF}, output, {"BOX": ERROR})[rule.code] is ERROR
+    assert levels_of({}, {}, {})[rule.code] is ERROR
 
 
 SITUATIONS = (
@@ -175,6 +175,7 @@ DIFFERENT = {
     "EXA003": "EEWWW",
     "BOX003": "EEWWW",
     "BOX012": "EEWWW",
+    "BOX023": "EEWWW",
     # The class text decides; a label map is only asked for ids without one.
     "LAB003": "EEWWW",
     "LAB004": "EEWWW",
@@ -201,6 +202,8 @@ DIFFERENT = {
     "IMG011": "WWW-W",
     "IMG013": "WWW-W",
     "IMG014": "EEW-W",
+    "IMG017": "EEW-W",
+    "NAM013": "EWEEE",
     "IMG016": "WW---",
     # The trainer reads height and width for masks of numbers alone, and no names.
     "IMG012": "EWEEE",
@@ -267,8 +270,9 @@ def test_a_hundred_objects_stop_efficientdet(check: Run, tmp_path: Path) -> None
 
 NOT_SEEN = {
     # TF-Vision reads masks as PNG; other receivers as numbers, too, which is the layout's affair.
-    ("tf-vision", "BOX015-of-both-pass-a.tfrecord"),
-    ("model-maker", "BOX015-of-both-pass-a.tfrecord"),
+    (receiver, f"{mutant}.tfrecord")
+    for receiver in ("tf-vision", "model-maker")
+    for mutant in ("BOX015-of-both-pass-a", "BOX023-inverted-numbers-fail-d")
 }
 
 
@@ -290,7 +294,7 @@ def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
 
 
 def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
-    severity = Policy(receiver=receiver.severities(task)).severity(rule.code)
+    severity = levels_of(receiver=receiver.severities(task))[rule.code]
     return severity.value[0].upper() if severity else "-"
 
 

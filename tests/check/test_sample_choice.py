@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check
-from tfod.check.find import find
 from tfod.check.reporters.samples import Sample, choose_samples
+from tfod.sources.resolver import resolve
 
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, features, jpeg, record, shard, with_boxes
 from tests.records import encode
@@ -25,7 +25,7 @@ EMPTY = encode(
 
 
 def chosen(source: Path, most: int = 12) -> list[Sample]:
-    with find([str(source)]) as found:
+    with resolve([str(source)]) as found:
         return choose_samples(check(found, Options()), found.shards, None, most)
 
 

@@ -11,16 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tfod.check.dataset import Dataset
 from tfod.check.finding import Findings, Place
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.records.batch import ImageRow
 from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.references.cvat_task import Frame, Task, load_task
-from tfod.check.rules.registry import all_rules, run_rules
+from tfod.check.rules.registry import run_rules
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
+from tfod.sources.resolved import Dataset
 
 from tests.commands import run_python
 from tests.hostile import growths
@@ -117,11 +118,11 @@ def row_of(
 def checked(
     task: Task, rows: Sequence[ImageRow] = (), classes: dict[str, int] | None = None
 ) -> list[tuple[str, str]]:
-    codes = frozenset(one for one in all_rules() if one[:3] == "TSK")
+    levels = {name: one for name, one in levels_of().items() if name[:3] == "TSK"}
     uses = Counter({(text, None): count for text, count in (classes or {}).items()})
-    result = DatasetResult(Dataset(""), READY["cvat"], codes, Findings(1000), task=task)
+    result = DatasetResult(Dataset(""), READY["cvat"], Findings(1000, levels), task=task)
     result.add(ShardResult("train.record", "train", rows=list(rows), uses=uses))
-    run_rules(result, codes, result.findings, of_dataset=True)
+    run_rules(result, result.findings, of_dataset=True)
     listed = result.findings.listed
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 
@@ -186,7 +187,7 @@ class TestLoading:
         """Of the raw editor, of a task's description, and of the server's API."""
         labels = '[{"name": "кот", "id": 1, "type": "skeleton", "sublabels": [{"name": "1"}]}]'
         path = write("labels.json", wrap.format(labels))
-        assert load_task(cvat_labels=path) == Task(labels=frozenset({"кот"}))
+        assert load_task(cvat_labels=path) == Task(frozenset({"кот"}), {"кот": set()})
 
     def test_images_on_disk(self, write: Write, tmp_path: Path) -> None:
         write("in/b.JPG", plain_image((20, 10)))

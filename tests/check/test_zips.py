@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import check_sources
-from tfod.check.dataset import Dataset, File
-from tfod.check.find import zip_dataset
 from tfod.check.finding import Finding, Findings
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.records.result import DatasetResult, ShardResult
-from tfod.check.rules.registry import all_rules, run_rules
+from tfod.check.rules.registry import run_rules
+from tfod.sources.resolved import Dataset, File
+from tfod.sources.zips import zip_dataset
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
@@ -67,8 +68,9 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
     read: dict[str, bytes] = {}
     limits = limits or ZipLimits()
     dataset = zip_dataset(File.at(str(path), "a.zip"), limits)
-    codes = frozenset(one for one in all_rules() if one[:3] in ("ZIP", "SET", "TFR"))
-    result = DatasetResult(dataset, READY["cvat"], codes, Findings(1000))
+    families = ("ZIP", "SET", "TFR")
+    levels = {name: one for name, one in levels_of().items() if name[:3] in families}
+    result = DatasetResult(dataset, READY["cvat"], Findings(1000, levels))
     for shard in dataset.shards:
         try:
             with shard.open() as stream:
@@ -76,7 +78,7 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
                 read[shard.name.partition(":")[2]] = b"".join(parts)
         except ZipEntryError as error:
             result.add(ShardResult(shard.name, shard.subset, damage=error.reason))
-    run_rules(result, codes, result.findings, of_dataset=True)
+    run_rules(result, result.findings, of_dataset=True)
     names = [entry.name for entry in read_zip(str(path), limits).readable.values()]
     listed = list(result.findings.all())
     assert len(listed) == result.findings.total

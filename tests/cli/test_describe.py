@@ -27,7 +27,7 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
     head, keys, _, _, end = re.split(r"\n\n(?=key |class |  +least|import )", output)
     assert head == (
         f"1 shard, 2 records (1 without boxes), 2 boxes; {os.path.getsize(shard)} B, "
-        "largest record 322 B"
+        "largest record 322 B\nlayout: cvat; label map: none"
     )
     assert [" ".join(line.split()) for line in keys.splitlines()] == [
         "key kind records values",
@@ -82,14 +82,14 @@ def test_errors_are_one_line_and_exit_code_2(
 def test_unreadable_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "s.record")
 
     monkeypatch.setattr("tfod.shards.describe.describe", refuse)
     assert cli.main(["describe", "s.record"]) == 2
     assert capsys.readouterr().err == "tfod: s.record: Permission denied\n"
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tfod.shards.describe.describe", interrupt)

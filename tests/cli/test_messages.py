@@ -14,6 +14,7 @@ from tfod.cli.main import main
 
 from tests.commands import Run
 from tests.files import write_file
+from tests.mutants.sound import record, shard
 from tests.records import encode, frame, image, objects
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -144,3 +145,11 @@ def test_ctrl_c_while_the_command_is_loaded_is_one_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "tfod: interrupted\n")
+
+
+@pytest.mark.parametrize("key", ["filename", "source_id", "text", "format", "image/object/x"])
+def test_names_have_at_most_80_letters(key: str, run: Run, tmp_path: Path) -> None:
+    write_file(tmp_path / "b.record", shard(record(**{key: ["é" * 3000]})))
+    for command in (["check", "b.record"], ["convert", "b.record", "out", "--to=coco"]):
+        _, out, err = run(*command)
+        assert 0 < len(out + err) < 5000 and "é" * 81 not in out + err

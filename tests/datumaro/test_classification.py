@@ -15,7 +15,7 @@ from datumaro.components.annotation import (
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError
 from tfod.datumaro import compat
-from tfod.detection.stream import read_examples
+from tfod.sources.reading import read_examples
 
 from tests.datumaro.conftest import (
     content,

@@ -29,7 +29,7 @@ from tfod.datumaro.compat import DatasetItem
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.stream import read_detections, read_examples
+from tfod.sources.reading import read_detections, read_examples
 from tfod.tfrecord.writer import write_records
 
 from tests.datumaro.conftest import (
@@ -268,8 +268,8 @@ class TestObjects:
         mask = decode_mask_png(found.masks[0].data)
         assert int(mask.sum()) == pytest.approx(pixels, abs=40)
 
-    @pytest.mark.parametrize("rotation", ["30", "", None, [30], True])
-    def test_a_rotation_that_is_not_a_number_is_an_attribute(self, tmp_path, rotation) -> None:
+    @pytest.mark.parametrize("rotation", ["left", "", None, [30], True, 360, "0"])
+    def test_a_rotation_by_no_angle_is_an_attribute(self, tmp_path, rotation) -> None:
         shape = Bbox(40, 40, 20, 10, label=0, attributes={"rotation": rotation, "n": 1})
         assert in_pixels(export_one(tmp_path, shape)) == [[40, 40, 60, 50]]
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from datumaro.components.errors import DatasetImportError
 from tfod.datumaro import compat
-from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
+from tfod.sources.reading import read_detections
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 
@@ -344,8 +344,8 @@ class TestDefects:
     """What is wrong is told with its place, and the rest arrives if the policy allows."""
 
     def test_boxes_outside_are_clamped_and_counted_once(self, make_shard, load, warnings) -> None:
-        make_shard("s", image() | objects([[-0.1, 0.5, 1.2, 0.6], [10.0, 20.0, 30.0, 40.0], BOX]))
-        assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (200, 100, 200, 100)]
+        make_shard("s", image() | objects([[-0.1, 0.5, 1.2, 0.6], [0.5, 0.25, 3.0, 0.5], BOX]))
+        assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (100, 25, 200, 50)]
         assert warnings() == ["boxes outside the image, clamped to its edge: 2"]
 
     @pytest.mark.parametrize(

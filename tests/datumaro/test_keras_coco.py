@@ -20,7 +20,7 @@ from datumaro.components.annotation import (
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
 from tfod.datumaro import compat
-from tfod.detection.stream import read_examples
+from tfod.sources.reading import read_examples
 from tfod.tfrecord.writer import write_records
 
 from tests.datumaro.conftest import (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tfod.cli.main import main
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.stream import read_detections
+from tfod.sources.reading import read_detections
 
 from tests.conftest import examples
 from tests.datumaro.conftest import import_dataset

@@ -16,7 +16,7 @@ from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.stream import read_detections, read_examples
+from tfod.sources.reading import read_detections, read_examples
 
 from tests.datumaro.conftest import dataset_of, import_dataset, refusal
 from tests.files import write_files

@@ -8,7 +8,7 @@ import pytest
 from datumaro.components.dataset import Dataset
 from PIL import Image
 from tfod.detection.labels.label_map import load_label_map, read_label_map
-from tfod.detection.stream import read_detections
+from tfod.sources.reading import read_detections
 
 XML = """<annotation><filename>a.jpg</filename>
 <size><width>200</width><height>100</height><depth>3</depth></size>

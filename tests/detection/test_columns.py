@@ -138,12 +138,12 @@ class TestDetections:
     ) -> None:
         batch = batch_of(*records)
         together = Detections(batch, mapping)
-        problems = [(one.row, one.wrong, one.key, one.cause) for one in together.problems]
+        problems = [(one.row, one.code, one.key, one.cause) for one in together.problems]
         boxes = []
         for row, record in enumerate(batch.records.records()):
             alone = Detections(ExampleBatch.of(type(batch.records).of(record, "s")), mapping)
             assert output(together, row) == output(alone, 0)
-            mine = [(row, one.wrong, one.key, one.cause) for one in alone.problems]
+            mine = [(row, one.code, one.key, one.cause) for one in alone.problems]
             assert [one for one in problems if one[0] == row] == mine
             for name in ("filenames", "formats", "heights", "headers", "image_ids"):
                 assert getattr(together, name)[row] == getattr(alone, name)[0]
@@ -159,8 +159,8 @@ class TestDetections:
         """Or the property would hold of nothing."""
         sound = encode(image() | objects([(0, 0, 1, 1)], text=["cat"]))
         found = Detections(batch_of(sound, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"]))))
-        assert [one.row for one in found.problems] == [2, 3]
-        assert found.box_splits.tolist() == [0, 0, 1, 1, 2]
+        assert found.refused_rows == {2, 3}
+        assert found.box_splits.tolist() == [0, 0, 1, 1, 1]
         assert found[1].class_text == ["cat"]
         with pytest.raises(RecordError, match=r"record 3, .* holds 2 values for 1 boxes"):
             _ = found[3]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.detection.encoder import encode_detection
-from tfod.detection.stream import decode_detection, read_detections
 from tfod.example.example import Example
+from tfod.sources.reading import decode_detection, read_detections
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.writer import RecordWriter

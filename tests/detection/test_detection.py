@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Drawn, ImageLabel, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
-from tfod.detection.stream import decode_detection
 from tfod.errors import RecordError, TfodError
 from tfod.example.example import Example
 from tfod.example.wire import Kind
+from tfod.sources.reading import decode_detection
 
 from tests.conftest import typed_numbers
 from tests.image_kinds import plain_image

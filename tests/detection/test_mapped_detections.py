@@ -17,14 +17,14 @@ from tfod.detection.features.field_mapping import (
     KERAS_COCO,
     FieldMapping,
     classification_field_mapping,
-    is_keras_coco,
 )
 from tfod.detection.labels.label_map import LabelMapItem
 from tfod.detection.labels.labels_file import labels_text, read_classes, read_labels
-from tfod.detection.labels.search import find_labels
-from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
+from tfod.sources.label_map_search import find_labels
+from tfod.sources.layouts import layout_of_batch
+from tfod.sources.reading import decode_detection
 from tfod.tfrecord.shard_sets.names import file_names, stated_name
 from tfod.tfrecord.storage.urls import folder_of
 
@@ -36,6 +36,10 @@ PNG = saved("RGB", "PNG")
 
 def example(features: Mapping[str, Any]) -> Example:
     return Example.from_bytes(encode(features), "s.tfrecord")
+
+
+def kinds(features: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: example(features).kind(key) for key in features}
 
 
 def decode(features: Mapping[str, Any], how: FieldMapping, *repeating: str) -> Detections:
@@ -183,7 +187,7 @@ class TestRecognition:
         ],
     )
     def test_classification(self, features: Any, encoded: str, label: Any, text: Any) -> None:
-        found = classification_field_mapping(example(features))
+        found = classification_field_mapping(kinds(features))
         assert found is not None
         assert (found.encoded, found.image_class_label, found.image_class_text) == (
             encoded,
@@ -204,13 +208,14 @@ class TestRecognition:
         ],
     )
     def test_no_classification(self, features: Any) -> None:
-        assert classification_field_mapping(example(features)) is None
+        assert classification_field_mapping(kinds(features)) is None
 
     def test_keras(self) -> None:
-        assert is_keras_coco(example(keras()))
-        for key in ("image", "bbox", "category_id", "image_id"):
-            assert not is_keras_coco(example({k: v for k, v in keras().items() if k != key}))
-        assert not is_keras_coco(example(keras(bbox=[1, 2, 3, 4])))
+        assert layout_of_batch(example(keras()).batch).name == "keras_coco"
+        for key in ("image", "bbox", "category_id"):
+            features = {k: v for k, v in keras().items() if k != key}
+            assert layout_of_batch(example(features).batch).name != "keras_coco"
+        assert layout_of_batch(example(keras(bbox=[1, 2, 3, 4])).batch).name != "keras_coco"
 
     def test_the_ready_ones_are_those_of_their_features(self) -> None:
         from tfod.detection.features.schema import PROFILES

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.detection.detection import Detection
-from tfod.detection.stream import read_detections
+from tfod.sources.reading import read_detections
 
 from tests.commands import Run
 

@@ -72,6 +72,20 @@ def csv(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> lis
     return [folder / "a.csv", folder / "out" / "x.record"]
 
 
+def cvat_xml(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
+    """As :func:`coco`; CVAT gives a size always."""
+    width, height = size or (0, 0)
+    sides = ("xtl", "ytl", "xbr", "ybr")
+    shapes = "".join(
+        "<box label='cat' " + " ".join(f"{x}='{y}'" for x, y in zip(sides, box, strict=True)) + "/>"
+        for box in boxes
+    )
+    meta = "<meta><task><labels><label><name>cat</name></label></labels></task></meta>"
+    image = f"<image id='0' name='{NAME}' width='{width}' height='{height}'>{shapes}</image>"
+    (folder / "a.xml").write_text(f"<annotations>{meta}{image}</annotations>")
+    return [folder / "a.xml", folder / "out" / "x.record"]
+
+
 def assert_turned(mask: PngMask | None) -> None:
     """See that a mask of `coco`'s only box is where orientation 6 stores it, of 200 x 100 pixels.
 
@@ -93,3 +107,5 @@ FORMATS: dict[str, Callable[[Path, tuple[int, int] | None, Sequence[Box]], list[
     "voc": voc,
     "csv": csv,
 }
+WITH_CVAT = {**FORMATS, "cvat_xml": cvat_xml}
+"""Also of the format whose numbers must be finite, and whose images have a size."""

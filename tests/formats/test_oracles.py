@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.stream import read_detections
+from tfod.sources.reading import read_detections
 
 from tests.commands import Run
 

@@ -177,27 +177,6 @@ def test_the_folder_may_be_on_another_disk(
         assert files_in(Path(there)) == files_in(tmp_path / "new")
 
 
-def test_a_label_map_that_is_replaced_is_told(convert: Run, tmp_path: Path, dataset: Path) -> None:
-    write_files(tmp_path, {"label_map.pbtxt": "item { id: 1 name: 'dog' }"})
-    for says in (f"{tmp_path / 'label_map.pbtxt'}: replaced", ""):
-        said = convert(dataset, tmp_path / "p.record", "--overwrite").succeeded()
-        assert says in said and bool(says) is bool(said)
-
-
-def test_the_splits_of_a_folder_have_one_label_map(
-    convert: Run, tmp_path: Path, dataset: Path
-) -> None:
-    """The second has its classes; where it does not, nothing is written."""
-    own = "item { id: 7 name: 'cat' } item { id: 3 name: 'dog' }"
-    write_files(tmp_path / "out", {"label_map.pbtxt": own})
-    convert(dataset, tmp_path / "out" / "train.record").succeeded()
-    dataset.write_text(dataset.read_text().replace("cat", "dgo"))
-    line = convert(dataset, tmp_path / "out" / "val.record").refused()
-    assert "class 'dgo' is not in the label map" in line and "did you mean 'dog'" in line
-    assert files_in(tmp_path / "out").keys() == {"label_map.pbtxt", "train.record"}
-    assert (tmp_path / "out" / "label_map.pbtxt").read_text() == own
-
-
 @pytest.mark.parametrize("target", FILES)
 def test_one_file_is_one_subset(convert: Run, tmp_path: Path, target: str) -> None:
     out = tmp_path / FILES[target]
@@ -210,28 +189,12 @@ def test_one_file_is_one_subset(convert: Run, tmp_path: Path, target: str) -> No
     assert out.is_file()
 
 
-def test_a_label_map_beside_is_kept_and_what_it_differs_in_is_told(
-    convert: Run, tmp_path: Path, dataset: Path
-) -> None:
-    write_files(tmp_path / "own", {"label_map.pbtxt": "item { id: 7 name: 'cat' }"})
-    named = (dataset, tmp_path / "out" / "a.csv", "--label-map", tmp_path / "own/label_map.pbtxt")
-    beside = tmp_path / "out" / "label_map.pbtxt"
-    assert convert(*named).succeeded() == f"tfod: the ids of the classes are in {beside}\n"
-    assert files_in(tmp_path / "out").keys() == {"a.csv", "label_map.pbtxt"}
-    assert convert(*named, "--overwrite").succeeded() == ""
-    write_files(tmp_path / "out", {"label_map.pbtxt": "item { id: 8 name: 'cat' }"})
-    before = files_in(tmp_path / "out")
-    said = convert(*named, "--overwrite").succeeded()
-    assert said.endswith(f"and has other ids of classes than {named[1]}\n")
-    assert files_in(tmp_path / "out") == before
-
-
 @pytest.mark.parametrize("target", FORMATS)
 def test_one_subset_of_several(convert: Run, tmp_path: Path, target: str) -> None:
     convert(VOC, tmp_path / "a", "--to", target).succeeded()
     out = tmp_path / "b"
     done = convert(tmp_path / "a", out, "--set", "val", "--to", "shards")
-    assert done.out == f"{out}: val: 4 images, 14 objects\n"
+    assert done.out.startswith(f"{out}: val: 4 images, 14 objects\nlabel map: ")
     line = convert(tmp_path / "a", tmp_path / "c", "--set", "tset", "--to", "shards").refused()
     assert "choose another --set: train, val\n" in line and not (tmp_path / "c").exists()
 

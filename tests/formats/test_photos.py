@@ -22,8 +22,8 @@ import pytest
 from PIL import Image, ImageCms, ImageDraw, ImageOps
 from PIL.JpegImagePlugin import get_sampling
 from tfod.detection.images.upright import orientation_of, upright_image
-from tfod.detection.stream import read_detections
 from tfod.formats.table import FORMATS
+from tfod.sources.reading import read_detections
 
 from tests.commands import Run
 from tests.image_kinds import exif_block, file_of, with_segment

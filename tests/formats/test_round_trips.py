@@ -16,10 +16,10 @@ from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.masks import decode_mask_png, encode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.stream import read_detections
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import convert
 from tfod.formats.yolo import Writer as YoloWriter
+from tfod.sources.reading import read_detections
 from tfod.tfrecord.writer import write_records
 
 from tests.differences import counts, diff

@@ -46,6 +46,9 @@ def jpegs(voc: Path) -> Path:
     return voc / "JPEGImages"
 
 
+HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
+
+
 class TestRecords:
     def test_first_record_is_the_scripts(self, read: Read) -> None:
         found, said = read(VOC)
@@ -107,23 +110,51 @@ class TestRecords:
         assert said == f"tfod: 1 objects with {says.format(f'{first}, line 13')}\n"
         assert found[FIRST].boxes.tolist() == FIRST_BOXES
 
-    @pytest.mark.parametrize("corners", ["x0 y0 x1 y1 x2 y2 x3 y3", "cx cy w h angle"])
-    def test_turned_boxes_are_read_as_the_box_around(
-        self, read: Read, voc: Path, first: Path, corners: str
+    @pytest.mark.parametrize(
+        ("corners", "inside"),
+        [
+            ("x0 y0 x1 y1 x2 y2 x3 y3", "bndbox"),  # R-DFPN's
+            ("cx cy w h angle", "robndbox"),  # roLabelImg's centre, with an angle in radians
+            ("xmin ymin xmax ymax rotation", "bndbox"),
+        ],
+    )
+    def test_rotated_boxes_are_read_as_the_box_around(
+        self, read: Read, voc: Path, first: Path, corners: str, inside: str
     ) -> None:
-        """R-DFPN's corners; roLabelImg's centre with an angle in radians: here a square on edge."""
-        tag, values = ("bndbox", (160, 80, 180, 100, 160, 120, 140, 100))
-        if corners.startswith("c"):
-            tag, values = "robndbox", (160, 100, 800**0.5, 800**0.5, 0.7853981633974483)
+        """Here a square on edge."""
+        values = (160, 80, 180, 100, 160, 120, 140, 100)
+        if inside == "robndbox":
+            values = (160, 100, 800**0.5, 800**0.5, 0.7853981633974483)
+        elif corners.endswith("rotation"):
+            values = (160 - 200**0.5, 100 - 200**0.5, 160 + 200**0.5, 100 + 200**0.5, -45)
         pairs = zip(corners.split(), values, strict=True)
-        inside = "".join(f"<{name}>{value}</{name}>" for name, value in pairs)
-        edit(first, "<bndbox>.*?</bndbox>", f"<type>{tag}</type><{tag}>{inside}</{tag}>")
+        text = "".join(f"<{name}>{value}</{name}>" for name, value in pairs)
+        edit(first, "<bndbox>.*?</bndbox>", f"<type>{inside}</type><{inside}>{text}</{inside}>")
         found, said = read(voc)
         assert found[FIRST].boxes[0] == pytest.approx([140 / 320, 80 / 240, 180 / 320, 120 / 240])
         assert said == (
-            "tfod: 1 objects whose box is turned, read as the box around it (the first: "
-            f"{first}, line 13)\n"
+            f"tfod: 1 rotated boxes, read as the boxes around them (the first: {first}, line 13)\n"
         )
+
+    @pytest.mark.parametrize(
+        ("pattern", "to", "says"),
+        [
+            *((">0</trunc", f">{x}</trunc", "") for x in ("Unspecified", "False", "0.0", "")),
+            (">1</trunc", ">True</trunc", ""),
+            (">0</diff", ">maybe</diff", "flags that are not 0, 1, true or false, read as"),
+            ("bndbox", "bndBox", ""),
+            ("xmin", "XMin", ""),
+            ("object>", "Object>", ""),
+        ],
+    )
+    def test_spellings(
+        self, read: Read, voc: Path, first: Path, pattern: str, to: str, says: str
+    ) -> None:
+        edit(first, pattern, to, count=0)
+        found, said = read(voc)
+        assert says in said and bool(said) is bool(says)
+        assert found[FIRST].boxes.tolist() == FIRST_BOXES
+        assert found[FIRST].attributes == read(VOC)[0][FIRST].attributes
 
 
 class TestPlaces:
@@ -177,6 +208,7 @@ class TestPlaces:
             ("IMG 1.jpg", "IMG 1.jpg"),  # none is named as the XML
             ("a/b/IMG 1.jpg", "a\\b\\IMG 1.jpg"),
             ("IMG 1.jpg", "D:/photos/IMG 1.jpg"),
+            ("../../IMG 1.jpg", "</filename><path>{}/IMG 1.jpg</path><filename>"),
         ],
     )
     def test_names_of_an_image(
@@ -184,9 +216,10 @@ class TestPlaces:
     ) -> None:
         (jpegs / image).parent.mkdir(parents=True, exist_ok=True)
         (jpegs / FIRST).rename(jpegs / image)
-        edit(first, FIRST, filename, count=0)
+        edit(first, FIRST, filename.format(voc.parent), count=0)
         found, said = read(voc)
-        assert said == "" and found[image].encoded == (IMAGES / FIRST).read_bytes()
+        (one,) = (one for name, one in found.items() if image.endswith(name.rpartition("/")[2]))
+        assert said == "" and one.encoded == (IMAGES / FIRST).read_bytes()
 
     def test_an_image_is_named_as_its_xml(self, read: Read, voc: Path, jpegs: Path) -> None:
         """The files were renamed, and what <filename> says is another image by now."""
@@ -257,13 +290,6 @@ class TestPlaces:
         assert read(voc)[0][FIRST].boxes.tolist() == FIRST_BOXES  # as <filename> says
         (jpegs / FIRST).rename(jpegs / f"{name}.jpg")
         assert "is not Unicode text; rename it\n" in refuse(voc)
-
-    def test_an_image_outside_of_the_folder(
-        self, refuse: Refuse, voc: Path, jpegs: Path, first: Path
-    ) -> None:
-        edit(first, FIRST, "../../../../../../etc/passwd")
-        (jpegs / FIRST).unlink()
-        assert f"({jpegs / 'shapes_01'}, of {first})" in refuse(voc)
 
     def test_two_folders_of_annotations(self, refuse: Refuse, voc: Path) -> None:
         shutil.copytree(voc / "Annotations", voc / "annotations")
@@ -337,7 +363,7 @@ class TestLists:
         for options, name in (((), "default"), (("--set", "a"), "a")):
             out = voc.with_name(name)
             done = convert(voc, out, "--no-images", *options)
-            assert done.out == f"{out}: {name}: 12 images, 34 objects\n"
+            assert done.out.startswith(f"{out}: {name}: 12 images, 34 objects\n")
 
 
 class TestLabelMap:
@@ -417,11 +443,12 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("pattern", "to", "says"),
         [
-            ("<difficult>0<", "<difficult>no<", "<difficult> has 'no'"),
-            ("<truncated>0<", f"<truncated>{1 << 63}<", "<truncated> has '9223372036854775808'"),
             ("<name>.*?<", "<name> <", "line 13: <name> is empty; write the class there"),
             ("<xmin>.*?<", "<xmin>left<", "<xmin> has 'left'"),
             ("<xmax>.*?<", "<xmax>1e300<", "1e+300"),
+            ("bndbox", "box", "no object has a <bndbox>, but <name>"),
+            ("object>", "item>", "no object has a <bndbox>, but "),
+            ("<xmax>.*?</xmax>", "", "<xmax> has ''"),
             ("</annotation>", "", "not well-formed XML"),
             ("<annotation>", '<!DOCTYPE a><annotation>', "document type"),
             (".*", "<annotations/>", "is not a Pascal VOC annotation: its root is not"),
@@ -430,7 +457,7 @@ class TestRefusals:
     def test_xml(
         self, refuse: Refuse, voc: Path, first: Path, pattern: str, to: str, says: str
     ) -> None:
-        edit(first, pattern, to)
+        edit(first, pattern, to, count=0 if pattern[-3:] in ("box", "ct>") else 1)
         line = refuse(voc, "--from", "voc")
         assert says in line and "shapes_01.xml" in line
 
@@ -440,7 +467,10 @@ class TestRefusals:
             (LISTS / "train.txt", b"\xff\n", "train.txt is not UTF-8 (byte 0); save it"),
             (LISTS / "train.txt", b"shapes_01\n\nshapes_99.jpg\n", "train.txt, line 3: "),
             (LISTS / "train.txt", None, "train.txt: no such list of the images of a set; choose"),
-            (Path("JPEGImages", FIRST), b"<html>not found</html>", "is not a readable image"),
+            *(
+                (Path("JPEGImages", FIRST), data, f"JPEGImages/{FIRST} is not a readable image")
+                for data in (b"<html>not found</html>", b"", HEIC, b"version https://git-lfs\n")
+            ),
             (Path("Annotations"), None, "holds no XML file; name the folder that does"),
         ],
     )
@@ -464,20 +494,6 @@ class TestRefusals:
         says = convert(tmp_path / "s", tmp_path / "out", "--to", "voc", "--no-images").succeeded()
         what = "classes left out of labelmap.txt, which takes no colon, line end or leading #: 1"
         assert what in says and name not in (tmp_path / "out" / "labelmap.txt").read_text()
-
-
-class TestWithoutImages:
-    @pytest.mark.parametrize("without", ["", "JPEGImages"])
-    def test_records_are_the_same_but_for_their_bytes(
-        self, read: Read, voc: Path, without: str
-    ) -> None:
-        if without:
-            shutil.rmtree(voc / without)
-        found, said = read(voc, "--no-images")
-        assert said == "" and list(found) == list(read(VOC)[0])
-        one = found[FIRST]
-        assert (one.height, one.width, one.encoded) == (240, 320, b"")
-        assert one.boxes.tolist() == FIRST_BOXES
 
 
 def test_the_checker_agrees(convert: Run, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def mask_of_another_size() -> Iterator[Mutant]:
     key = "image/object/mask"
     yield fail("one-pixel-less", first(record(**{key: [1.0] * (2 * WIDTH * HEIGHT - 1)})), **HOW)
     yield fail("of-one-object", first(record(**{key: [1.0] * (WIDTH * HEIGHT)})), **HOW)
-    yield near("of-both", first(record(**{key: [1.0] * (2 * WIDTH * HEIGHT)})), options=TF)
+    yield near("of-both", first(record(**{key: [0.0] * (2 * WIDTH * HEIGHT)})), options=TF)
 
 
 @mutants_of("BOX016")
@@ -224,8 +224,8 @@ def with_masks(key: str, *sizes: tuple[int, int]) -> bytes:
 @mutants_of("BOX017")
 def object_mask_of_another_size() -> Iterator[Mutant]:
     key = "image/object/mask"
-    yield fail("of-the-second-object", with_masks(key, OWN_SIZE, OTHER_SIZE), **HOW)
-    yield near("of-the-image's-size", with_masks(key, OWN_SIZE, OWN_SIZE), options=TF)
+    yield fail("of-the-second-object", with_masks(key, OWN_SIZE, OTHER_SIZE), "BOX023", **HOW)
+    yield near("of-the-image's-size", with_masks(key, OWN_SIZE, OWN_SIZE), "BOX023", options=TF)
 
 
 @mutants_of("BOX018")
@@ -241,9 +241,44 @@ def other_mask_values() -> Iterator[Mutant]:
         pngs = [encode_gray_png(np.full(OWN_SIZE, one, np.uint8)) for one in values]
         return first(record(**{"image/object/mask": pngs}))
 
-    yield fail("of-255", masks(255, 255), **HOW)
-    yield fail("empty-and-then-of-2", masks(0, 2), **HOW)
-    yield near("of-1", masks(1, 0), options=TF)
+    yield fail("of-255", masks(255, 255), "BOX023", **HOW)
+    yield fail("empty-and-then-of-2", masks(0, 2), "BOX023", **HOW)
+    yield near("of-1", masks(1, 0), "BOX023", options=TF)
+
+
+@mutants_of("BOX022")
+def not_two_corners() -> Iterator[Mutant]:
+    """Twenty boxes of 4 x 5 pixels, one behind the other, in another unit or form."""
+    x, y, sides = np.arange(20) + 16, np.arange(20) % 15, (WIDTH, HEIGHT, WIDTH, HEIGHT)
+    corners = np.stack((x, y, x + 4, y + 5), axis=1) / sides
+    sizes = np.stack((x, y, x * 0 + 4, y * 0 + 5), axis=1) / sides
+    centers = np.stack((x + 2, y + 2.5, x * 0 + 4, y * 0 + 5), axis=1) / sides
+
+    def written(boxes: np.ndarray) -> bytes:
+        return shard(with_boxes(boxes.tolist(), ["cat", "dog"] * 10, [1, 2] * 10))
+
+    yield fail("divided-twice", written(corners / sides), "BOX008", options=TF)
+    yield fail("percent", written(corners * 100), "BOX005", options=TF)
+    yield fail("x-y-width-height", written(sizes), "BOX006", options=TF)
+    yield fail("center-and-size", written(centers), "BOX006", "BOX013", options=TF)
+    yield near("small-in-the-first-corner", written(corners * 0.25), options=TF)
+    yield near("pixels", written(corners * sides * 2), "BOX005", options=TF)
+
+
+@mutants_of("BOX023")
+def mask_outside_its_box() -> Iterator[Mutant]:
+    def masks(*values: np.ndarray) -> bytes:
+        return first(record(**{"image/object/mask": [encode_gray_png(one) for one in values]}))
+
+    cat, dog = np.zeros((2, *OWN_SIZE), np.uint8)
+    cat[5:15, 10:20] = dog[2:18, 20:] = 1
+    yield fail("trimap", masks(cat, 2 - dog), "BOX019", **HOW)
+    yield fail("inverted", masks(1 - cat, 1 - dog), **HOW)
+    yield fail("of-each-other", masks(dog, cat), **HOW)
+    numbers = {"image/object/mask": [*map(float, (1 - cat).flat), *map(float, dog.flat)]}
+    yield fail("inverted-numbers", first(record(**numbers)), **HOW)
+    yield near("two-pixels-too-far", masks(np.roll(cat, 2, axis=1), dog), options=TF)
+    yield near("empty", masks(cat * 0, dog), options=TF)
 
 
 @mutants_of("BOX020")
@@ -251,7 +286,7 @@ def not_a_png_mask() -> Iterator[Mutant]:
     def masks(*values: bytes) -> bytes:
         return first(record(**{"image/object/mask": values}))
 
-    png = encode_mask_png(np.ones(OWN_SIZE))
+    png = encode_mask_png(np.zeros(OWN_SIZE))
     yield fail("text-of-the-second", masks(png, b"https://example.org/mask.png"), **HOW)
     yield fail("a-jpeg", masks(jpeg(), png), **HOW)
     yield fail("cut-in-its-header", masks(png[:20], png), **HOW)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from tests.image_kinds import exif_block, gradient, image_of, saved, with_segment
+import numpy as np
+from PIL import Image
+
+from tests.image_kinds import exif_block, file_of, gradient, image_of, saved, with_segment
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
     HEIGHT,
@@ -50,6 +53,18 @@ def no_image() -> Iterator[Mutant]:
     yield fail("a-path", imaged(b"images/a.jpg"), **HOW)
     yield fail("first-byte-lost", imaged(jpeg()[1:]), **HOW)
     yield near("last-byte-lost", imaged(jpeg()[:-1]), "IMG009", options=TF)
+
+
+@mutants_of("IMG017")
+def black_in_tensorflow() -> Iterator[Mutant]:
+    def deep(largest: int) -> bytes:
+        pixels = np.linspace(0, largest, WIDTH * HEIGHT).reshape(HEIGHT, WIDTH).astype(np.uint16)
+        return imaged(file_of(Image.fromarray(pixels)), "png")
+
+    yield fail("up-to-255", deep(255), **HOW)
+    yield near("up-to-4096", deep(4096), options=TF)
+    yield near("all-black", deep(0), options=TF)
+    yield near("not-decoded", deep(255), options={**TF, "decode": "none"})
 
 
 @mutants_of("IMG003")

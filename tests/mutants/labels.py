@@ -103,7 +103,7 @@ def not_positive() -> Iterator[Mutant]:
     yield fail("minus-1", numbered([1, -1]), **IN_RECORD)
     yield near("zero-beside-a-text", used(["cat", "dog"], [1, 0]), "LAB008", options=TF)
     background = b"item { id: 0 name: 'background' }" + LABEL_MAP
-    yield near("background", numbered([1, 0], background), options=TF)
+    yield near("background", numbered([1, 0], background), "LAB017", options=TF)
 
 
 @mutants_of("LAB010")
@@ -198,6 +198,8 @@ def not_positive_beside_a_text() -> Iterator[Mutant]:
     yield fail("zero", zero, "LAB001", at=SHARD, record=0, options=TF)
     minus = used(["cat", "bird"], [1, -1])
     yield fail("minus-1-of-an-unknown-text", minus, "LAB006", **IN_RECORD)
+    background = b"item { id: 0 name: 'background' }" + LABEL_MAP
+    yield fail("background", used(["cat", "background"], None, background), "LAB020", **IN_RECORD)
     yield near("one", folder(record(label=[1, 2]), label_map=None), "LAB001", options=TF)
     yield near("text-of-the-map", used(["cat", "dog"], [1, 0]), "LAB008", options=TF)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
-from tests.mutants.sound import TF, features, first, jpeg, record, second, shard
+from tests.mutants.sound import TF, features, first, jpeg, png, record, second, shard
 
 HOW = {"record": 0, "options": TF}
 NO_OBJECTS = dict.fromkeys(("xmin", "ymin", "xmax", "ymax", "text", "label"))
@@ -41,6 +41,18 @@ def duplicate_name() -> Iterator[Mutant]:
     yield fail("same-name", two(filename="a.jpg"), record=1, options=TF)
     yield near("capital-letter", two(filename="A.jpg"), options=TF)
     yield near("another-folder", two(filename="x/a.jpg"), options=TF)
+
+
+@mutants_of("NAM013")
+def data_instead_of_a_name() -> Iterator[Mutant]:
+    image, also = jpeg().decode("latin-1"), ("EXA009", "NAM003", "NAM006")
+    as_bytes = first(record(encoded=jpeg(), filename=jpeg(), source_id="1"))
+    yield fail("jpeg", as_bytes, *also, **HOW)
+    yield fail("jpeg-as-utf-8", named(image), *also[1:], **HOW)
+    yield fail("printed", named(repr(jpeg())), "NAM003", "NAM005", **HOW)
+    yield fail("source-id", first(record(source_id=png())), "EXA009", "NAM010", **HOW)
+    yield near("long-path", named("a/" * 200 + "a.jpg"), options=TF)
+    yield near("of-a-car", named("BMW " * 60 + ".jpg"), options=TF)
 
 
 @mutants_of("NAM003")

@@ -106,9 +106,9 @@ def masks_missing() -> Iterator[Mutant]:
     mask = png()
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     half = masks("train.jpg", mask, b""), both[1]
-    yield fail("of-one-object", files(asked, *half), **HOW)
-    yield fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), **HOW)
-    yield near("png", files(asked, *both), **HOW)
+    yield fail("of-one-object", files(asked, *half), "BOX023", **HOW)
+    yield fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), "BOX023", **HOW)
+    yield near("png", files(asked, *both), "BOX023", **HOW)
     yield near("not-asked-for", files(pipeline(both="load_instance_masks: false")), **HOW)
 
 

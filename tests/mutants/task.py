@@ -16,14 +16,20 @@ HOW = {"at": SHARD, "record": 0, "options": AGAINST_XML}
 
 
 def labelled(
-    name: str, *, boxes: int = 1, text: str = "cat", width: int = WIDTH, tag: str = ""
+    name: str,
+    *,
+    boxes: int = 1,
+    text: str = "cat",
+    width: int = WIDTH,
+    tag: str = "",
+    **more: Any,
 ) -> bytes:
     """A record of annotations alone."""
     size = {"image/height": HEIGHT, "image/width": width}
     rest = {"image/filename": name, "image/source_id": name, **size}
     there = objects([CAT_BOX] * boxes, [text] * boxes, [1] * boxes) if boxes else {}
     whole = {"image/class/text": [tag]} if tag else {}
-    return encode({**rest, **there, **whole})
+    return encode({**rest, **there, **whole, **more})
 
 
 def task_xml(
@@ -148,3 +154,25 @@ def emptied_frames() -> Iterator[Mutant]:
     yield fail("no-record", files(labelled("a.jpg"), xml=two), "TSK005", options=AGAINST_XML)
     bare = files(labelled("a.jpg"), labelled("b.jpg", boxes=0), xml=two)
     yield near("meant-to-be-empty", bare, "TSK005", options=AGAINST_XML)
+
+
+ATTRIBUTE = "<attribute><name>difficult</name><input_type>checkbox</input_type></attribute>"
+
+
+@mutants_of("TSK010")
+def unknown_attributes() -> Iterator[Mutant]:
+    difficult = labelled("a.jpg", **{"image/object/difficult": [0]})
+    yield fail("checkbox", files(difficult), options=AGAINST_XML)
+    known = task_xml("a.jpg").replace(
+        b"</name></label>", f"</name><attributes>{ATTRIBUTE}</attributes></label>".encode()
+    )
+    yield near("of-the-label", files(difficult, xml=known), options=AGAINST_XML)
+
+
+@mutants_of("TSK011")
+def replaced_annotations() -> Iterator[Mutant]:
+    polygon = POLYLINE.replace("polyline", "polygon").replace("2,2", "2,2;1,2")
+    drawn = files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=polygon))
+    yield fail("polygon", drawn, options=AGAINST_XML)
+    yield near("box", files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=BOX)),
+               options=AGAINST_XML)  # fmt: skip

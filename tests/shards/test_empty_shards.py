@@ -44,7 +44,7 @@ def test_they_are_read_everywhere(folder: Path, tmp_path: Path) -> None:
     reshard(folder, tmp_path / "shuffled", shuffle=3)
     assert sorted(map(str, names(tmp_path / "shuffled"))) == wanted
     with pytest.warns(UserWarning, match="6 such shards"):
-        assert len(shards_to_read(folder)) == 10
+        assert len(shards_to_read(folder).paths) == 10
     empty = folder / "train-00000-of-00010.tfrecord"
     assert list(tfod.read_records(empty)) == [] == list(tfod.RecordIndex(empty))
 

@@ -16,10 +16,10 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import SourceIdNumbers
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
-from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.shards.fixes import EditedRecord
 from tfod.shards.repair import Options, Outcome, repair
+from tfod.sources.reading import decode_detection
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.writer import write_records
 

@@ -16,9 +16,7 @@ from tfod.tfrecord.storage.publishing import (
 )
 from tfod.tfrecord.writer import ShardLayout, write_records
 
-from tests.commands import Run
 from tests.files import files_in, subsets_of
-from tests.records import encode, image, objects, write_shard
 from tests.renames import at_rename, fail
 
 LAYOUT = ShardLayout(num_shards=2)
@@ -69,37 +67,6 @@ def test_shards_of_the_subset_deeper_in_the_folder_stay(tmp_path: Path) -> None:
     write_records(tmp_path / "out" / "train", "x", [b"2"])
     with pytest.raises(OutputExistsError, match="in one subset"):
         reshard(tmp_path / "in", tmp_path / "out", overwrite=True)
-
-
-def test_another_label_map_is_in_the_way_and_an_equal_one_is_not(tmp_path: Path) -> None:
-    write_records(tmp_path / "in", "s", [b"1"])
-    (tmp_path / "in" / "label_map.pbtxt").write_text("item { id: 1 name: 'a' }")
-    (tmp_path / "out").mkdir()
-    label_map = tmp_path / "out" / "label_map.pbtxt"
-    label_map.write_text("item { id: 1 name: 'b' }")
-    with pytest.raises(OutputExistsError, match=r"label_map.pbtxt is there already"):
-        reshard(tmp_path / "in", tmp_path / "out")
-    assert list(files_in(tmp_path / "out")) == ["label_map.pbtxt"]
-    label_map.write_text("item { id: 1 name: 'a' }")
-    number = label_map.stat().st_ino
-    reshard(tmp_path / "in", tmp_path / "out")
-    assert label_map.stat().st_ino == number
-    label_map.write_text("item { id: 1 name: 'b' }")
-    reshard(tmp_path / "in", tmp_path / "out", overwrite=True)
-    assert label_map.read_text() == "item { id: 1 name: 'a' }"
-
-
-def test_no_label_map_is_replaced_under_shards_that_stay(run: Run, tmp_path: Path) -> None:
-    record = encode(image() | objects([[0, 0, 1, 1]], ["cat"], [1]))
-    write_shard(tmp_path / "in", "train", record, label_map="item { id: 1 name: 'a' }")
-    write_shard(tmp_path / "out", "val", record, label_map="item { id: 1 name: 'b' }")
-    before = files_in(tmp_path / "out")
-    done = run("reshard", tmp_path / "in", tmp_path / "out", "--overwrite")
-    assert done.code == 2
-    assert "label_map.pbtxt is the label map of val.tfrecord, too, whose classes" in done.err
-    assert files_in(tmp_path / "out") == before
-    (tmp_path / "out" / "val.tfrecord").rename(tmp_path / "out" / "train.tfrecord")
-    assert run("reshard", tmp_path / "in", tmp_path / "out", "--overwrite").code == 0
 
 
 def test_what_was_there_comes_back_whichever_rename_fails(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
 from tfod.check.finding import Finding
 from tfod.check.profiles.file import load_profile
-from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.shards.fixes import FIXES, INEVITABLE
 from tfod.shards.repair import Options, Outcome, repair
+from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.shard_sets.search import find_shards
 
 from tests.files import files_in, readable_records

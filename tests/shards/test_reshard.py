@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardError
 from tfod.shards.reshard import reshard
+from tfod.sources.reading import find_label_map
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_sets.names import similar_file_names, stated_name
 from tfod.tfrecord.shard_sets.search import find_shards

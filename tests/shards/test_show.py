@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
-from tfod.check.find import find
 from tfod.check.reporters.drawing import class_colour
 from tfod.check.reporters.html import Card, render_cards
 from tfod.detection import keys
 from tfod.detection.images.masks import encode_mask_png
 from tfod.shards.show import draw_records
+from tfod.sources.resolver import resolve
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import Run
@@ -53,7 +53,7 @@ def cards_of(payloads: Sequence[bytes], folder: Path, **choice: Any) -> Sequence
     """The cards of a shard."""
     write_records(folder, "a", payloads)
     (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
-    with find([str(folder / "a.tfrecord")]) as found:
+    with resolve([str(folder / "a.tfrecord")]) as found:
         return draw_records(found, **choice).cards
 
 

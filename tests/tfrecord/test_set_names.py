@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.sources.reading import find_readable
 from tfod.tfrecord.shard_sets.names import (
     ShardName,
     file_names,
@@ -19,7 +20,7 @@ from tfod.tfrecord.shard_sets.names import (
     similar_file_names,
     stated_name,
 )
-from tfod.tfrecord.shard_sets.search import find_all_shards, find_shards, group_shards
+from tfod.tfrecord.shard_sets.search import find_shards, group_shards
 
 from tests.commands import Run
 from tests.files import write_files
@@ -84,7 +85,7 @@ def fill(folder: Path, sets: dict[str, list[str]]) -> Path:
 
 
 def found(source: object) -> dict[str, list[str]]:
-    return {one.subset: [*map(os.path.basename, one.paths)] for one in find_all_shards(source)}
+    return {one.subset: [*map(os.path.basename, one.paths)] for one in find_readable(source).sets}
 
 
 @pytest.mark.parametrize("sets", SETS.values(), ids=SETS.keys())

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import tfod
 from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.labels.search import find_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.shards.describe import describe
+from tfod.sources.reading import find_label_map
 from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.open import open_shard

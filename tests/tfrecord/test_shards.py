@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardsNotFoundError
+from tfod.sources.reading import find_label_map
 from tfod.tfrecord.image_names import (
     IdMaker,
-    ImageFolders,
     is_id_of,
-    names_in_folder,
     safe_relative_path,
     split_extension,
 )
@@ -164,18 +162,3 @@ def test_every_image_has_its_own_id() -> None:
     assert is_id_of("1", "1.jpg") and is_id_of("1.png", "1.png") and is_id_of("1~3", "1.jpg")
     assert is_id_of("a", "/some/where/a.jpg")
     assert not is_id_of("renamed", "1.jpg") and not is_id_of("1~x", "1.jpg")
-
-
-def test_images_beside_annotations(tmp_path: Path) -> None:
-    names = ("images/a.jpg", "images/train/b.jpg", "annotations/c.jpg")
-    write_files(tmp_path, dict.fromkeys(names, ""))
-    folders = ImageFolders(str(tmp_path / "annotations" / "x.record"), "train", names_in_folder)
-    for path, found in (
-        ("a.jpg", "images/a.jpg"),
-        ("train/b.jpg", "images/train/b.jpg"),
-        ("b.jpg", "images/train/b.jpg"),
-        ("c.jpg", "annotations/c.jpg"),
-        ("somewhere/a.jpg", "images/a.jpg"),
-    ):
-        assert folders.find(path) == str(tmp_path / found)
-    assert folders.find("d.jpg") is None

@@ -24,8 +24,6 @@ from typing import Any
 
 from tfod.check.check import Options, check
 from tfod.check.configuration import Configuration, options_of
-from tfod.check.dataset import File, Found, LabelMapFile
-from tfod.check.find import find_uploads
 from tfod.check.finding import Severity
 from tfod.check.profiles import file as file  # before the fork
 from tfod.check.receivers import RECEIVERS
@@ -42,6 +40,8 @@ from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import repair
+from tfod.sources.resolved import File, LabelMapFile, ResolvedSources
+from tfod.sources.resolver import resolve_uploads
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
 from tfod_validator.answers import ProblemError
@@ -160,7 +160,7 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
         ),
     )
     files = [File.at(one) for one in sorted(os.listdir())]
-    found = find_uploads(files, options.archive_limits)
+    found = resolve_uploads(files, options.archive_limits)
     if path := paths.get("label_map"):
         found = found.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
     report, texts = _reports_on(found, options, settings, _telling(attempt, settings))
@@ -172,7 +172,10 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
 
 
 def _reports_on(
-    found: Found, options: Options, settings: Settings, progress: Progress = lambda *_: None
+    found: ResolvedSources,
+    options: Options,
+    settings: Settings,
+    progress: Progress = lambda *_: None,
 ) -> tuple[Report, dict[str, str]]:
     """Check what was found; the report, and its text in each format."""
     report = check(found, options, progress)
@@ -266,4 +269,4 @@ def _require_disk(files: list[str], zips: list[str], settings: Settings) -> None
 # Once in the process that checks are forked from: what only a first check imports, compiles and
 # keeps is three quarters of a small one.
 for _example in EXAMPLES.values():
-    _reports_on(find_uploads([File.at(str(_example), _example.name)]), Options(), Settings())
+    _reports_on(resolve_uploads([File.at(str(_example), _example.name)]), Options(), Settings())

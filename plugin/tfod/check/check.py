@@ -3,9 +3,9 @@
 The life of a finding: a rule yields it, called by ``run_rules`` for each batch of records
 (:mod:`tfod.check.records.examine`) or, after the last shard, for the data set. ``Findings.add``
 counts it and fills in what its rule says; ``DatasetResult.add`` joins those of the shards.
-``Policy.apply`` decides how severe it is, by the user, the receiver, the profile, the case and the
-rule, the first that says anything; ``Report.findings`` chooses those that are listed, and a
-reporter prints them.
+``levels_of`` decides before the first record how severe each rule and case is: by the user, the
+receiver, the profile or the rule, the first that says anything. ``Report.findings`` chooses those
+that are listed, and a reporter prints them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
-from tfod.check.find import find
 from tfod.check.finding import Findings, Severity
-from tfod.check.profiles.choice import NO_PROFILE, SEGMENTATION, profile_of
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.choice import AS_IMPORTED, NO_PROFILE, profile_of
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY, Profile, Severities
-from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of, verdicts
+from tfod.check.receivers import ANY, DATUMARO, RECEIVERS, Receiver, receiver_of, verdicts
 from tfod.check.records.examine import Instructions, Progress, examine
 from tfod.check.records.images import MOST_DECODED, why_not_all_decoded
 from tfod.check.records.result import DatasetResult, ShardResult
@@ -34,6 +32,9 @@ from tfod.check.report import (
 )
 from tfod.check.rules.registry import run_rules
 from tfod.errors import TfodError
+from tfod.sources.layouts import SEGMENTATION
+from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
+from tfod.sources.resolver import resolve
 from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
@@ -100,12 +101,12 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
         TfodError: the check could not run: nothing was found, or an option does not make sense.
     """
     options = options or Options()
-    with find(sources, options.label_map, options.archive_limits) as found:
+    with resolve(sources, options.label_map, options.archive_limits) as found:
         return check(found, options)
 
 
 def check(
-    found: Found, options: Options | None = None, progress: Progress = lambda *_: None
+    found: ResolvedSources, options: Options | None = None, progress: Progress = lambda *_: None
 ) -> Report:
     """Check what was found.
 
@@ -162,22 +163,22 @@ def _check_dataset(
             f"{misfit.shard}: holds masks of whole images and no boxes, as DeepLab's segmentation "
             "does, which tfod does not check; give shards with boxes, or name a profile"
         )
-    policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
+    if misfit is not None and receiver is DATUMARO:
+        profile = AS_IMPORTED
+    levels = levels_of(profile.severities, receiver.severities(options.task), options.severities)
     label_maps = {name: one.label_map for name, one in dataset.label_maps.items() if one.label_map}
     title = receiver.title if receiver is not ANY else ""
     result = DatasetResult(
         dataset=dataset,
         profile=profile,
-        codes=policy.codes,
-        findings=Findings(_most_listed(options)),
+        findings=Findings(_most_listed(options), levels),
         misfit=misfit._replace(receiver=title) if misfit else None,
         task=options.task,
         training_config=options.training_config,
     )
     instructions = Instructions(
         profile=profile,
-        codes=policy.codes,
-        exa003_says_names=_exa003_says_names(policy),
+        levels=levels,
         label_maps=label_maps,
         max_findings=_most_listed(options),
         max_record_bytes=options.max_record_bytes,
@@ -185,21 +186,25 @@ def _check_dataset(
         keeps_rows=options.task is not None,
         counts_objects=options.training_config is not None,
     )
+    if options.task is not None and options.task.skips_others:
+        from tfod.check.references.frames import Matcher
+
+        instructions = instructions._replace(matcher=Matcher(options.task, ()))
     # The rules of records run while a shard is examined, those of the data set after the last one.
     for shard in _examined(dataset.shards, instructions, options, progress):
         result.add(shard)
-    run_rules(result, policy.codes, result.findings, of_dataset=True)
+    run_rules(result, result.findings, of_dataset=True)
     # Each receiver judges what was found by severities of its own.
     by_receiver = verdicts(profile, options.severities, result.findings) if receiver is ANY else ()
     return DatasetReport(
         name=dataset.name,
         profile=chosen,
-        findings=policy.apply(result.findings),
+        findings=result.findings,
         fail_on=options.fail_on,
         shards=[replace(one, rows=[], index=[]) for one in result.shards],
         classes=result.classes,
         image_sizes=result.image_sizes,
-        undecoded=why_not_all_decoded(options.decode, policy.codes),
+        undecoded=why_not_all_decoded(options.decode, levels),
         files=[SourceFile(one.name, one.size) for one in dataset.files],
         verdicts=by_receiver,
     )
@@ -222,21 +227,14 @@ def _examined(
 
 def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetReport:
     """What is to be said of label maps that were named and go with no data set."""
-    policy = Policy({}, receiver.severities(options.task), options.severities)
-    findings = Findings(_most_listed(options))
-    result = DatasetResult(rest, NO_PROFILE, policy.codes, findings)
-    run_rules(result, policy.codes, findings, of_dataset=True)
+    levels = levels_of({}, receiver.severities(options.task), options.severities)
+    findings = Findings(_most_listed(options), levels)
+    result = DatasetResult(rest, NO_PROFILE, findings)
+    run_rules(result, findings, of_dataset=True)
     by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
-    unknown, found = ChosenProfile("", ""), policy.apply(findings)
-    return DatasetReport("", unknown, found, options.fail_on, verdicts=by_receiver)
+    return DatasetReport("", ChosenProfile("", ""), findings, options.fail_on, verdicts=by_receiver)
 
 
 def _most_listed(options: Options) -> int:
     """How many findings are kept: to be compared with a baseline, all."""
     return options.max_findings if options.baseline is None else sys.maxsize
-
-
-def _exa003_says_names(policy: Policy) -> bool:
-    """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
-    name, feature = policy.severity("NAM001"), policy.severity("EXA003")
-    return name is None or (feature is not None and feature.rank >= name.rank)

@@ -6,13 +6,14 @@ import enum
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-_LONGEST_TEXT = 400
+_LONGEST_TEXT, _LONGEST_NAME = 400, 80
 _MOST_SAID_ONCE = 1 << 14
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
@@ -41,6 +42,10 @@ class Severity(str, enum.Enum):
 
     rank: int
     """0 for info, 2 for error."""
+
+
+Levels: TypeAlias = "Mapping[str, Severity | None]"
+"""Severity of each rule (``IMG007``) and case (``IMG007:turned``); None for those that are off."""
 
 
 for _rank, _severity in enumerate(Severity):
@@ -75,17 +80,16 @@ class Finding(NamedTuple):
         feature: key of the feature that is to blame.
         value: the offending value, as JSON.
         fix: what to do, where this case needs another fix than the rule's own.
-        case_severity: the severity of this case, where it is another than the rule's.
+        case: case of the rule that this is, if it has several.
         shard, record, offset, item: where, as :class:`Place` has it.
-        code, severity: the rule's, which a rule need not say; in a report what the policy makes of
-            the severity.
+        code, severity: code of the rule, and severity by the levels of the check; filled in.
     """
 
     message: str
     feature: str | None = None
     value: JsonValue = None
     fix: str = ""
-    case_severity: Severity | None = None
+    case: str = ""
     shard: str = ""
     record: int | None = None
     offset: int | None = None
@@ -123,6 +127,7 @@ class Rule(NamedTuple):
     """A rule and all that is said about it.
 
     Attributes:
+        cases: severity of each case that levels can name; a finding without a case is none of them.
         repair: what ``tfod repair`` does about what it finds; empty where it leaves that alone.
         once: whether it speaks once for each shard and feature key, however many records it finds.
         of_dataset: whether it looks at a data set, and not at each batch of records.
@@ -137,6 +142,7 @@ class Rule(NamedTuple):
     fix: str
     source: str
     check: Callable[[Any], Iterable[Finding]]
+    cases: Mapping[str, Severity] = MappingProxyType({})
     repair: str = ""
     once: bool = False
     of_dataset: bool = False
@@ -146,6 +152,10 @@ class Rule(NamedTuple):
         """The family's three letters."""
         return self.code[:3]
 
+    def name(self, case: str) -> str:
+        """Return what levels call a case: ``IMG007``, ``IMG007:turned``."""
+        return f"{self.code}:{case}" if case else self.code
+
 
 @dataclass
 class Findings:
@@ -153,14 +163,18 @@ class Findings:
 
     Attributes:
         most: how many may be listed in all, and so of each rule.
+        levels: severity of each rule and case, None for those that are off.
         listed: the first findings of each rule, by code.
         counts: how many there really are, by code and shard.
+        names: rules and cases that fired, also those that are off.
         worst: of each code that fired the severity, of its worst case.
     """
 
     most: int
+    levels: Levels = field(default_factory=dict)
     listed: dict[str, list[Finding]] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    names: set[str] = field(default_factory=set)
     worst: dict[str, Severity] = field(default_factory=dict)
     _said: set[tuple[str, str, str | None]] = field(default_factory=set, repr=False)
 
@@ -174,7 +188,11 @@ class Findings:
                 if key in self._said or len(self._said) >= _MOST_SAID_ONCE:
                     continue
                 self._said.add(key)
-            severity = one.case_severity or rule.severity
+            name = rule.name(one.case)
+            self.names.add(name)
+            severity = self.levels[name]
+            if severity is None:
+                continue
             self.counts[rule.code][one.shard] += 1
             if self.worst.get(rule.code) is not severity:
                 self._keep_worst(rule.code, severity)
@@ -189,6 +207,7 @@ class Findings:
             mine.extend(findings[: self.most - len(mine)])
         for code, counts in following.counts.items():
             self.counts[code].update(counts)
+        self.names |= following.names
         for code, severity in following.worst.items():
             self._keep_worst(code, severity)
 
@@ -254,20 +273,25 @@ def _filled_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     return finding._replace(
         code=rule.code,
         severity=severity,
-        case_severity=None,
         message=shortened(finding.message),
         fix=finding.fix or rule.fix,
-        feature=shortened(feature) if feature else feature,
-        value=shortened(value) if isinstance(value, str) else value,
-        item=shortened(finding.item) if finding.item else None,
+        feature=_short_name(feature) if feature else feature,
+        value=_short_name(value) if isinstance(value, str) else value,
+        item=_short_name(finding.item) if finding.item else None,
     )
 
 
 def shortened(text: str) -> str:
-    """Texts from shards may be megabytes long."""
-    if len(text) <= _LONGEST_TEXT:
-        return text
-    return text[: _LONGEST_TEXT - 1] + "…"
+    """Return a message with at most 400 letters: a name in it may be megabytes long."""
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+
+
+def _short_name(name: str) -> str:
+    """Return a name from data with at most 80 letters; an escaped one counts as four."""
+    if len(name) <= _LONGEST_NAME and (name.isprintable() or len(repr(name)) <= _LONGEST_NAME + 2):
+        return name
+    start = name[: _LONGEST_NAME - 1]
+    return (start if start.isprintable() else repr(start)[1:_LONGEST_NAME]) + "…"
 
 
 def plural(count: int, noun: str) -> str:
@@ -291,6 +315,6 @@ def first_of(names: Sequence[str], most: int, count: int | None = None) -> str:
         most: how many are named.
         count: of all; None where ``names`` are all.
     """
-    shown = names[:most]
+    shown = [*map(_short_name, names[:most])]
     more = (len(names) if count is None else count) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.synchronize import Event
 
-from tfod.check.dataset import Shard
 from tfod.check.records.examine import Instructions, Progress, examine
 from tfod.check.records.result import ShardResult
 from tfod.errors import TfodError
+from tfod.sources.resolved import Shard
 
 _AHEAD = 2
 """Results that may wait for an earlier one, for each process."""

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.check.finding import Findings, Severity
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY, Profile, Severities, severities
 from tfod.check.rules.registry import all_rules
 
@@ -46,24 +46,40 @@ class Receiver(NamedTuple):
 # What stops other receivers: any text is a source id here, and a class needs no number.
 _STOPS_OTHERS = severities(off="NAM010 NAM011 LAB020 BOX019")
 
-# tfod.datumaro: what is imported whole, with each box, class and image as the record has it; boxes
-# are cut at the image's edge. A text or an id that no map explains becomes a class.
-_DATUMARO = _STOPS_OTHERS | severities(
-    warning="EXA012 BOX003 BOX012 BOX013 BOX020 BOX021 NAM001 NAM006 SET004 "
-    "IMG001 IMG002 IMG003 IMG005 IMG006 IMG007 IMG009 IMG014 "
-    "LAB003 LAB004 LAB005 LAB006 LAB007 LAB009 LAB010 LAB011 LAB012 LAB014 LAB015"
+
+def _stopped_by(names: str) -> dict[str, Severity | None]:
+    """Return error for these rules, cases and families, and at most a warning for all others."""
+    stops = frozenset(names.split())
+    levels: dict[str, Severity | None] = {}
+    for rule in all_rules().values():
+        for case, severity in {"": rule.severity, **rule.cases}.items():
+            name = rule.name(case)
+            if name in stops or (severity is Severity.ERROR and rule.family in stops):
+                levels[name] = Severity.ERROR
+            elif severity is Severity.ERROR:
+                levels[name] = Severity.WARNING
+    return levels
+
+
+# tfod.datumaro: what its import refuses. It cuts boxes at the image's edge, leaves images as they
+# are, and makes a class of a text or an id that no map explains; the task and the configuration
+# are compared only if they are given.
+_DATUMARO = _STOPS_OTHERS | _stopped_by(
+    "TFR TSK CFG EXA001 EXA002 EXA003:nothing EXA004 EXA005 EXA010 EXA013 BOX001 BOX002 BOX005 "
+    "BOX006 BOX014 BOX015 BOX016 IMG015 IMG015:read LAB002 LAB019 SET006 SET006:part "
+    "ZIP001 ZIP002 ZIP004 ZIP005 ZIP007 ZIP010 ZIP012 ZIP013"
 )
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them. The task has the images.
 _CVAT = _STOPS_OTHERS | severities(
-    error="LAB002 LAB019 BOX017 BOX020 IMG012 IMG015",
-    warning="LAB EXA003 BOX003 BOX012 BOX021 NAM001 SET004",
+    error="LAB002 LAB014 LAB019 BOX017 BOX020 IMG012 IMG015",
+    warning="LAB EXA003 BOX003 BOX012 BOX021 BOX023 NAM001 SET004",
     info="LAB013",
     off="IMG016",
 )
 # Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.
-_LABELS_NOT_KNOWN = severities(error="LAB007 LAB009 LAB014 LAB018")
+_LABELS_NOT_KNOWN = severities(error="LAB007 LAB009 LAB018")
 _WITH_FRAMES_OF_ITS_OWN = severities(off="IMG")
 # CVAT would attach the image to the frame of that number without a word.
 _NUMBERS_ARE_NO_NAMES = severities(error="TSK003")
@@ -90,7 +106,7 @@ def _of_task(task: Task | None) -> Severities:
 # another program would do with the same zip.
 _OD_API = _STOPS_OTHERS | severities(
     error="TFR010 TFR014 IMG001",
-    warning="IMG006 IMG012 IMG015 NAM001 NAM006 TSK001 TSK002 TSK004 TSK006",
+    warning="IMG006 IMG012 IMG015 NAM001 NAM006 NAM013 TSK001 TSK002 TSK004 TSK006",
 )
 
 # official/vision/dataloaders: tf_example_decoder.py; retinanet_input.py; utils.py,
@@ -169,13 +185,17 @@ def verdicts(
 def _verdict(
     receiver: Receiver, profile: Profile | None, user: Severities, findings: Findings
 ) -> ReceiverVerdict:
-    policy = Policy(profile.severities if profile else {}, receiver.severities(None), user)
-    reasons: dict[Severity | None, list[str]] = {one: [] for one in (*Severity, None)}
+    levels = levels_of(profile.severities if profile else {}, receiver.severities(None), user)
+    reasons: dict[Severity, list[str]] = {one: [] for one in Severity}
     if profile and receiver.profile:
-        is_stopped = policy.severity("EXA003") is Severity.ERROR
+        is_stopped = levels["EXA003"] is Severity.ERROR
         reasons[Severity.ERROR] += _misfits(READY[receiver.profile], profile, is_stopped)
-    for code in sorted(findings.counts):
-        severity = policy.severity(code, findings.worst[code])
+    worst: dict[str, Severity] = {}
+    for name in sorted(findings.names):
+        level, known = levels[name], worst.get(name[:6])
+        if level is not None and (known is None or known.rank < level.rank):
+            worst[name[:6]] = level
+    for code, severity in worst.items():
         reasons[severity].append(f"{code} {all_rules()[code].title}")
     if reasons[Severity.ERROR]:
         return ReceiverVerdict(receiver, Verdict.FAILS, tuple(reasons[Severity.ERROR]))

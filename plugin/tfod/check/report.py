@@ -125,8 +125,8 @@ class DatasetReport:
 
     @property
     def valid(self) -> bool:
-        """Whether nothing was found in it at or above the level that fails."""
-        return self.findings.are_below(self.fail_on)
+        """Whether it has records, and no finding at or above the level that fails."""
+        return self.counts.records > 0 and self.findings.are_below(self.fail_on)
 
     @property
     def sources(self) -> Sequence[str]:
@@ -163,7 +163,7 @@ class Report:
         datasets: each for itself, in order.
         receiver: name of the one for whom it is valid or not.
         fail_on: the least severity that makes the verdict.
-        valid: whether nothing was found at or above that level.
+        valid: whether records were read, and nothing was found at or above that level.
         findings: in the order of sources, shards, records and codes; at most as many as asked for.
         total: how many findings there are, listed or not.
         severities: of each rule that fired, as it was applied.
@@ -234,14 +234,15 @@ class Report:
         names = dict.fromkeys(one.name for one in profiles)
         several = ChosenProfile(", ".join(names), "for each dataset what fits it best")
         lacking = [one for one in datasets if one.counts.decoded < one.counts.images]
+        counts = Counts.of(shards, findings)._replace(by_severity=by_severity)
         return cls(
             datasets=datasets,
             fail_on=fail_on,
-            valid=findings.are_below(fail_on),
+            valid=counts.records > 0 and findings.are_below(fail_on),
             findings=choose(findings, [one.name for one in shards]),
             total=findings.total,
             severities=findings.worst,
-            counts=Counts.of(shards, findings)._replace(by_severity=by_severity),
+            counts=counts,
             profile=profiles[0] if len(profiles) == 1 else several,
             sources=[source for one in datasets for source in one.files],
             shards=shards,

@@ -18,8 +18,6 @@ from tfod.check.configuration import (
     load_configuration,
     options_of,
 )
-from tfod.check.dataset import Found
-from tfod.check.find import find
 from tfod.check.finding import plural
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, RECEIVERS
@@ -38,6 +36,8 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_note
 from tfod.errors import TfodError
+from tfod.sources.resolved import ResolvedSources
+from tfod.sources.resolver import resolve
 from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
@@ -136,18 +136,20 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if report.valid else 1
 
 
-def _found(sources: list[str], options: Options) -> AbstractContextManager[Found]:
+def _found(sources: list[str], options: Options) -> AbstractContextManager[ResolvedSources]:
     """What is to be checked: without sources the shards that a trainer's configuration names."""
     if not sources and options.training_config is not None:
         sources = options.training_config.sources()
         if not sources:
-            return nullcontext(Found())  # which is what there is to say
+            return nullcontext(ResolvedSources())  # which is what there is to say
     if not sources:
         raise TfodError("name what is to be checked: shards, a folder or a zip")
-    return find(sources, options.label_map, options.archive_limits)
+    return resolve(sources, options.label_map, options.archive_limits)
 
 
-def _without_excluded(everything: Found, configuration: Configuration, quiet: bool) -> Found:
+def _without_excluded(
+    everything: ResolvedSources, configuration: Configuration, quiet: bool
+) -> ResolvedSources:
     found, excluded = everything.without(configuration.excludes)
     if excluded and not found.datasets:
         raise TfodError(f"{configuration.file} excludes all that is to be checked")
@@ -227,7 +229,9 @@ def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
         return fetch_task(server, target).task
 
 
-def _rendered(report: Report, options: Options, arguments: argparse.Namespace, found: Found) -> str:
+def _rendered(
+    report: Report, options: Options, arguments: argparse.Namespace, found: ResolvedSources
+) -> str:
     if arguments.format == "text":
         from tfod.check.reporters.text import render_text
 
@@ -250,7 +254,7 @@ def _rendered(report: Report, options: Options, arguments: argparse.Namespace, f
 
 
 @contextmanager
-def _progress_bar(found: Found) -> Iterator[Progress | None]:
+def _progress_bar(found: ResolvedSources) -> Iterator[Progress | None]:
     try:
         from tqdm import tqdm
     except ImportError:

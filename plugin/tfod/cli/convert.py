@@ -11,7 +11,9 @@ from tfod.cli.arguments import (
     MOST_SHARDS,
     Parser,
     add_label_map,
+    add_profile,
     add_receiver,
+    named_profile,
     not_empty,
     to_write,
     whole_number,
@@ -47,6 +49,7 @@ def add_arguments(parser: Parser) -> None:
     text = "the annotations alone; sizes are those that they give"
     add("--no-images", action="store_true", help=text)
     add_label_map(add, "the ids of the classes; what is found in SOURCE otherwise")
+    add_profile(add)
     text = "only this subset; the name of the one that has none"
     add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
     text = "shards of each subset (default: 1), never more than images"
@@ -55,6 +58,8 @@ def add_arguments(parser: Parser) -> None:
     text = "leave out objects that VOC calls difficult"
     add("--ignore-difficult", action="store_true", help=text)
     add_receiver(add)
+    text = "the boxes of shards are pixels, which they must not be: divide them"
+    add("--boxes", help=text, choices=("pixels",))
     text = "boxes that are inverted, flat, not finite or outside the image (default: refuse)"
     kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
     add("--odd-boxes", help=text, choices=kinds, default="refuse")
@@ -71,7 +76,9 @@ def _run(options: argparse.Namespace) -> int:
     from tfod.detection.images.source_ids import LARGEST_FOR
     from tfod.formats.table import convert
 
+    profile = named_profile(options.profile)
     wanted = Options(
+        field_mapping=profile.field_mapping if profile else None,
         label_map=options.label_map,
         images=options.images,
         no_images=options.no_images,
@@ -84,6 +91,7 @@ def _run(options: argparse.Namespace) -> int:
         num_shards=options.num_shards,
         largest_source_id=LARGEST_FOR.get(options.receiver),
         verify=None if options.no_images else functools.partial(_verify, options.receiver),
+        boxes_in_pixels=options.boxes == "pixels",
         overwrite=options.overwrite,
     )
     formats = options.source_format, options.target_format
@@ -91,6 +99,8 @@ def _run(options: argparse.Namespace) -> int:
     for subset, images in done.images.items():
         counts = f"{plural(images, 'image')}, {plural(done.objects[subset], 'object')}"
         print_line(f"{options.target}: {subset}: {counts}")
+    if done.label_maps:
+        print_line(f"label map: {', '.join(done.label_maps)}")
     if done.notes:
         print_note("; ".join(done.notes))
     return 0

@@ -42,6 +42,7 @@ def add_arguments(parser: Parser) -> None:
     text = "frames without an annotation (default: keep)"
     add("--empty-frames", help=text, choices=("keep", "drop"), default="keep")
     add("--overwrite", action="store_true", help="write over a zip that is there")
+    add_label_map(add, "classes keep its ids, new ones get ids above its highest")
 
     importing = verbs.add_parser(
         "import",
@@ -55,6 +56,8 @@ def add_arguments(parser: Parser) -> None:
     text = "of what is there (default: replace, as in CVAT)"
     add("--mode", help=text, choices=("append", "replace"), default="replace")
     add("--force", action="store_true", help="delete also what the zip cannot bring back")
+    text = "images of no frame (default: refuse the zip)"
+    add("--other-frames", help=text, choices=("refuse", "skip"), default="refuse")
     add("--dry-run", action="store_true", help="stop before anything is touched")
     add_label_map(add, "a label map in place of the one in the zip")
 
@@ -71,7 +74,7 @@ def _on_a_server(parser: argparse.ArgumentParser) -> Callable[..., Any]:
 
 def _export(arguments: argparse.Namespace) -> int:
     from tfod.cvat.client.export import FORMAT, convert_export
-    from tfod.cvat.client.task import count_tracks
+    from tfod.cvat.client.task import count_unexported
     from tfod.cvat.frame_shards import ExportOptions
 
     out, target = arguments.out, Target(arguments.kind, arguments.number)
@@ -83,15 +86,18 @@ def _export(arguments: argparse.Namespace) -> int:
         with_images=arguments.with_images,
         save_masks=arguments.save_masks,
         keep_empty=arguments.empty_frames == "keep",
+        label_map=arguments.label_map,
     )
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         source = os.path.join(scratch, "export.zip")
         with connect(arguments.server) as server:
             server.retrieve(target)
-            tracks = count_tracks(server, target)
+            hidden, tracks = count_unexported(server, target)
             server.export(target, FORMAT, source, options.with_images)
-        exported = convert_export(source, out, options, tracks)
+        exported = convert_export(source, out, options, hidden, tracks)
     print_line(f"{out}: {exported.summary()}")
+    if options.label_map:
+        print_line(f"label map: {options.label_map}")
     for sentence in exported.notes:
         print_note(sentence)
     return 0
@@ -108,6 +114,7 @@ def _import(arguments: argparse.Namespace) -> int:
         force=arguments.force,
         dry_run=arguments.dry_run,
         label_map=arguments.label_map,
+        skips_others=arguments.other_frames == "skip",
     )
     target = Target(arguments.kind, arguments.number)
     with connect(arguments.server) as server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.cli.arguments import Parser, not_empty
+from tfod.cli.arguments import Parser, add_profile, named_profile, not_empty
 from tfod.cli.output import print_text
 
 
@@ -18,6 +18,7 @@ def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     text = "a shard, a folder, a glob, a zip or a URL"
     add("sources", metavar="SOURCE", help=text, type=not_empty, nargs="+")
+    add_profile(add)
     text = "print a profile for `tfod check --profile` instead, in YAML"
     add("--as-profile", action="store_true", help=text)
 
@@ -25,7 +26,8 @@ def add_arguments(parser: Parser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from tfod.shards.describe import describe
 
-    found = describe(options.sources)
+    profile = named_profile(options.profile)
+    found = describe(options.sources, field_mapping=profile.field_mapping if profile else None)
     if options.as_profile:
         from tfod.check.profiles.file import profile_of_description, profile_to_yaml
 

@@ -13,7 +13,15 @@ from typing import Any
 
 from tfod.check.finding import plural
 from tfod.check.reporters.escaping import escape_json, visible
-from tfod.cli.arguments import Parser, add_label_map, add_output, not_empty, whole_number
+from tfod.cli.arguments import (
+    Parser,
+    add_label_map,
+    add_output,
+    add_profile,
+    named_profile,
+    not_empty,
+    whole_number,
+)
 from tfod.cli.output import begin_output, files_among
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import FORMATS
@@ -45,6 +53,7 @@ def add_arguments(parser: Parser) -> None:
     add("--from-a", metavar="FORMAT", help=text, choices=FORMATS)
     add("--from-b", metavar="FORMAT", help="likewise of B", choices=FORMATS)
     add_label_map(add, "a label map for all records of both")
+    add_profile(add)
     add("--images", metavar="FOLDER", help="the images of annotations that are not shards")
     text = f"pixels that sides of boxes may be off (default: {PIXEL}: a pixel, and rounding)"
     add("--tolerance", metavar="PIXELS", help=text, type=_pixels, default=PIXEL)
@@ -67,15 +76,20 @@ def _pixels(text: str) -> float:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    profile = named_profile(arguments.profile)
     options = Options(
         arguments.label_map,
         arguments.images,
         no_images="images" in arguments.ignore,
         masks="masks" not in arguments.ignore,
         odd_boxes=OddBoxes.KEEP,
+        field_mapping=profile.field_mapping if profile else None,
     )
     read = [path for one in (arguments.a, arguments.b) for path in glob.glob(one) or [one]]
-    read += [*files_among(arguments.label_map), *filter(None, [arguments.images])]
+    read += [
+        *files_among(arguments.label_map, arguments.profile),
+        *filter(None, [arguments.images]),
+    ]
     with begin_output(arguments.output, read) as output:
         found = Diff(
             read_side(arguments.a, options, arguments.from_a, "--from-a"),
@@ -125,7 +139,7 @@ def _lines(found: Diff) -> Iterator[str]:
         counts = (f"{name} ({count:,})" for name, count in sorted(found.values.items()))
         yield from ("", f"Values changed: {', '.join(counts)}")
     for (subset, image), some in groupby(found.listed, lambda one: (one.subset, one.image)):
-        yield from ("", f"{subset}: {image}" if image else "classes")
+        yield from ("", f"{subset}: {image:.80}" if image else "classes")
         yield from (f"  {_line(one)}" for one in some)
     rest = _counted(found.counts - Counter(one.change for one in found.listed))
     if rest:
@@ -143,7 +157,7 @@ def _line(one: Difference) -> str:
 
 def _box(box: Mapping[str, Any]) -> str:
     corners = ", ".join(f"{one:.1f}".removesuffix(".0") for one in box["corners"])
-    return f"{box['name']!r} ({corners})"
+    return f"{box['name']!r:.81} ({corners})"
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -18,7 +18,7 @@ from tfod.check.reporters.escaping import visible
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
-    from tfod.check.dataset import Found
+    from tfod.sources.resolved import ResolvedSources
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def files_of(found: Found) -> list[str | None]:
+def files_of(found: ResolvedSources) -> list[str | None]:
     """The files on this machine that a command reads which looks for data sets."""
     shards = [one.path for one in found.files if not one.is_remote]
     maps = [one.path for each in found.datasets for one in each.label_maps.values()]

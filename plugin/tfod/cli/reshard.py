@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 
 from tfod.check.finding import plural
-from tfod.cli.arguments import MOST_SHARDS, Parser, add_receiver, to_write, whole_number
+from tfod.cli.arguments import (
+    MOST_SHARDS,
+    Parser,
+    add_label_map,
+    add_receiver,
+    to_write,
+    whole_number,
+)
 from tfod.cli.output import print_line, print_note
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
@@ -37,6 +44,7 @@ def add_arguments(parser: Parser) -> None:
     text = "put the records of each subset in an order that this number decides"
     add("--shuffle", metavar="SEED", help=text, type=whole_number(0, _LARGEST_SEED))
     add_receiver(add)
+    add_label_map(add, "classes keep its ids, new ones get ids above its highest")
 
 
 def _size(text: str) -> int:
@@ -61,11 +69,14 @@ def _run(options: argparse.Namespace) -> int:
         shuffle=options.shuffle,
         overwrite=options.overwrite,
         receiver=options.receiver,
+        label_map=options.label_map,
     )
     for subset, count in done.records.items():
         print_line(f"{subset}: {plural(count, 'record')}")
     print_line(f"{plural(len(done.paths), 'shard')} in {folder}")
-    for name in done.label_maps:
+    if done.kept_ids:
+        print_line(f"label map: {', '.join(done.kept_ids)}")
+    for name in () if done.kept_ids else done.label_maps:
         print_line(f"label map {'made of several' if done.are_joined else 'copied'}: {name}")
     for note in done.notes:
         print_note(note)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 
-from tfod.check.find import find
 from tfod.check.finding import plural
 from tfod.check.reporters.html import render_cards
 from tfod.cli.arguments import (
@@ -20,6 +19,7 @@ from tfod.cli.arguments import (
 from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
 from tfod.errors import TfodError
 from tfod.shards.show import draw_records
+from tfod.sources.resolver import resolve
 
 _MOST = 10_000
 
@@ -52,7 +52,7 @@ def _numbers(text: str) -> frozenset[int]:
 def _run(options: argparse.Namespace) -> int:
     if not options.output.lower().endswith(".html"):
         raise TfodError(f"-o {options.output}: it is an HTML page; let its name end in .html")
-    with find([options.source], options.label_map) as found:
+    with resolve([options.source], options.label_map) as found:
         read = [*files_of(found), *files_among(options.label_map, options.profile)]
         with begin_output(options.output, read) as output:
             shown = draw_records(
@@ -69,6 +69,8 @@ def _run(options: argparse.Namespace) -> int:
             output.write(render_cards(shown.cards, title))
     records, boxes = plural(len(shown.cards), "record"), plural(shown.boxes, "box")
     print_line(f"{options.output}: {records}, {boxes}")
+    if shown.without_objects:
+        print_note(shown.without_objects)
     if shown.unreadable:
         print_note(f"{plural(shown.unreadable, 'damaged record')} skipped; tfod check lists them")
     return 0

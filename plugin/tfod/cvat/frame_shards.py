@@ -12,27 +12,40 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfod.check.finding import plural
+from tfod.check.rules.task import HONEYPOTS
 from tfod.detection.encoder import encode_detection
+from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.cvat.detections import TRACKS, DetectionBuilder
 from tfod.formats.cvat.shapes import CvatImage, CvatShape
+from tfod.formats.target_map import TargetMap
+from tfod.tfrecord.image_names import split_extension
 from tfod.tfrecord.writer import ShardSetWriter
 
 LABEL_MAP = "label_map.pbtxt"
 NOTES = "EXPORT_NOTES.txt"
 """A text beside the shards that says what of the task is not in them; written if there is any."""
 DEFAULT_SUBSET = "default"
-_SERVED = "images as CVAT serves its frames, encoded anew, not the files that were uploaded"
+_VIDEO = "frames of videos, encoded anew"
+_TURNED = "photos that CVAT turned by their EXIF orientation and encoded anew (JPEG of quality 100)"
+_HIDDEN = "frames left out with their annotations"
+_QUALITY_100 = b"\xff\xdb\0C\0" + b"\1" * 64
+"""The table of quantization that CVAT writes turned photos with, without their EXIF."""
+_HEAD = 1 << 16
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What is to be written: images, a mask for each object, frames without an annotation."""
+    """What is to be written: images, a mask for each object, frames without an annotation.
+
+    ``label_map`` is a file, or the name of one that tfod ships, whose ids the classes keep.
+    """
 
     with_images: bool = False
     save_masks: bool = False
     keep_empty: bool = True
+    label_map: str | None = None
 
 
 @dataclass
@@ -42,7 +55,6 @@ class Exported:
     Attributes:
         frames, objects: how many.
         dropped: frames without an annotation that were left out.
-        images: image files that were written.
         without_image: frames whose image file is not there.
         subsets: their names.
         notes: what a user has to know, as sentences: what is not there, or in another form.
@@ -51,7 +63,6 @@ class Exported:
     frames: int = 0
     objects: int = 0
     dropped: int = 0
-    images: int = 0
     without_image: int = 0
     subsets: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -67,8 +78,9 @@ class Exported:
 class FrameShards(contextlib.ExitStack):
     """Writes one frame after the other.
 
-    Use as a context manager: leaving it by an exception discards what was written. Classes get ids
-    from 1 in the order of ``labels``; ``input_types`` are those of attributes, by class and name.
+    Use as a context manager: leaving it by an exception discards what was written. Without a label
+    map, classes get ids from 1 in the order of ``labels``. ``input_types`` are those of attributes,
+    by class and name.
     """
 
     def __init__(
@@ -80,7 +92,12 @@ class FrameShards(contextlib.ExitStack):
     ) -> None:
         super().__init__()
         self._folder = folder
-        self._label_map = LabelMap.from_names(labels)
+        self._label_map, self._added = LabelMap.from_names(names := list(labels)), list[str]()
+        if options.label_map is not None:
+            target = TargetMap.like(folder, options.label_map)
+            classes = Classes({}, target.base)
+            classes.ids(None, names, [None] * len(names))
+            self._label_map, _, self._added[:] = target.complete(classes, overwrite=False)
         self._builder = DetectionBuilder(self._label_map, input_types, options.save_masks)
         self._options = options
         self._writers: dict[str, ShardSetWriter] = {}
@@ -107,7 +124,10 @@ class FrameShards(contextlib.ExitStack):
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
         self._writer(image.subset or DEFAULT_SUBSET).write(payload)
         self._exported.without_image += read is not None and not encoded
-        self._exported.images += bool(encoded)
+        if encoded:
+            changed, head = self._builder.changed, encoded[:_HEAD]
+            changed[_VIDEO][""] += not split_extension(image.name)[1]
+            changed[_TURNED][""] += _QUALITY_100 in head and b"Exif\0" not in head
         self._exported.frames += 1
         self._exported.objects += len(one.boxes)
 
@@ -117,14 +137,15 @@ class FrameShards(contextlib.ExitStack):
             self._writers[subset] = self.enter_context(writer)
         return self._writers[subset]
 
-    def finish(self, tracks: int = 0) -> Exported:
+    def finish(self, hidden: Mapping[str, int], tracks: int = 0) -> Exported:
         """Write the label map and the notes; without any frame, a shard of no record.
 
-        ``tracks`` counts those whose shapes did not tell that they are of one.
+        ``hidden`` counts the frames that do not come, ``tracks`` those whose shapes
+        did not tell that they are of one.
         """
         exported, builder = self._exported, self._builder
         builder.changed[TRACKS][""] += tracks
-        builder.changed[_SERVED][""] += exported.images
+        builder.left_out[_HIDDEN + HONEYPOTS * ("honeypots" in hidden)].update(hidden)
         if not self._writers:
             self._writer(DEFAULT_SUBSET)
         exported.subsets = list(self._writers)
@@ -132,10 +153,10 @@ class FrameShards(contextlib.ExitStack):
         if exported.without_image:
             count = plural(exported.without_image, "frame")
             exported.notes.append(f"{count} without an image file from the server")
-        exported.notes += [*left_out, *changed]
+        exported.notes += [*self._added, *left_out, *changed]
         self._write(LABEL_MAP, self._label_map.to_text())
-        if left_out or changed:
-            self._write(NOTES, _notes(exported.summary(), left_out, changed))
+        if self._added or left_out or changed:
+            self._write(NOTES, _notes([exported.summary(), *self._added], left_out, changed))
         return exported
 
     def _write(self, name: str, text: str) -> None:
@@ -149,8 +170,8 @@ def _order(shape: CvatShape) -> tuple[Any, ...]:
     return shape.z_order, shape.extent, shape.label, *own, shape.occluded, shape.group
 
 
-def _notes(summary: str, left_out: Sequence[str], changed: Sequence[str]) -> str:
-    lines = [f"Exported from CVAT by tfod: {summary}."]
+def _notes(summary: Sequence[str], left_out: Sequence[str], changed: Sequence[str]) -> str:
+    lines = [f"Exported from CVAT by tfod: {'; '.join(summary)}."]
     if left_out:
         lines += ["", "In CVAT, but not in these shards:"]
         lines += [f"- {one}" for one in left_out]

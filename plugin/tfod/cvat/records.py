@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfod.check.finding import first_of, plural
 from tfod.check.references.cvat_task import Frame, Task
-from tfod.check.references.frames import Matcher, of_other_jobs
+from tfod.check.references.frames import Matcher
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
@@ -28,8 +29,7 @@ from tfod.detection.images.image import (
     sniff_format,
 )
 from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
-from tfod.detection.labels.search import LabelMapFinder
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
@@ -37,12 +37,13 @@ from tfod.formats.cvat.detections import TRACK, shapes_of
 from tfod.formats.cvat.shapes import Attributes, CvatShape, CvatTag
 from tfod.formats.dataset import size_of
 from tfod.formats.writer import masks_of
+from tfod.sources.reading import find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import find_shards
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
 _LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
+_NAMES_SHOWN = 20
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 SCORE = "score"
@@ -111,20 +112,23 @@ def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
             yield ZipRecord(subset, f"{shard}, record {number}", detection, own)
 
 
-def label_maps_of(path: str) -> list[LabelMap]:
+def label_maps_of(path: str, label_map: str | None = None) -> list[LabelMap]:
     """The label maps that the shards of a zip have."""
-    return [own for _, _, own in _shards(path, None) if own is not None]
+    return [own for _, _, own in _shards(path, label_map) if own is not None]
+
+
+def require_storable(what: str, name: str, fix: str) -> None:
+    """Raise TfodError if CVAT would cut the name off, and not find it again."""
+    if len(name) > _LONGEST_NAME:
+        letters = f"{len(name)} letters, CVAT takes {_LONGEST_NAME}"
+        raise TfodError(f"the name of a {what} has {letters}; {name!r}; {fix}")
 
 
 def _shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelMap | None]]:
-    named = load_label_map(label_map)[0] if label_map is not None else None
-    finder = LabelMapFinder()
-    for group in find_shards(path):
+    shards = find_readable(path, label_map=label_map)
+    for group in shards.sets:
         for shard in group.paths:
-            own, source = named, finder.find(shard)[0]
-            if own is None and source is not None:
-                own = read_label_map(source)[0]
-            yield group.subset, shard, own
+            yield group.subset, shard, shards.label_map(shard)
 
 
 def _batches(
@@ -138,7 +142,7 @@ def _batches(
 def on_frames(
     path: str, task: Task, what: object, label_map: str | None = None
 ) -> Iterator[tuple[ZipRecord, Frame | None]]:
-    """The records of a zip, each with its frame; None for one of the task's other jobs.
+    """The records of a zip, each with its frame; None for one of another job, or another task.
 
     Raises:
         TfodError: one matches no frame, or none is of ``what`` they are imported into.
@@ -149,12 +153,14 @@ def on_frames(
     matcher = Matcher(task, names)
     others = placed = 0
     for record in read_zip(path, label_map):
-        frame = frames[matcher.place(record.detection.filename or "", record.where)]
-        is_own = frame.number in own
+        place = matcher.place(record.detection.filename or "", record.where)
+        is_own = place is not None and frames[place].number in own
         others, placed = others + (not is_own), placed + is_own
-        yield record, frame if is_own else None
+        yield record, frames[place] if place is not None and is_own else None
     if not placed:
-        raise TfodError(f"{of_other_jobs(what, others)}; import the zip there, or into the task")
+        which = "the image is not" if others == 1 else f"none of the {others} images is"
+        fix = "" if task.skips_others else ", but of the task's other jobs; import the zip there, "
+        raise TfodError(f"{which} a frame of {what}{fix and fix + 'or into the task'}")
 
 
 class NewImage(NamedTuple):
@@ -170,10 +176,11 @@ class NewImages:
     """Names images for CVAT, which makes tasks of files.
 
     Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`), of which a
-    subset has none twice.
+    subset has none twice. ``renamed`` lists the images that get another name.
     """
 
     def __init__(self) -> None:
+        self.renamed: list[str] = []
         self._ids: dict[str, IdMaker] = {}
         self._numbers = itertools.count()
 
@@ -191,7 +198,15 @@ class NewImages:
             extension = EXTENSION_OF_FORMAT.get(kind, DEFAULT_EXTENSION)
         if item_id in extension:  # CVAT cuts the path at the id, and looks from the end: g.jpg
             extension = extension.swapcase()
+        if record.detection.filename != item_id + extension:
+            self.renamed.append(f"{record.detection.filename or ''} → {item_id}{extension}")
         return NewImage(item_id, extension, encoded, size)
+
+    def sentences(self) -> list[str]:
+        """Return what is to be said of the names."""
+        count = len(self.renamed)
+        listed = first_of(self.renamed, _NAMES_SHOWN)
+        return [f"{plural(count, 'image')} renamed: {listed}"] if count else []
 
 
 class ShapeBuilder:
@@ -370,11 +385,11 @@ def _text_of(value: Any) -> str | None:
     return None if kept is None else str(kept)
 
 
-def _number(value: Any, spec: AttributeSpec) -> int | float | None:
-    """A number within the label's limits: the least, the largest, the step."""
+def _number(value: Any, spec: AttributeSpec) -> int | float | str | None:
+    """Return a number within the label's limits (least, largest, step), a text as it was typed."""
     with contextlib.suppress(ValueError, OverflowError):
         number = float(value)
         limits = [float(one) for one in spec.values[:2]]
         if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
-            return int(number) if number.is_integer() else number
+            return value if isinstance(value, str) or not number.is_integer() else int(number)
     return None

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tfod.check.check import Options, check
-from tfod.check.dataset import Found
 from tfod.check.finding import Finding, Severity
 from tfod.check.receivers import CVAT
 from tfod.check.references.cvat_task import Task
@@ -22,6 +21,7 @@ from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.wording import place_of
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError
+from tfod.sources.resolved import ResolvedSources
 
 _NAMES_SHOWN = 5
 _LABELS_SHOWN = 20
@@ -30,6 +30,8 @@ LONGEST_CAUSE = 85
 """In characters: what CVAT's page "Requests" shows of a message, less "Nothing was changed"."""
 _LONGEST_NAME = 30
 _BARE_ID = re.compile(r"#-?\d+")
+_DAMAGE = ("TFR", "ZIP", "EXA001")
+"""Rules of records that cannot be read."""
 
 
 class RefusedError(TfodError):
@@ -50,7 +52,7 @@ class RefusedError(TfodError):
 
 
 def check_upload(
-    found: Found, task: Task, label_map: str | None = None, max_findings: int = 1000
+    found: ResolvedSources, task: Task, label_map: str | None = None, max_findings: int = 1000
 ) -> Report:
     """Check a zip against what it is to be imported into, for what matters to an import."""
     options = Options(
@@ -61,6 +63,11 @@ def check_upload(
         decode=0,  # CVAT decodes what becomes frames, and needs no other images
     )
     return check(found, options)
+
+
+def replaced(report: Report) -> list[str]:
+    """Return what an import that is allowed replaces with fewer or other annotations."""
+    return [one.message for one in report.findings if one.code == "TSK011"]
 
 
 def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
@@ -76,8 +83,13 @@ def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             by_code.setdefault(finding.code, []).append(finding)
-    # What the user will know first: labels and names; then damage in the order of the zip.
-    order = sorted(by_code, key=lambda code: (code not in _SENTENCES, code))
+    if any(code.startswith(_DAMAGE) for code in by_code):
+        by_code.pop("TSK009", None)  # the frames have records, which cannot be read
+    # Damage is the cause of much else; after it what the user will know: labels and names.
+    first = (*_DAMAGE, "TSK", *_SENTENCES)
+    order = sorted(
+        by_code, key=lambda code: (not code.startswith(_DAMAGE), not code.startswith(first), code)
+    )
     sentences = [
         _SENTENCES.get(code, _plain_sentences)(
             _Cause(by_code[code], report.counts.by_code[code], report, task, noun, shown)
@@ -167,19 +179,6 @@ def _unmatched(of: _Cause) -> list[str]:
     ]
 
 
-def _numbered(of: _Cause) -> list[str]:
-    findings, count = of.findings, of.count
-    first = findings[0].item or place_of(findings[0])
-    return [
-        f"{count} of {of.report.counts.records} images are named by a number: "
-        + _short(first, quoted=False),
-        "No frame has that name, and CVAT would take the number for a frame's",
-        f"All of them: {_names((one.item or place_of(one) for one in findings), count)}"
-        if count > 1
-        else "",
-    ]
-
-
 def _other_records(of: _Cause) -> list[str]:
     first = of.findings[0]
     return [
@@ -198,7 +197,6 @@ _SENTENCES: dict[str, _Sentences] = {
     "EXA010": _other_records,
     "TSK001": _unknown_labels,
     "TSK002": _unmatched,
-    "TSK003": _numbered,
     "TSK008": _losses,
     "TSK009": _losses,
 }
@@ -212,7 +210,7 @@ def _plain_sentences(of: _Cause) -> list[str]:
         return [f"{place} {first.message}", first.fix]
     where = f" ({place})" if place else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
-    if len(first.message + where) <= LONGEST_CAUSE:
+    if len(first.message + where) <= LONGEST_CAUSE and first.code != "ZIP012":
         exactly = f"{place_of(first)}{more}" if first.record is not None or more else ""
         return [first.message + where, exactly, first.fix]
     title = all_rules()[first.code].title

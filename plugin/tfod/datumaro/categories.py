@@ -12,9 +12,7 @@ import attr
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.detection.labels.classes import free_ids
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, shipped_label_map
-from tfod.detection.labels.labels_file import load_classes, read_classes
-from tfod.detection.labels.search import is_named_label_map
-from tfod.errors import LabelMapError, TfodError
+from tfod.errors import TfodError
 
 _log = logging.getLogger("tfod.datumaro")
 
@@ -40,28 +38,6 @@ class LabelMapCategories(annotation.LabelCategories):
             return NotImplemented
         fields = [field.name for field in attr.fields(annotation.LabelCategories) if field.eq]
         return all(getattr(self, name) == getattr(other, name) for name in fields)
-
-
-def load_classes_of(source: str | None, *, is_wanted: bool) -> LabelMap | None:
-    """The classes of a file beside shards, or of the file or name that is wanted.
-
-    None for a file that turns out to be some other protobuf text, as OpenCV's graphs.
-
-    Raises:
-        LabelMapError: a file that is wanted, or is named as a label map, is none.
-    """
-    if source is None:
-        return None
-    try:
-        label_map, liberties = load_classes(source) if is_wanted else read_classes(source)
-    except LabelMapError as error:
-        if is_wanted or is_named_label_map(source):
-            raise
-        _log.warning("not used: %s", error)
-        return None
-    for liberty in liberties:
-        _log.warning(liberty)
-    return label_map
 
 
 def make_categories(

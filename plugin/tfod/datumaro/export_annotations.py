@@ -14,7 +14,15 @@ from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.images import BoxedMask
 from tfod.detection.attributes import is_attribute_value
-from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, iou
+from tfod.detection.boxes import (
+    PixelBox,
+    degrees_of,
+    enclosing,
+    enclosing_pixels,
+    enclosing_points,
+    enclosing_visible,
+    iou,
+)
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
@@ -160,6 +168,8 @@ class ObjectBuilder:
 
     def _box(self, one: Any) -> ExportedObject:
         kind, attributes = one.type.name, one.attributes
+        if kind == "rotated_bbox" and not degrees_of(one.r):
+            kind = "bbox"
         if kind == "bbox" and "rotation" not in attributes:
             left, top, right, bottom = one.points
             corners = left, top, right, bottom
@@ -172,10 +182,9 @@ class ObjectBuilder:
                        one.cx + half_width, one.cy + half_height)  # fmt: skip
             outline = box_outline(upright, one.r)
             drawn = replace(drawn, box=upright, rotation=float(one.r))
-        elif _is_angle(attributes.get("rotation")):
-            # The 0.3 line and CVAT keep a shape's rotation (degrees) in an attribute.
-            attributes = dict(attributes)
-            degrees = float(attributes.pop("rotation"))
+        elif degrees := degrees_of(attributes.get("rotation")):
+            # The 0.3 line and CVAT keep a shape's rotation in an attribute, VOC's import as a text.
+            attributes = {key: value for key, value in attributes.items() if key != "rotation"}
             outline = _turned(kind, corners, degrees)
             if kind == "bbox":
                 kind, drawn = "rotated_bbox", replace(drawn, box=corners, rotation=degrees)
@@ -219,8 +228,9 @@ class ObjectBuilder:
     ) -> Detection:
         """Boxes, classes and attributes of objects on an image of this height and width."""
         height, width = size
-        corners = np.array([one.corners for one in found], np.float64).reshape(-1, 4)
-        boxes = (corners / (width, height, width, height)).astype(np.float32)
+        sides = [enclosing_visible(x.outline, size) if x.outline else x.corners for x in found]
+        corners = np.array(sides, np.float64)
+        boxes = (corners.reshape(-1, 4) / (width, height, width, height)).astype(np.float32)
         made = self._assemble(boxes, found, image)
         self._losses[OUTSIDE][""] += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
         return made
@@ -340,14 +350,6 @@ def _plain_boxes(annotations: Iterable[Any], size: tuple[int, int]) -> np.ndarra
 def _are_corners(corners: Sequence[float]) -> bool:
     left, top, right, bottom = corners
     return left <= right and top <= bottom and math.isfinite(right - left + bottom - top)
-
-
-def _is_angle(value: Any) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < abs(value) < _MOST_DEGREES
-
-
-_MOST_DEGREES = 1e6  # beyond it, it is some other number of that name
 
 
 def _as_corners(box: Sequence[float]) -> PixelBox:

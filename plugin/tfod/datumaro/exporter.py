@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from tfod.datumaro import compat
-from tfod.datumaro.categories import ExportClasses, export_classes, load_classes_of
+from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, UNLABELLED, ObjectBuilder
 from tfod.datumaro.formats.layouts import Layout
 from tfod.datumaro.formats.options import ExportOptions, add_arguments
 from tfod.datumaro.images import ImageEncoder, UprightImage
 from tfod.detection import keys
 from tfod.detection.images.image import DEFAULT_EXTENSION
+from tfod.detection.labels.labels_file import load_classes
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
@@ -167,7 +168,11 @@ class ShardExporter(compat.Exporter):
         exporter.apply()
 
     def _export_classes(self) -> ExportClasses:
-        wanted = load_classes_of(self._options.label_map or None, is_wanted=True)
+        wanted = None
+        if self._options.label_map:
+            wanted, notes = load_classes(self._options.label_map)
+            for note in notes:
+                _log.warning(note)
         classes = export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
         has_texts = self.HAS_TEXTS and self._options.label_key != "id"
         return classes if has_texts else replace(classes, unlabelled_id=NO_CLASS)
@@ -214,7 +219,7 @@ class ShardExporter(compat.Exporter):
             file.complete()
 
     def _report_annotation(self, reason: str) -> None:
-        error = TfodError(f"item {self._current.id!r}: {reason}")
+        error = TfodError(f"item {self._current.id!r:.81}: {reason}")
         item_id = (self._current.id, self._current.subset)
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
@@ -261,4 +266,4 @@ def _names_others(path: str, text: str) -> bool:
 def _named(item: Any, error: Exception) -> TfodError:
     """What went wrong with an item, as an error of ours that names it."""
     reason = getattr(error, "strerror", None) or str(error)
-    return TfodError(f"item {item.id!r} cannot be written ({reason})")
+    return TfodError(f"item {item.id!r:.81} cannot be written ({reason})")

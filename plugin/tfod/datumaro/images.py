@@ -34,10 +34,10 @@ from tfod.detection.images.upright import (
     upright_image,
 )
 from tfod.detection.losses import Losses
-from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.formats.reading.files import TAKEN_UPRIGHT, TURNED
+from tfod.sources.reading import decode_detection
 from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError
@@ -117,7 +117,7 @@ class ImageEncoder:
         encoded = self.encoded(item, media) if is_there else None
         if self.is_needed and not encoded:
             raise TfodError(
-                f"item {item.id!r} has no image, and this format has no record without one; "
+                f"item {item.id!r:.81} has no image, and this format has no record without one; "
                 "import the dataset with its images"
             )
         name = self._filename(item, media, encoded)
@@ -126,7 +126,7 @@ class ImageEncoder:
         if not encoded or turn == UPRIGHT:
             return UprightImage(name, encoded, frame, frame)
         assert media is not None  # it has bytes
-        turned, stored = upright_image(encoded, f"image {name!r}"), image_size(encoded)
+        turned, stored = upright_image(encoded, f"image {name!r:.81}"), image_size(encoded)
         shown = image_size(turned)
         tells = tells and media.has_size and stored != shown and frame in (stored, shown)
         of_stored = frame == stored if tells else is_stored

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from tfod.datumaro import compat
 from tfod.detection import keys
-from tfod.detection.features.field_mapping import classification_field_mapping, is_keras_coco
-from tfod.errors import ShardError, ShardsNotFoundError
-from tfod.example.example import Example
-from tfod.tfrecord.reader import read_records
+from tfod.errors import ShardError, ShardsNotFoundError, TfodError
+from tfod.sources.layouts import Layout, choose_layout, peek
+from tfod.sources.reading import find_readable
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, is_roboflow_export
-from tfod.tfrecord.storage.open import shard_size
 from tfod.tfrecord.storage.urls import is_url, is_zip
+
+
+class Look(NamedTuple):
+    """What the first records of shards say of their format.
+
+    Attributes:
+        layout: the layout that fits best, if any.
+        keys: their feature keys; empty if no record could be read.
+        is_roboflow: whether the shards lie as in Roboflow's exports.
+    """
+
+    layout: Layout | None
+    keys: Collection[str]
+    is_roboflow: bool
+
+    @property
+    def has_usual_keys(self) -> bool:
+        """Whether any key is one of the OD API's."""
+        return not keys.KNOWN_KEYS.isdisjoint(self.keys)
 
 
 class ShardImporter(compat.Importer):
@@ -42,16 +59,16 @@ class ShardImporter(compat.Importer):
 
     @staticmethod
     @abstractmethod
-    def is_ours(example: Example, is_roboflow: bool) -> bool:
-        """Whether shards are of this format, by a record and whether they lie as Roboflow's."""
+    def is_ours(look: Look) -> bool:
+        """Whether shards are of this format."""
 
     @classmethod
     def detect(cls, context: Any) -> Any:
         """Say how sure it is, by the first records."""
         is_ours = False
         with contextlib.suppress(ShardsNotFoundError):
-            example, is_roboflow = _look_at(context.root_path)
-            is_ours = cls.TAKES_DAMAGED if example is None else cls.is_ours(example, is_roboflow)
+            look = _look_at(context.root_path)
+            is_ours = cls.is_ours(look) if look.keys else cls.TAKES_DAMAGED
         if not is_ours:
             context.fail(f"there must be TFRecord shards {cls.WHICH}")
         return compat.FormatDetectionConfidence.MEDIUM
@@ -111,9 +128,9 @@ class TfDetectionApiImporter(ShardImporter):
     }
 
     @staticmethod
-    def is_ours(example: Example, is_roboflow: bool) -> bool:
-        """What lies as Roboflow's is left to the importer of that name."""
-        return not is_roboflow and not keys.KNOWN_KEYS.isdisjoint(example)
+    def is_ours(look: Look) -> bool:
+        """Roboflow's folders are left to the importer of that name."""
+        return not look.is_roboflow and look.has_usual_keys
 
 
 class RoboflowTfrecordImporter(TfDetectionApiImporter):
@@ -124,8 +141,8 @@ class RoboflowTfrecordImporter(TfDetectionApiImporter):
     TAKES_DAMAGED = False
 
     @staticmethod
-    def is_ours(example: Example, is_roboflow: bool) -> bool:
-        return is_roboflow and not keys.KNOWN_KEYS.isdisjoint(example)
+    def is_ours(look: Look) -> bool:
+        return look.is_roboflow and look.has_usual_keys
 
 
 class KerasCocoImporter(ShardImporter):
@@ -135,8 +152,8 @@ class KerasCocoImporter(ShardImporter):
     WHICH = "with the features of the Keras recipe"
 
     @staticmethod
-    def is_ours(example: Example, is_roboflow: bool) -> bool:
-        return is_keras_coco(example)
+    def is_ours(look: Look) -> bool:
+        return look.layout is not None and look.layout.has_other_boxes
 
 
 class ImageClassificationImporter(ShardImporter):
@@ -146,36 +163,31 @@ class ImageClassificationImporter(ShardImporter):
     WHICH = "with an image and its label"
 
     @staticmethod
-    def is_ours(example: Example, is_roboflow: bool) -> bool:
-        is_other = not keys.KNOWN_KEYS.isdisjoint(example)
-        return not is_other and classification_field_mapping(example) is not None
+    def is_ours(look: Look) -> bool:
+        has_boxes = look.layout is None or look.layout.field_mapping.box
+        return not look.has_usual_keys and not has_boxes
 
 
-_RECORDS_TO_LOOK_AT = 10
-
-
-def _look_at(path: str) -> tuple[Example | None, bool]:
-    """The first record with features, and whether the shards lie as in Roboflow's exports.
+def _look_at(path: str) -> Look:
+    """Look at the first records with features, and at how the shards lie.
 
     Raises:
         ShardsNotFoundError: there are no shards.
     """
-    sets: list[ShardSet] = []
     try:
-        sets = find_shards(path)
-        shards = [shard for one in sets for shard in one.paths if shard_size(shard)]
-        records = (Example.of(one, shard) for shard in shards for one in read_records(shard))
-        first = itertools.islice(records, _RECORDS_TO_LOOK_AT)
-        example = next((one for one in first if len(one)), None)
+        shards = find_readable(path, finds_label_maps=False)
     except ShardsNotFoundError:
         raise
-    except (ShardError, OSError):
-        example = None
-    has_ids = example is None or keys.SOURCE_ID in example  # which Roboflow's have not
-    return example, not has_ids and _lie_as_roboflows(path, sets)
+    except (TfodError, OSError):
+        return Look(None, (), False)
+    counts = peek([shard for dataset in shards.datasets for shard in dataset.shards])
+    choice = choose_layout(counts)
+    has_ids = keys.SOURCE_ID in counts.keys  # which Roboflow's have not
+    is_roboflow = not has_ids and _lie_as_roboflows(path, shards.sets)
+    return Look(choice[0] if choice else None, counts.keys, is_roboflow)
 
 
-def _lie_as_roboflows(path: str, sets: list[ShardSet]) -> bool:
+def _lie_as_roboflows(path: str, sets: Sequence[ShardSet]) -> bool:
     if is_roboflow_export(path):
         return True
     root = os.path.abspath(path)

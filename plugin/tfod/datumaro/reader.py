@@ -14,7 +14,7 @@ import numpy as np
 
 from tfod.check.finding import first_of
 from tfod.datumaro import compat
-from tfod.datumaro.categories import load_classes_of, make_categories
+from tfod.datumaro.categories import make_categories
 from tfod.datumaro.construct import make_item, paused_garbage_collection
 from tfod.datumaro.images import raw_channels, record_media, record_size
 from tfod.datumaro.import_annotations import AnnotationBuilder
@@ -24,26 +24,25 @@ from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.labels.search import LabelMapFinder
 from tfod.detection.losses import Losses
+from tfod.detection.problems import NOTHING
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.image_names import (
-    IdMaker,
-    ImageFolders,
-    names_in_folder,
-    safe_relative_path,
-    split_extension,
-)
+from tfod.formats.options import Problems
+from tfod.formats.reading.files import ImageFiles, images_beside
+from tfod.sources.reading import ReadableShards, find_readable
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.names import stated_name
-from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, require_content
+from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")
 _SHOWN = 8
+# What follows from the image, or from the label: channels, size, a vector of zeros and a one.
+_REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
 _CONTRADICTIONS = (
     "objects whose class text and id name different classes of the label map; the text was followed"
 )
@@ -70,7 +69,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         label_map: a label map file or the name of one that tfod ships; without it the ones
             beside the shards are used.
         profile: a profile's name or file, for shards that have other keys: its field mapping
-            says which key holds what.
+            says which key holds what. Without it, the layout that fits best says so.
         ctx: Datumaro's import context: its error policy decides what happens to a box or a
             record that is wrong, its progress reporter gets the bytes that were read.
 
@@ -94,13 +93,14 @@ class TfDetectionApiBase(compat.DatasetBase):
         ctx: Any = None,
     ) -> None:
         with _import_errors(path):
-            self._field_mapping = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
-            sets = find_shards(path)
+            given = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
+            shards = find_readable(path, label_map=label_map, field_mapping=given)
+            sets = shards.sets
             if subset:
                 sets = [ShardSet(subset, one.paths, one.missing) for one in sets]
             super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
             with paused_garbage_collection():
-                self._read(path, sets, label_map)
+                self._read(path, sets, shards)
 
     def __iter__(self) -> Iterator[Any]:
         yield from self._items
@@ -111,66 +111,67 @@ class TfDetectionApiBase(compat.DatasetBase):
     def categories(self) -> Any:
         return self._categories
 
-    def _read(self, path: str, sets: list[ShardSet], label_map: str | None) -> None:
+    def _mapping_of(self, shards: ReadableShards, path: str) -> FieldMapping | None:
+        """Return the keys of a shard's records; None for the OD API's, and if no layout fits."""
+        with contextlib.suppress(TfodError):  # of an unknown layout, which the first record says
+            mapping = shards.field_mapping(path)
+            return None if mapping == FieldMapping() else mapping
+        return None
+
+    def _read(self, path: str, sets: Sequence[ShardSet], shards: ReadableShards) -> None:
+        scopes = self._scopes(shards)
         self._losses = Losses(_CONTRADICTIONS, _UNKNOWN_TEXTS, _UNKNOWN_IDS)
-        self._classes = ClassTable()
         self._builder = AnnotationBuilder(self._classes, self._losses)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
-        self._names_in = functools.cache(names_in_folder)
+        self._images_beside = functools.cache(images_beside)  # a set may have thousands of shards
+        self._problems = Problems()
         self._source = os.path.abspath(path)
         self._shards = [(one.subset, path) for one in sets for path in one.paths]
-        scopes = self._scopes([one for _, one in self._shards], label_map)
         for one in sets:
             if one.missing:
                 missing = first_of(one.missing, _SHOWN)
                 _log.warning("shards of a numbered set not there, reading without: %s", missing)
-            require_content(one.paths)
         progress = self._ctx.progress_reporter
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
-        done = 0
+        done = self._record_count = 0
         for subset, path in self._shards:
+            self._field_mapping = self._mapping_of(shards, path)
             self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
         progress.finish()
+        if not self._record_count:
+            cause, fix = "holds no record", "export or download it again"
+            raise ShardError(cause, shard=self._shards[0][1], fix=fix)
         self._finish()
 
-    def _scopes(self, paths: list[str], wanted: str | None) -> dict[str, LabelScope]:
+    def _scopes(self, shards: ReadableShards) -> dict[str, LabelScope]:
         """The classes of each shard."""
-        maps: dict[str | None, LabelScope] = {}
+        self._classes = ClassTable()
+        for note in (*shards.notes, *shards.require_label_maps()):
+            _log.warning(note)
+        scopes: dict[int, LabelScope] = {}
         found: dict[str, LabelScope] = {}
-        finder, told = LabelMapFinder(), set[int]()
-        for path in paths:
-            source, several = (wanted, ()) if wanted else self._find_classes(path, finder)
-            if several and id(several) not in told:  # the shards of a folder have the same object
-                told.add(id(several))
-                _log.warning(
-                    "several label maps, none is used: %s; classes come from the records; choose "
-                    "one with the option label_map",
-                    first_of(several, _SHOWN),
-                )
-            if source not in maps:
-                label_map = load_classes_of(source, is_wanted=wanted is not None)
-                maps[source] = self._classes.add_label_map(label_map)
-            found[path] = maps[source]
+        for path in shards.paths:
+            label_map = shards.label_map(path)
+            if id(label_map) not in scopes:
+                scopes[id(label_map)] = self._classes.add_label_map(label_map)
+            found[path] = scopes[id(label_map)]
         return found
-
-    def _find_classes(self, shard: str, finder: LabelMapFinder) -> tuple[str | None, Sequence[str]]:
-        """The file that names a shard's classes; or None, and which may be meant."""
-        return finder.find(shard)
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
         identity = identify(path)
-        folders = ImageFolders(path, subset, self._names_in)
-        shard = _Shard(subset, identity, folders, self._id_makers.setdefault(subset, IdMaker()))
+        images = self._images_beside(os.path.dirname(os.path.abspath(path)), subset)
+        shard = _Shard(subset, identity, images, self._id_makers.setdefault(subset, IdMaker()))
         count = 0
         for records in read_record_batches(path):
             count += len(records)
             found = self._detections(ExampleBatch.of(records))
             self._builder.open(found, scope, identity)
             self._read_batch(found, shard, done)
+        self._record_count += count
         stated = stated_name(path).records
         if stated not in (None, count):
             _log.warning("%s has %d records where its name says %d", path, count, stated)
@@ -179,14 +180,14 @@ class TfDetectionApiBase(compat.DatasetBase):
         examples = found.examples
         records = examples.records
         others = set(np.flatnonzero(~self._is_of_format(found)).tolist())
-        wrong = {one.row for one in found.problems}
+        refused = found.refused_rows
         for row in range(len(records)):
             number = records.first + row
             try:
                 if row in others:
                     raise self._refuse_format(Example(examples, row))
                 # A row as a Detection raises what is wrong with it.
-                more = found[row] if found.other_keys or row in wrong else _NOTHING_MORE
+                more = found[row] if found.other_keys or row in refused else _NOTHING_MORE
                 self._read_row(found, row, more, shard)
             except RecordError as error:
                 where = f"record {number}", shard.subset
@@ -199,15 +200,14 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _detections(self, examples: ExampleBatch) -> Detections:
         """What records say, by the field mapping."""
-        return Detections(examples, self._field_mapping or FieldMapping())
+        mapping = self._field_mapping or FieldMapping()
+        return Detections(examples, mapping, () if mapping.box else _REPEATING)
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
-        wanted = keys.KNOWN_KEYS if self._field_mapping is None else self._field_mapping.all_keys
-        there = np.zeros(len(found), bool)
-        for column in (one for key in wanted for one in found.examples.columns_of(key)):
-            there[column.rows] = True
-        return there
+        is_ours = np.ones(len(found), bool)
+        is_ours[[one.row for one in found.problems if one.case == NOTHING]] = False
+        return is_ours
 
     def _refuse_format(self, example: Example) -> TfodError:
         """Why a record without any key of the format is refused.
@@ -231,7 +231,8 @@ class TfDetectionApiBase(compat.DatasetBase):
         path = safe_relative_path(found.filenames[row] or "")
         start, end = found.encoded[row].tolist()
         length = end - start
-        on_disk = shard.folders.find(path) if path and not length else None
+        image = shard.images.find([path], "", self._problems) if path and not length else None
+        on_disk = image[0] if image else None
         size = record_size(found, row, on_disk)
         of_image = shard.subset, image_id
         item, first_length = self._images.get(of_image, (None, length))
@@ -327,7 +328,7 @@ class _Shard(NamedTuple):
 
     subset: str
     identity: ShardIdentity
-    folders: ImageFolders
+    images: ImageFiles
     ids: IdMaker
 
 

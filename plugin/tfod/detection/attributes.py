@@ -13,7 +13,7 @@ import numpy as np
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_points
 from tfod.detection.columns import DetectionColumns
-from tfod.detection.detection import AttributeValue, Detection, Drawn
+from tfod.detection.detection import AttributeValue, Detection, Drawn, NumberText
 from tfod.detection.images.masks import box_outline
 from tfod.example.columns import Column
 from tfod.example.example import bytes_feature, float_feature, int64_feature
@@ -97,7 +97,8 @@ def encode_attribute(
     values = attributes[name]
     if all(value is None for value in values):
         return  # a list of nothing would be one of zeros, where other records may have texts
-    kind = _kind_of(values)
+    plain = [_number_of(value) if isinstance(value, NumberText) else value for value in values]
+    kind = _kind_of(plain)
     if kind is None:
         for number, value in enumerate(values):
             if value is not None:
@@ -111,7 +112,7 @@ def encode_attribute(
     if known is not None and kind not in known.kinds:
         known = None
     default = known.default if known else _NOTHING[kind]
-    filled = [default if value is None else value for value in values]
+    filled = [default if value is None else value for value in plain]
     key = known.key if known else keys.ATTRIBUTE_PREFIX + name
     features[key] = _encode_values(kind, filled)
     if known is not None and name != known.name:
@@ -120,9 +121,9 @@ def encode_attribute(
     for number, value in enumerate(values):
         if value is None:
             corrections.absent.setdefault(number, []).append(name)
-        elif (known is None and type(value) is not _TYPE_OF_KIND[kind]) or (
-            kind is Kind.FLOAT and type(value) is int and float(np.float32(value)) != value
-        ):
+        elif (
+            type(value) is not _TYPE_OF_KIND[kind] and (known is None or isinstance(value, str))
+        ) or (kind is Kind.FLOAT and type(value) is int and float(np.float32(value)) != value):
             corrections.objects.setdefault(number, {})[name] = value
 
 
@@ -278,7 +279,27 @@ def _values(found: DetectionColumns, key: str, row: int) -> list[AttributeValue]
 
 def _shortest(value: float) -> float:
     """12.34, which somebody typed, for the number of single precision beside it."""
-    return value if value.is_integer() else float(str(np.float32(value)))
+    return value if isinstance(value, int) or value.is_integer() else float(str(np.float32(value)))
+
+
+def _number_of(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def number_as_typed(text: str) -> int | float | str:
+    """Return the number that a text means, or the text if it is not a number.
+
+    It is a NumberText if the number would come back as another text.
+    """
+    try:
+        number = _number_of(text)
+    except ValueError:
+        return text
+    is_plain = abs(number) < 1 << 63 if isinstance(number, int) else not number.is_integer()
+    return number if is_plain and str(_shortest(number)) == text else NumberText(text)
 
 
 def column_of(columns: Sequence[Column], row: int) -> Column | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.wire import Kind
@@ -38,6 +39,8 @@ class DetectionColumns:
         mapping: which key holds what.
         repeating: keys that only repeat what others say, such as the number of channels.
         headers: of the encoded images, where these are no longer in the records.
+        expected: what is expected of each key; None for what importers expect.
+        in_pixels: whether the corners of boxes are read as pixels.
     """
 
     def __init__(
@@ -46,10 +49,14 @@ class DetectionColumns:
         mapping: FieldMapping = OD_API,
         repeating: Collection[str] = (),
         headers: Sequence[ImageHeader | None] | None = None,
+        expected: FeatureDescription | None = None,
+        in_pixels: bool = False,
     ) -> None:
         self.examples = examples
+        self.expected = expected
         self.mapping = mapping
-        self._names, self._hidden, self._moved = usual_keys(mapping)
+        self.has_pixel_boxes = in_pixels or mapping.has_pixel_boxes
+        _, self._hidden, _ = usual_keys(mapping)
         self._repeating = frozenset(repeating)
         self._headers = headers
         self.odd_text_keys: set[str] = set()
@@ -62,8 +69,7 @@ class DetectionColumns:
 
     def own_key(self, key: str) -> str | None:
         """The key that holds what the OD API has under a key; None where nothing does."""
-        own = self._names.get(key)
-        return own or (None if key in self._hidden or key in self._moved else key)
+        return own_key(self.mapping, key)
 
     def columns_of(self, key: str) -> list[Column]:
         """The columns of what the OD API has under a key, of each kind of list."""
@@ -359,6 +365,12 @@ def usual_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], f
     if len(mapping.box) == len(keys.BOX):
         names.update(zip(keys.BOX, mapping.box, strict=True))
     return names, frozenset(hidden).difference(names), frozenset(names.values())
+
+
+def own_key(mapping: FieldMapping, key: str) -> str | None:
+    """Return the key that holds what the OD API has under a key; None if a mapping has none."""
+    names, hidden, moved = usual_keys(mapping)
+    return names.get(key) or (None if key in hidden or key in moved else key)
 
 
 PLAIN_KEYS = (

@@ -18,6 +18,13 @@ import numpy as np
 AttributeValue: TypeAlias = "int | float | str | list[Any] | dict[str, Any] | None"
 """What an object's attribute holds: JSON; None where this object has none of that name."""
 
+
+class NumberText(str):
+    """A number as it was typed, such as 007: written as the number and, next to it, as text."""
+
+    __slots__ = ()
+
+
 _NAN = float("nan")  # only the same object equals itself in a tuple
 _NO_BOXES = np.zeros((0, 4), "<f4")
 
@@ -61,7 +68,7 @@ class Keypoints(_ComparedByContent):
     """The keypoints of an image's objects.
 
     Attributes:
-        xy: normalized coordinates, x before y, float32 of shape (objects, points, 2).
+        xy: normalized coordinates, x before y, of shape (objects, points, 2); float32 in records.
         visibility: 0 not labelled, 1 hidden, 2 visible; int64 of shape (objects, points).
         names: names of the points where the record has them, else empty.
     """
@@ -130,7 +137,7 @@ class Detection(_ComparedByContent):
         filename, source_id, format, sha256: texts as the record has them.
         height, width: pixels, of the image as it is encoded.
         encoded: the image file's bytes, a view into the record's buffer when read.
-        boxes: float32 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
+        boxes: of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; float32 in records.
         class_text, class_label: n names and ids.
         masks: n masks, None for an object without one.
         numerical_masks: the other way to write masks: float32 of shape (n, height, width).

@@ -9,7 +9,7 @@ Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
@@ -18,7 +18,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import attributes_of, column_of
-from tfod.detection.boxes import normalized_xywh
+from tfod.detection.boxes import normalized
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.problems import DetectionProblem, find_problems
@@ -33,9 +33,10 @@ class Detections(DetectionColumns, Sequence[Detection]):
     @cached_property
     def box_rows(self) -> np.ndarray:
         """Which records have boxes that can be read, bool of shape (records,)."""
-        found = np.ones(len(self), bool)
-        found[[one.row for one in self.problems if one.wrong.hides_boxes]] = False
-        return found
+        rows = np.ones(len(self), bool)
+        rows[list(self.examples.refused)] = False
+        rows[[one.row for one in self.problems if one.hides_boxes(self.mapping)]] = False
+        return rows
 
     @cached_property
     def boxes(self) -> np.ndarray:
@@ -49,9 +50,10 @@ class Detections(DetectionColumns, Sequence[Detection]):
         assert len({len(one) for one in lists}) == 1, counts
         # One column behind the other, which makes sums over the sides quick.
         values = np.stack(lists).T if flat is None else lists[0].reshape(-1, 4)
-        if not self.mapping.has_pixel_boxes:
+        if not self.has_pixel_boxes:
             return values
-        return normalized_xywh(values, np.repeat(self.sizes[good], counts[good], axis=0))
+        sizes = np.repeat(self.sizes[good], counts[good], axis=0)
+        return normalized(values, sizes, are_corners=flat is None)
 
     @cached_property
     def box_splits(self) -> np.ndarray:
@@ -61,12 +63,17 @@ class Detections(DetectionColumns, Sequence[Detection]):
 
     @cached_property
     def problems(self) -> list[DetectionProblem]:
-        """What is wrong, in the order of the rows."""
+        """What is wrong, in the order of the rows; of those with a case, records are read."""
         return find_problems(self)
 
     @cached_property
     def _first_problems(self) -> dict[int, DetectionProblem]:
-        return {one.row: one for one in reversed(self.problems)}
+        return {one.row: one for one in reversed(self.problems) if not one.case}
+
+    @property
+    def refused_rows(self) -> Set[int]:
+        """The rows that are not read as a Detection."""
+        return {*self.examples.refused, *self._first_problems}
 
     @cached_property
     def without(self) -> frozenset[str]:

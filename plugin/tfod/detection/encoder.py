@@ -24,7 +24,7 @@ from tfod.detection.attributes import (
     encode_attribute,
     is_attribute_value,
 )
-from tfod.detection.boxes import far_boxes, surely_in_pixels
+from tfod.detection.boxes import far_boxes, pixel_boxes
 from tfod.detection.detection import Detection, Drawn, Keypoints, PngMask
 from tfod.detection.features.schema import PROFILES
 from tfod.detection.images.image import image_size, read_image_header
@@ -92,7 +92,7 @@ def _checked_boxes(values: Any) -> np.ndarray:
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise _FieldError(f"have the shape {boxes.shape}, expected (n, 4)")
     if len(boxes) and not (boxes.min() >= 0 and boxes.max() <= 1):
-        for corners in boxes[surely_in_pixels(boxes)].tolist():
+        for corners in boxes[pixel_boxes(boxes)].tolist():
             raise _FieldError(
                 f"are in pixels ({', '.join(map('{:g}'.format, corners))}); {_DIVIDE}"
             )

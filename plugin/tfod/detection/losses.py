@@ -9,7 +9,7 @@ _MOST = 20  # names in a sentence
 
 def listed(counter: Counter[str]) -> str:
     """``3 polyline, 1 cuboid``: the counts, the largest first."""
-    named = [f"{count} {name}" for name, count in counter.most_common(_MOST)]
+    named = [f"{count} {name:.80}" for name, count in counter.most_common(_MOST)]
     more = len(counter) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 

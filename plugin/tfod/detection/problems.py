@@ -1,195 +1,266 @@
-"""What is wrong with a record as a Detection: a table of rows and feature keys.
+"""What is wrong with a record as a Detection: the one list of importers and of the checker.
 
 Each function looks at the columns of one part of a Detection and yields a problem for each row that
-does not hold what it should. The checker reports them by its rules; an importer stops at them.
+does not hold what it should. The checker has a rule for each code; an importer stops at a problem
+that has no case.
 """
 
 from __future__ import annotations
 
-import enum
+import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import ExtraError, attributes_of
-from tfod.detection.columns import DetectionColumns
+from tfod.detection.boxes import LOOKS_LIKE_PIXELS, pixel_boxes
+from tfod.detection.columns import OD_API, DetectionColumns, usual_keys
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.features.schema import FeatureDescription, FeatureSpec
+from tfod.example.columns import Column
 from tfod.example.wire import Kind
 
+READ = "read"
+"""The case of what importers read, or leave out, all the same."""
+NOTHING = "nothing"
+"""The case of a record that has none of the features of its layout."""
 _ONE_EACH = "write the record again with one value for each object"
 _TYPES = "write the shard again with the right type"
+_HIDE_BOXES = frozenset(("BOX001", "BOX014", "IMG015"))
 
 
-class Wrong(enum.Enum):
-    """What is wrong; the checker has a rule for each."""
-
-    NOT_AN_EXAMPLE = "the record cannot be read"
-    KIND = "a feature holds another kind of list"
-    SEVERAL_VALUES = "a feature of one value holds several"
-    BOX_LENGTHS = "the four lists of boxes differ in length"
-    OBJECT_LENGTHS = "a list is not one value an object"
-    BOX_NUMBERS = "boxes are not four numbers each"
-    PIXEL_SIZE = "boxes in pixels come without the image's size"
-    MASK_SIZE = "masks of numbers are not of the image's size"
-    KEYPOINTS = "keypoints are not the same number for each object"
-    IMAGE_CLASSES = "the lists of image classes differ in length"
-    EXTRA_ATTRIBUTES = "tfod/attributes cannot be understood"
-
-    @property
-    def hides_boxes(self) -> bool:
-        """Whether the objects of a record that has it cannot be told apart."""
-        return self in _HIDES_BOXES
-
-
-_HIDES_BOXES = frozenset(
-    (Wrong.NOT_AN_EXAMPLE, Wrong.BOX_LENGTHS, Wrong.BOX_NUMBERS, Wrong.PIXEL_SIZE)
-)
-
-
-@dataclass(frozen=True)
-class DetectionProblem:
+class DetectionProblem(NamedTuple):
     """One thing that is wrong with one record.
 
     Attributes:
-        row: of the batch.
-        wrong: what.
-        key: the feature key as the record has it; a common prefix where several are concerned.
-        cause: the same as a sentence of an error message, without the key.
+        row: row of the batch.
+        code: code of the checker's rule.
+        key: feature key as the record has it; a common prefix if several keys are concerned.
+        cause: rest of the sentence that begins with the key.
         fix: what the user can do; may be empty.
-        value: what is there in place of what was expected.
+        value: offending value; of BOX001 all lengths of the record by key.
+        case: case of the rule; an importer stops at a problem without one.
     """
 
     row: int
-    wrong: Wrong
+    code: str
     key: str | None
     cause: str
     fix: str = ""
-    value: Mapping[str, int] = field(default_factory=dict)
+    value: int | str | Mapping[str, int] | None = None
+    case: str = ""
+
+    @property
+    def message(self) -> str:
+        """The whole sentence, without place and full stop."""
+        return f"{self.key} {self.cause}" if self.key else self.cause
+
+    def hides_boxes(self, mapping: FieldMapping) -> bool:
+        """Whether the objects of the record cannot be told apart."""
+        return not self.case and (self.code in _HIDE_BOXES or self.key in mapping.box)
 
 
-_ONE_TEXT = (keys.FILENAME, keys.SOURCE_ID, keys.FORMAT, keys.SHA256)
-READ_KINDS: Mapping[str, tuple[Kind, ...]] = {
-    **dict.fromkeys(_ONE_TEXT, (Kind.BYTES,)),
-    keys.HEIGHT: (Kind.INT64,),
-    keys.WIDTH: (Kind.INT64,),
-    keys.ENCODED: (Kind.BYTES,),
-    **dict.fromkeys(keys.BOX, (Kind.FLOAT,)),
-    keys.CLASS_TEXT: (Kind.BYTES,),
-    keys.CLASS_LABEL: (Kind.INT64,),
-    keys.MASK: (Kind.BYTES, Kind.FLOAT),
-    keys.KEYPOINT_X: (Kind.FLOAT,),
-    keys.KEYPOINT_Y: (Kind.FLOAT,),
-    keys.KEYPOINT_VISIBILITY: (Kind.INT64,),
-    keys.KEYPOINT_TEXT: (Kind.BYTES,),
-    keys.EXTRA_ATTRIBUTES: (Kind.BYTES,),
-    keys.IMAGE_CLASS_LABEL: (Kind.INT64,),
-    keys.IMAGE_CLASS_CONFIDENCE: (Kind.FLOAT,),
-    keys.IMAGE_CLASS_TEXT: (Kind.BYTES,),
-    **dict.fromkeys(keys.IMAGE_ATTRIBUTES.values(), (Kind.INT64,)),
-    **dict.fromkeys(keys.IMAGE_MASKS.values(), (Kind.BYTES,)),
+_TEXT, _NUMBER = FeatureSpec(Kind.BYTES, (), b""), FeatureSpec(Kind.INT64, (), 0)
+_TEXTS, _NUMBERS, _FLOATS = map(FeatureSpec, (Kind.BYTES, Kind.INT64, Kind.FLOAT))
+_TEXT_KEYS = (keys.FILENAME, keys.SOURCE_ID, keys.FORMAT, keys.SHA256, keys.ENCODED)
+_IMAGE_IDS = (keys.IMAGE_CLASS_LABEL, *keys.IMAGE_ATTRIBUTES.values())
+READ_FEATURES: FeatureDescription = {
+    **dict.fromkeys((*_TEXT_KEYS, keys.EXTRA_ATTRIBUTES, *keys.IMAGE_MASKS.values()), _TEXT),
+    **dict.fromkeys((keys.HEIGHT, keys.WIDTH), _NUMBER),
+    **dict.fromkeys((*keys.BOX, keys.KEYPOINT_X, keys.KEYPOINT_Y), _FLOATS),
+    keys.IMAGE_CLASS_CONFIDENCE: _FLOATS,
+    **dict.fromkeys((keys.CLASS_TEXT, keys.KEYPOINT_TEXT, keys.IMAGE_CLASS_TEXT), _TEXTS),
+    **dict.fromkeys((keys.CLASS_LABEL, keys.KEYPOINT_VISIBILITY, *_IMAGE_IDS), _NUMBERS),
+    keys.MASK: replace(_TEXTS, also=(Kind.FLOAT,)),
 }
-"""The kinds of list that a reader takes under each key, the usual one first. Other keys are read as
-they are (attributes), or not at all."""
-READ_ONCE = (
-    *(*_ONE_TEXT, keys.HEIGHT, keys.WIDTH, keys.ENCODED, keys.EXTRA_ATTRIBUTES),
-    *keys.IMAGE_MASKS.values(),
-)
+"""What importers expect under the keys of the OD API. They read other keys as they are."""
+
+
+@functools.lru_cache(16)
+def read_features(mapping: FieldMapping) -> FeatureDescription:
+    """Return what importers expect of the keys of a layout."""
+    names, hidden, moved = usual_keys(mapping)
+    own = {names.get(key, key): spec for key, spec in READ_FEATURES.items()}
+    absent = (hidden | moved).difference(names.values())
+    features = {key: spec for key, spec in own.items() if key not in absent}
+    if len(mapping.box) == 1:
+        features[mapping.box[0]] = _FLOATS
+    if mapping.image_id:
+        features[mapping.image_id] = replace(_NUMBER, also=(Kind.BYTES,))
+    if mapping.annotation_id:
+        features[mapping.annotation_id] = _NUMBERS
+    return features
 
 
 def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
-    """All problems of a batch, in the order of the rows; of a row in the order of its parts."""
-    problems = [one for look in _LOOKS for one in look(found)]
-    problems.sort(key=lambda one: one.row)
-    return problems
+    """Return all problems of a batch by row, those of a row in the order of its parts."""
+    expected = {**read_features(found.mapping), **(found.expected or {})}
+    parts = (
+        *(_nothing(found), _types(found, expected), _shapes(found, expected), _boxes(found)),
+        *(
+            _pixels(found),
+            _unknown_sizes(found),
+            _lengths(found, expected),
+            _mask_sizes(found),
+            _keypoints(found),
+        ),
+        *(_one_class(found), _image_classes(found), _extra_attributes(found)),
+    )
+    return sorted((problem for part in parts for problem in part), key=lambda one: one.row)
 
 
-def _refused(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    for row, one in found.examples.refused.items():
-        yield DetectionProblem(row, Wrong.NOT_AN_EXAMPLE, None, one.reason)
+def _nothing(found: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Records without any feature of the layout."""
+    known = keys.KNOWN_KEYS if found.mapping == OD_API else found.mapping.all_keys
+    is_empty = np.ones(len(found), bool)
+    is_empty[list(found.examples.refused)] = False
+    for column in found.examples.lists.values():
+        if column.key in known:
+            is_empty[column.rows] = False
+    for row in np.flatnonzero(is_empty).tolist() if known else ():
+        cause = "the record has none of the features of this layout"
+        yield DetectionProblem(row, "EXA003", None, cause, case=NOTHING)
 
 
-def _kinds(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Lists of another kind than is read; an empty one of any kind is no value."""
-    mapping = found.mapping
-    wanted = [(found.columns_of(key), kinds) for key, kinds in READ_KINDS.items()]
-    wanted += [
-        (found.examples.columns_of(key), kinds)
-        for key, kinds in (
-            (mapping.box[0] if found.flat_boxes is not None else None, (Kind.FLOAT,)),
-            (mapping.annotation_id, (Kind.INT64,)),
-            (mapping.image_id, (Kind.INT64, Kind.BYTES)),
-        )
-        if key
-    ]
-    for columns, kinds in wanted:
-        for column in columns:
-            if column.kind is None or column.kind in kinds:
-                continue
-            for row in column.rows[column.lengths > 0].tolist():
-                cause = f"is {column.kind.value}, expected {kinds[0].value}"
-                yield DetectionProblem(row, Wrong.KIND, column.key, cause, _TYPES)
+def _columns(
+    found: DetectionColumns, expected: FeatureDescription
+) -> Iterator[tuple[Column, FeatureSpec, FeatureSpec | None]]:
+    """Each list of which something is expected, what, and what importers expect of it."""
+    read = read_features(found.mapping)
+    for key, spec in expected.items():
+        for column in found.examples.columns_of(key):
+            if column.kind is not None:
+                yield column, spec, read.get(key)
 
 
-def _several_values(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """More than one value where one is read."""
-    image_id = found.mapping.image_id
-    own = found.examples.columns_of(image_id) if image_id else ()
-    for column in chain(own, (found.column(key, READ_KINDS[key][0]) for key in READ_ONCE)):
-        for row in np.flatnonzero(column.counts > 1).tolist():
-            cause = f"holds {int(column.counts[row])} values, expected one"
-            yield DetectionProblem(row, Wrong.SEVERAL_VALUES, column.key, cause)
+def _types(found: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+    """Lists of another type than expected; to importers, an empty list is no value."""
+    for column, spec, read in _columns(found, expected):
+        kind = column.kind
+        assert kind is not None
+        stops = read is not None and not read.takes(kind)
+        if spec.takes(kind) and not stops:
+            continue
+        wanted = read.kind if read is not None and spec.takes(kind) else spec.kind
+        cause = f"is {kind.value}, expected {wanted.value}"
+        for row, length in zip(column.rows.tolist(), column.lengths.tolist(), strict=True):
+            case = "" if stops and length else READ
+            if not case or not spec.takes(kind):
+                yield DetectionProblem(row, "EXA004", column.key, cause, _TYPES, kind.value, case)
+
+
+def _shapes(found: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+    """Fewer or more values than expected; to importers, no value is a missing one."""
+    for column, spec, read in _columns(found, expected):
+        is_single = read is not None and read.length is not None
+        if (not is_single and spec.length is None) or not (column.kind and spec.takes(column.kind)):
+            continue
+        counts = column.lengths
+        is_wrong = counts > 1 if spec.length is None else counts != spec.length
+        shape = "one" if is_single or spec.shape == () else f"{spec.length}, of shape {spec.shape}"
+        rows = column.rows[is_wrong].tolist()
+        for row, count in zip(rows, counts[is_wrong].tolist(), strict=True):
+            cause = f"holds {count} values, expected {shape}"
+            case = "" if is_single and count > 1 else READ
+            yield DetectionProblem(row, "EXA005", column.key, cause, value=count, case=case)
 
 
 def _boxes(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """A list that is not four numbers an object, or four lists that differ in length."""
-    mapping, flat = found.mapping, found.flat_boxes
+    """A list that is not four numbers for each object."""
+    flat = found.flat_boxes
     if flat is not None:
         fix = "write the record again with x, y, width, height of each object"
         for row in np.flatnonzero(flat.counts % 4).tolist():
             cause = f"holds {flat.counts[row]} numbers, expected four for each object"
-            yield DetectionProblem(row, Wrong.BOX_NUMBERS, flat.key, cause, fix)
+            yield DetectionProblem(row, "BOX014", flat.key, cause, fix)
+
+
+def _pixels(found: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Boxes in pixels that are read as parts of the image, and the other way round."""
+    if not found.mapping.box or found.flat_boxes is not None:
         return
     sides = [found.column(key, Kind.FLOAT) for key in keys.BOX]
-    names = [one.key.rpartition("/")[2] for one in sides]
-    prefix = mapping.box_prefix or "image/object/bbox"
-    counts = np.stack([one.counts for one in sides])
-    for row in np.flatnonzero((counts != counts[0]).any(axis=0)).tolist():
-        lengths: dict[str, int] = dict(zip(names, counts[:, row].tolist(), strict=True))
-        listed = ", ".join(f"{number} {name}" for name, number in lengths.items())
-        cause = f"lists of different lengths: {listed}"
-        yield DetectionProblem(row, Wrong.BOX_LENGTHS, prefix, cause, _ONE_EACH, lengths)
-
-
-def _pixels_without_size(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Boxes in pixels of images whose size is not known."""
-    if not found.mapping.has_pixel_boxes:
+    is_far = any((np.abs(one.values) > LOOKS_LIKE_PIXELS).any() for one in sides)
+    if not (is_far or found.has_pixel_boxes):
         return
-    flat = found.flat_boxes
-    column = found.column(keys.XMIN, Kind.FLOAT) if flat is None else flat
-    for row in np.flatnonzero((column.counts > 0) & (found.sizes <= 0).any(axis=1)).tolist():
-        yield DetectionProblem(
-            row,
-            Wrong.PIXEL_SIZE,
-            column.key,
-            "is in pixels, and the image's size is not known (neither from the record nor from "
-            "the image's header)",
-            "write the size into the record, or give its keys the field_mapping height and width",
-        )
+    counts = sides[0].counts
+    is_even = np.logical_and.reduce([one.counts == counts for one in sides])
+    corners = np.stack([one.values[np.repeat(is_even, one.counts)] for one in sides], axis=1)
+    rows = np.repeat(np.flatnonzero(is_even), counts[is_even])
+    if found.has_pixel_boxes:
+        is_other = (corners <= 1).all(axis=1) & (corners > 0).any(axis=1)
+        is_other &= (found.sizes[rows] > LOOKS_LIKE_PIXELS).all(axis=1)
+        cause, fix = "looks like parts of the image, not pixels", "leave out --boxes pixels"
+    else:
+        is_other, cause = pixel_boxes(corners), "looks like pixels"
+        fix = "divide x by the image's width and y by its height, as does: "
+        fix += "tfod convert --boxes pixels"
+    for row, number in zip(*np.unique(rows[is_other], return_index=True), strict=True):
+        spelled = ", ".join(f"{value:g}" for value in corners[is_other][number].tolist())
+        message = f"{cause}: xmin, ymin, xmax, ymax are {spelled}"
+        yield DetectionProblem(int(row), "BOX005", found.mapping.box_prefix, message, fix)
 
 
-def _object_lengths(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Lists that have values, but not one for each object."""
-    boxes = found.box_counts
-    per_object = (keys.CLASS_TEXT, keys.CLASS_LABEL, keys.MASK)
-    columns = [found.column(key, READ_KINDS[key][0]) for key in per_object]
-    if found.annotation_id_column is not None:
-        columns.append(found.annotation_id_column)
-    for column in columns:
-        for row in np.flatnonzero((column.counts > 0) & (column.counts != boxes)).tolist():
+def _unknown_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Boxes in an image of unknown size; importers need it for boxes in pixels."""
+    rows = np.flatnonzero((found.box_counts > 0) & (found.sizes <= 0).any(axis=1)).tolist()
+    if found.has_pixel_boxes:
+        flat = found.flat_boxes
+        key = (found.column(keys.XMIN, Kind.FLOAT) if flat is None else flat).key
+        cause = "is in pixels, and the image's size is not known (neither from the record nor from "
+        cause += "the image's header)"
+        fix = "write the size into the record, or give its keys the field_mapping height and width"
+        for row in rows:
+            yield DetectionProblem(row, "IMG015", key, cause, fix)
+        return
+    for row in rows:
+        count = int(found.box_counts[row])
+        cause = f"the size of the image is not known, and it has {count:,} box{'es' * (count > 1)}"
+        yield DetectionProblem(row, "IMG015", None, cause, case=READ)
+
+
+def _lengths(found: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+    """Lists that have values, but not one for each object; attributes are left out then."""
+    mapping, boxes = found.mapping, found.box_counts
+    is_readable = np.full(len(found), bool(mapping.box))
+    for column in (one for key in mapping.box for one in found.examples.columns_of(key)):
+        if column.kind not in (None, Kind.FLOAT):
+            is_readable &= column.counts == 0
+    sides = [found.examples.column(key, Kind.FLOAT) for key in mapping.box]
+    lists = list(_object_lists(found, expected))
+
+    def lengths(row: int) -> dict[str, int]:
+        listed = (one for one, _ in lists if one.counts[row])
+        return {one.key: int(one.counts[row]) for one in (*sides, *listed)}
+
+    is_uneven = sum((one.counts != boxes for one in sides[1:]), np.zeros(len(found), bool))
+    for row in np.flatnonzero(is_readable & is_uneven).tolist():
+        counts = ", ".join(f"{one.counts[row]} {one.key.rpartition('/')[2]}" for one in sides)
+        cause = f"lists of different lengths: {counts}"
+        prefix = mapping.box_prefix or "image/object/bbox"
+        yield DetectionProblem(row, "BOX001", prefix, cause, _ONE_EACH, lengths(row))
+    for column, case in lists:
+        is_uneven = (column.counts > 0) & (column.counts != boxes)
+        for row in np.flatnonzero(is_readable & is_uneven).tolist():
             cause = f"holds {column.counts[row]} values for {boxes[row]} boxes"
-            yield DetectionProblem(row, Wrong.OBJECT_LENGTHS, column.key, cause, _ONE_EACH)
+            yield DetectionProblem(row, "BOX001", column.key, cause, _ONE_EACH, lengths(row), case)
+
+
+def _object_lists(
+    found: DetectionColumns, expected: FeatureDescription
+) -> Iterator[tuple[Column, str]]:
+    """The lists with one value for each object, and the case of one that has another length."""
+    for key in (keys.CLASS_TEXT, keys.CLASS_LABEL, keys.MASK):
+        yield found.column(key, READ_FEATURES[key].kind), ""
+    if found.annotation_id_column is not None:
+        yield found.annotation_id_column, ""
+    for column in (one for key in keys.OBJECT_ATTRIBUTES for one in found.columns_of(key.key)):
+        spec = expected.get(column.key)
+        if column.kind is not None and (spec is None or spec.takes(column.kind)):
+            yield column, READ
 
 
 def _mask_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
@@ -203,7 +274,7 @@ def _mask_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
                 f"holds {count} numbers, expected {boxes} x {height} x {width} "
                 "(objects, image/height, image/width)"
             )
-            yield DetectionProblem(row, Wrong.MASK_SIZE, column.key, cause)
+            yield DetectionProblem(row, "BOX015", column.key, cause)
 
 
 def _keypoints(found: DetectionColumns) -> Iterator[DetectionProblem]:
@@ -216,7 +287,7 @@ def _keypoints(found: DetectionColumns) -> Iterator[DetectionProblem]:
     for row in np.flatnonzero(((a > 0) | (b > 0)) & x.present & uneven).tolist():
         yield DetectionProblem(
             row,
-            Wrong.KEYPOINTS,
+            "BOX016",
             "image/object/keypoint",
             f"{a[row]} x and {b[row]} y for {boxes[row]} objects",
             "write the same number of points for each object",
@@ -233,7 +304,7 @@ def _one_class(found: DetectionColumns) -> Iterator[DetectionProblem]:
         if np.count_nonzero(numbers) != 1 or numbers.max() != 1:
             cause = f"holds {len(numbers)} values, expected one, or a single 1 among zeros"
             fix = "write one class for each image"
-            yield DetectionProblem(row, Wrong.SEVERAL_VALUES, column.key, cause, fix)
+            yield DetectionProblem(row, "EXA005", column.key, cause, fix)
 
 
 def _image_classes(found: DetectionColumns) -> Iterator[DetectionProblem]:
@@ -248,7 +319,7 @@ def _image_classes(found: DetectionColumns) -> Iterator[DetectionProblem]:
     for row in np.flatnonzero(uneven).tolist():
         yield DetectionProblem(
             row,
-            Wrong.IMAGE_CLASSES,
+            "LAB019",
             "image/class",
             f"holds {text[row]} text, {label[row]} label, {confidence[row]} confidence",
             "write the record again with lists of one length",
@@ -262,10 +333,4 @@ def _extra_attributes(found: DetectionColumns) -> Iterator[DetectionProblem]:
             attributes_of(found, row, int(found.box_counts[row]))
         except ExtraError as error:
             fix = "export the shard again"
-            yield DetectionProblem(row, Wrong.EXTRA_ATTRIBUTES, key, str(error), fix)
-
-
-_LOOKS = (
-    *(_refused, _kinds, _several_values, _boxes, _pixels_without_size, _object_lengths),
-    *(_mask_sizes, _keypoints, _one_class, _image_classes, _extra_attributes),
-)
+            yield DetectionProblem(row, "EXA013", key, str(error), fix)

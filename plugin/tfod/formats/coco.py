@@ -36,11 +36,11 @@ from tfod.formats.coco_json import (
     whole_number,
 )
 from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.numbers import digits, lines_of
+from tfod.formats.numbers import DECIMALS, digits, lines_of, multiply_as_typed
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import quoted
 from tfod.formats.reading.files import Frame, ImageFiles
-from tfod.formats.reading.objects import Object, Reading
+from tfod.formats.reading.objects import Object, Reading, rotated
 from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
@@ -89,7 +89,8 @@ def read(source: str, options: Options) -> Dataset:
 def _detections(document: CocoDocument, reading: Reading) -> Iterator[Detection | None]:
     """The Detections of a document, in the order of its images."""
     path, problems = document.file, reading.problems
-    images, points = ImageFiles(document.folders), document.point_names
+    images = ImageFiles(document.folders, root=reading.options.unpacked)
+    points = document.point_names
     left, ids = dict(document.annotations), set[str]()
     for entry in document.images:
         with sound(f"{path}, image {quoted(entry.get('id'))}"):
@@ -132,6 +133,10 @@ def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) 
         attributes = entry.get("attributes") or {}
         if not isinstance(attributes, dict):
             raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
+        box = x, y, x + width, y + height
+        drawn = rotated(box, attributes.get("rotation"), place, problems)
+        if drawn:
+            attributes = {key: value for key, value in attributes.items() if key != "rotation"}
         for name, value in values.items():
             if attributes.get(name) not in (None, value):
                 problems.add(f"attributes named {name}, left out for COCO's own value", place)
@@ -144,8 +149,8 @@ def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) 
             points = np.zeros((len(document.point_names), 3))
             own = points_of(entry["keypoints"], len(category.keypoints))
             points[[point.id for point in category.keypoints]] = own
-    box = x, y, x + width, y + height
-    return Object(category.class_name, box, place, {**attributes, **values}, points, outline)
+    values = {**attributes, **values}
+    return Object(category.class_name, box, place, values, points, outline, drawn)
 
 
 def _masks(problems: Problems, objects: Sequence[Object], frame: Frame) -> list[PngMask]:
@@ -169,7 +174,6 @@ def _masks(problems: Problems, objects: Sequence[Object], frame: Frame) -> list[
 
 # Writing
 
-_DECIMALS = 6
 _DECIMALS_OF_AREA = 2  # of a box, where the record has no other
 _DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
 _OTHER_IDS = "source ids that are not the number of one image, which got another"
@@ -276,8 +280,8 @@ class Writer(FormatWriter):
                 for row in range(len(ids))
                 for text in self._others(images, row, area, crowd, label_map)
             ]
-        x, y, w, h = (digits(side, _DECIMALS) for side in (left, top, width, height))
-        places = _DECIMALS if others else _DECIMALS_OF_AREA
+        x, y, w, h = (digits(side, DECIMALS) for side in (left, top, width, height))
+        places = DECIMALS if others else _DECIMALS_OF_AREA
         lines = lines_of(
             *(b'{"id":', digits(np.arange(first, first + len(left)))),
             *(b',"image_id":', digits(np.repeat(ids, counts))),
@@ -338,8 +342,8 @@ class Writer(FormatWriter):
             names = points.names or [str(place + 1) for place in places]
             self._points.setdefault(label, names)
         shown = points.visibility[number, places]
-        pixels = points.xy[number, places] * np.array((size[1], size[0]), np.float64)
-        xy = np.where(shown[:, None] > 0, pixels, 0).round(_DECIMALS).tolist()
+        pixels = multiply_as_typed(points.xy[number, places], np.array(size[::-1]))
+        xy = np.where(shown[:, None] > 0, pixels, 0).round(DECIMALS).tolist()
         values = [
             value for (x, y), v in zip(xy, shown.tolist(), strict=True) for value in (x, y, v)
         ]

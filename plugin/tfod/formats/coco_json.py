@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from tfod.detection.labels.dataset_classes import BACKGROUND
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
-from tfod.formats.dataset import BACKGROUND
 from tfod.formats.options import Problems
 from tfod.formats.reading.documents import quoted, read_json
 from tfod.formats.reading.objects import KnownClasses
@@ -28,7 +28,7 @@ from tfod.tfrecord.shard_sets.names import subset_of_stem
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
 _ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
-_IMAGES = re.compile(rb'"images"\s*:')
+_IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
 _LARGEST_WHOLE = (1 << 31) - 1  # of an id, and of pixels
 _LONGEST_REASON = 200
 _LARGEST_VISIBILITY = 2
@@ -179,7 +179,7 @@ def _categories(
             points = tuple(Keypoint(at, label) for at, label in enumerate(own, known[own]))
             item = found.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
             if item.name != str(name):
-                raise ValueError(f"id {number} is that of {item.name!r} and of {name!r}")
+                raise ValueError(f"id {number} is that of {item.name!r:.81} and of {name!r:.81}")
     return found, names
 
 
@@ -196,7 +196,7 @@ def classes_of(
     """
     if label_map is not None:
         found, notes = load_label_map(label_map)
-        return KnownClasses(found, label_map, tuple(notes))
+        return KnownClasses(found, label_map, tuple(notes), label_map)
     items: dict[int, LabelMapItem] = {}
     path = documents[0].file
     for one in documents:
@@ -204,8 +204,8 @@ def classes_of(
             known = items.setdefault(number, item)
             if known.name != item.name:
                 raise TfodError(
-                    f"{one.file}: category {number} is {item.name!r}, and {known.name!r} in "
-                    "another set; write them apart"
+                    f"{one.file}: category {number} is {item.name!r:.81}, and {known.name!r:.81} "
+                    "in another set; write them apart"
                 )
     kept: dict[int, LabelMapItem] = {}
     first: dict[str, int] = {}
@@ -217,23 +217,23 @@ def classes_of(
             continue
         problems.add(
             "categories of a name that another one has, made one class",
-            f"{path}: {name!r} is {first[name]} and {number}, written as {first[name]}",
+            f"{path}: {name!r:.81} is {first[name]} and {number}, written as {first[name]}",
         )
     if 0 in kept and kept[0].name != BACKGROUND:
         for one in documents:
             if 0 in one.used:
                 raise TfodError(
-                    f"{one.used[0]}: it is of category 0 ({kept[0].name!r}), and the OD API has 0 "
-                    "for the background and refuses a label map with it; number the categories "
-                    "from 1, or name a label map that has ids for them with --label-map"
+                    f"{one.used[0]}: it is of category 0 ({kept[0].name!r:.81}), and the OD API "
+                    "has 0 for the background and refuses a label map with it; number the "
+                    "categories from 1, or name a label map that has ids for them with --label-map"
                 )
         problems.add(
             "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
             "background",
-            f"{path}: {kept.pop(0).name!r}",
+            f"{path}: {kept.pop(0).name!r:.81}",
         )
     made = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return KnownClasses(made, f"that of {path}")
+    return KnownClasses(made, f"that of {path}", file=path)
 
 
 # Values as JSON has them

@@ -20,9 +20,9 @@ from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.numbers import digits
+from tfod.formats.numbers import DECIMALS, digits
 from tfod.formats.options import Options, Problems
-from tfod.formats.reading.documents import parse_number, reading
+from tfod.formats.reading.documents import open_text, parse_number, reading
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
 from tfod.formats.writer import FormatWriter
@@ -33,6 +33,7 @@ _SIDES = COLUMNS[4:]
 _NEEDED = frozenset(COLUMNS) - {"width", "height"}
 _DELIMITERS = ",;\t"
 _LONGEST_HEADER = 1 << 16
+_NO_VALUE = "nan"  # of an empty cell, as pandas may write it
 _LARGEST_SIDE = 2**31 - 1
 _OTHER_TOOLS = {
     "filename": ("image", "image_name", "image_path", "image_id", "imageid", "path", "file", "img"),
@@ -63,7 +64,7 @@ def _all_csvs(path: str) -> list[str]:
 
 
 def _has_header(path: str) -> bool:
-    with contextlib.suppress(OSError), open(path, encoding="utf-8-sig", errors="replace") as file:
+    with contextlib.suppress(OSError, UnicodeError), open_text(path) as file:
         header = file.readline(_LONGEST_HEADER).lower()
         return all(name in header for name in _NEEDED)
     return False
@@ -125,14 +126,14 @@ def _detections(
     path: str, images: Mapping[str, CsvImage], folders: Sequence[str], reading: Reading
 ) -> Iterator[Detection | None]:
     """The records of a CSV's images, in the order of their names."""
-    finder = ImageFiles(folders)
+    finder = ImageFiles(folders, root=reading.options.unpacked)
     for filename, one in sorted(images.items()):
         where = f"{path}, {filename}"
         yield reading.detection(finder, [filename], one.size, one.objects, where)
 
 
 def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
-    """Read a detection CSV in UTF-8: its images by name.
+    """Read a detection CSV in UTF-8 or UTF-16: its images by name.
 
     Columns may be in any order, with others among them, and without width and height; fields may
     be separated by commas, semicolons or tabs, with blanks around them. Rows of one image need not
@@ -146,18 +147,25 @@ def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
     columns: Sequence[str] = ()
     number = 0
     try:
-        with reading(path), open(path, encoding="utf-8-sig", newline="") as text:
+        with reading(path), open_text(path, newline="") as text:
             for number, row in enumerate(_rows(text), start=1):
                 if row and not columns:
                     columns = _columns(row, path, problems)
                 elif row:
-                    _add(images, row, columns, f"{path}, row {number}", number)
+                    where = f"{path}, row {number}"
+                    _add(images, row, columns, where, number)
+                    if len(row) > (at := columns.index("class")):
+                        problems.trim(row[at], where)
     except csv.Error as error:
         raise TfodError(f"{path}, row {number + 1}: not a CSV ({error})") from None
     except UnicodeDecodeError:
         raise TfodError(f"{path}: is not UTF-8; save it as UTF-8") from None
     if not columns:  # the file is empty
         _columns(columns, path, problems)
+    for image in images.values():
+        for one in [one for one in image.objects if one.name.lower() == _NO_VALUE]:
+            problems.add("rows whose class is nan, left out", one.place)
+            image.objects.remove(one)
     return images
 
 
@@ -229,11 +237,11 @@ def _add(
 
 def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:
     text = given.get(name, "")
-    if not text:
+    if not text or text.lower() == _NO_VALUE:
         return None
     value = parse_number(text, f"{where}: {name} has")
     if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):
-        raise TfodError(f"{where}: {name} is {text!r}, and should be a whole number of pixels")
+        raise TfodError(f"{where}: {name} is {text!r:.81}, and should be a whole number of pixels")
     return int(value)
 
 
@@ -253,7 +261,7 @@ class Writer(FormatWriter):
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, images.subset)
         classes = label_map.class_names
-        sides = (digits(side, 6).T.tolist() for side in images.in_pixels().T)
+        sides = (digits(side, DECIMALS).T.tolist() for side in images.in_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]
         path = os.path.join(self.folder, stem_of_subset(images.subset) + ".csv")
         with open(path, "a", encoding="utf-8", errors="replace", newline="") as file:

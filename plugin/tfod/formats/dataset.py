@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,13 +12,11 @@ from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import image_size
-from tfod.detection.labels.classes import ClassTable, free_ids
-from tfod.detection.labels.label_map import (
-    LabelMap,
-    LabelMapItem,
-)
+from tfod.detection.labels.dataset_classes import Classes
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
+from tfod.formats.numbers import multiply_as_typed
 
 _T = TypeVar("_T")
 DEFAULT_SUBSET = "default"
@@ -68,11 +66,15 @@ def chosen(subsets: Mapping[str, _T], wanted: str | None, source: str) -> dict[s
 
 
 class Converted(NamedTuple):
-    """What was written: images and objects by subset, and what was odd or lost, as sentences."""
+    """What was written: images and objects by subset, and what was odd or lost, as sentences.
+
+    ``label_maps`` are files: those that the ids are from, and the one that has all of them now.
+    """
 
     images: Mapping[str, int]
     objects: Mapping[str, int]
     notes: Sequence[str]
+    label_maps: Sequence[str]
 
 
 _NO_CLASS = (
@@ -81,73 +83,6 @@ _NO_CLASS = (
 )
 _NOT_FINITE = "a box with a number that is not finite; correct it where it was annotated"
 _EXCHANGED = "a box whose sides are exchanged; correct it where it was annotated"
-BACKGROUND = "background"
-"""The only class that may have the id 0: label_map_util.py of the OD API."""
-
-
-class Classes:
-    """The classes of a dataset as one list, while it is read.
-
-    Text decides, then id (:class:`~tfod.detection.labels.classes.ClassTable`). A class has the id
-    of the first label map that knows it, else the record's; where another class has that, the next
-    free one. Where a label map has a class of the id 0 that is not the background,
-    all ids are one more.
-    """
-
-    def __init__(self, label_maps: Sequence[LabelMap]) -> None:
-        self.label_maps = label_maps
-        self._table = ClassTable()
-        self._scopes = {id(one): self._table.add_label_map(one) for one in label_maps}
-        self._without_map = self._table.add_label_map(None)
-        self._items: dict[int, LabelMapItem] = {}
-        self._label_map: LabelMap | None = None  # until there is another class
-        zeros = (one.find_id(0) for one in label_maps)
-        self._shift = int(any(one and one.class_name != BACKGROUND for one in zeros))
-        self._ids: dict[int, int] = {}
-        self._known: dict[int, dict[tuple[str | None, int | None], int]] = {}
-        for scope in self._scopes.values():
-            for item in scope.label_map.items if scope.label_map else ():
-                self._keep(scope.by_text[item.class_name])
-
-    @property
-    def label_map(self) -> LabelMap:
-        """All classes until now, in the order of their ids."""
-        if self._label_map is None:
-            items = (self._items[number].named() for number in sorted(self._items))
-            self._label_map = LabelMap(tuple(items))
-        return self._label_map
-
-    def ids(
-        self,
-        label_map: LabelMap | None,
-        texts: Sequence[str | None],
-        labels: Sequence[int | None],
-    ) -> list[int]:
-        """The ids of the classes of objects that a label map explains; below 0 for none."""
-        known = self._known.setdefault(id(label_map), {})
-        scope = self._scopes.get(id(label_map), self._without_map)
-        for pair in dict.fromkeys(zip(texts, labels, strict=True)):
-            if pair not in known:
-                number = self._table.resolve(scope, *pair)
-                known[pair] = -1 if number is None else self._keep(number)
-        return [known[pair] for pair in zip(texts, labels, strict=True)]
-
-    def _keep(self, number: int) -> int:
-        """The id of a provisional class."""
-        if number in self._ids:
-            return self._ids[number]
-        item, name = self._table.item(number), self._table.name(number)
-        item = replace(item, id=item.id + self._shift) if item else None
-        there = self._items.get(item.id) if item else None
-        if item is None or (there and item.name and there.name and there.name != name):
-            free = next(free_ids(self._items))
-            item = replace(item, id=free) if item else LabelMapItem(free, name)
-        elif there and not item.name:  # an id alone, of a class that is there
-            item = there
-        self._items[item.id] = item
-        self._label_map = None
-        self._ids[number] = item.id
-        return item.id
 
 
 @dataclass(frozen=True)
@@ -160,10 +95,12 @@ class Images:
             (:class:`~tfod.detection.detections.Detections`).
         filenames, source_ids: as the records have them.
         sizes: height and width in pixels, int64 of shape (n, 2); 0 where unknown.
-        boxes: of all rows, float32 of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``.
+        boxes: of all rows, of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``; float32 from
+            shards, float64 from documents.
         splits: where the boxes of each row begin, and the end; n + 1 of them.
         classes: the id of each box's class.
         is_plain: whether no row says more than that, but for its image.
+        label_map, all_classes: what explains the classes of the rows, and those of the dataset.
     """
 
     subset: str
@@ -175,6 +112,8 @@ class Images:
     splits: Sequence[int]
     classes: Sequence[int]
     is_plain: bool
+    label_map: LabelMap | None
+    all_classes: Classes
 
     @classmethod
     def of(
@@ -203,6 +142,8 @@ class Images:
                 np.cumsum([0, *(len(one.boxes) for one in found)]).tolist(),
                 classes.ids(label_map, *_named(found)),
                 False,
+                label_map,
+                classes,
             )
         images._refuse(np.array(images.classes, np.int64) < 0, _NO_CLASS)
         return images
@@ -211,8 +152,7 @@ class Images:
     def _of_records(
         cls, subset: str, found: Detections, label_map: LabelMap | None, classes: Classes
     ) -> Images:
-        wrong = {one.row for one in found.problems} | set(found.examples.refused)
-        for row in sorted(wrong):
+        for row in sorted(found.refused_rows):
             error = found.error(row)
             if error is not None:
                 raise error
@@ -231,6 +171,40 @@ class Images:
             found.box_splits.tolist(),
             classes.ids(label_map, texts or [None] * total, labels or [None] * total),
             not found.other_keys,
+            label_map,
+            classes,
+        )
+
+    def renumbered(self, row: int, detection: Detection) -> Detection:
+        """A row with the classes of the dataset: those of its objects, and of the whole image.
+
+        Raises:
+            LabelMapError: the pixels of a mask are ids that would be others.
+        """
+        classes, labels = self.all_classes, detection.image_labels
+        ids = self.classes[self.splits[row] : self.splits[row + 1]]
+        if detection.image_masks.get("panoptic_category"):
+            classes.require_same_ids(self.label_map, f"image {detection.filename!r}")
+
+        def renumber(texts: list[str | None], numbers: list[Any]) -> list[Any]:
+            new = classes.ids(self.label_map, texts, numbers)
+            return [one if one >= 0 else own for one, own in zip(new, numbers, strict=True)]
+
+        image_ids = renumber([one.text for one in labels], [one.label for one in labels])
+        lists = {
+            name: renumber([None] * len(values), list(values))
+            for name, values in detection.image_attributes.items()
+        }
+        names = classes.label_map.class_names
+        return replace(
+            detection,
+            class_text=[names[one] for one in ids],
+            class_label=ids,
+            image_labels=[
+                replace(one, text=names.get(label, one.text), label=label)
+                for one, label in zip(labels, image_ids, strict=True)
+            ],
+            image_attributes=lists,
         )
 
     def require_sound_boxes(self) -> None:
@@ -241,7 +215,7 @@ class Images:
     def _refuse(self, odd: np.ndarray, what: str) -> None:
         for box in np.flatnonzero(odd)[:1].tolist():
             row = int(np.searchsorted(self.splits, box, side="right")) - 1
-            raise TfodError(f"image {self.filenames[row]!r} has {what}")
+            raise TfodError(f"image {self.filenames[row]!r:.81} has {what}")
 
     @property
     def rows_with_image(self) -> list[int]:
@@ -262,18 +236,19 @@ class Images:
     def in_pixels(self) -> np.ndarray:
         """The boxes in pixels of their images, float64 of shape (m, 4).
 
+        Those of shards are the shortest decimals that give the same float32.
+
         Raises:
             TfodError: the size of an image with boxes is not known.
         """
         counts = np.diff(self.splits)
         for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():
             raise TfodError(
-                f"image {self.filenames[row]!r} has no size, so its boxes cannot be given in "
+                f"image {self.filenames[row]!r:.81} has no size, so its boxes cannot be given in "
                 "pixels; write image/height and image/width into its record"
             )
-        sizes = np.repeat(self.sizes, counts, axis=0)
-        scaled: np.ndarray = self.boxes * np.tile(sizes[:, ::-1], 2).astype(np.float64)
-        return scaled
+        sizes = np.tile(np.repeat(self.sizes, counts, axis=0)[:, ::-1], 2)
+        return multiply_as_typed(self.boxes, sizes)
 
 
 def size_of(one: Detection) -> tuple[int, int]:

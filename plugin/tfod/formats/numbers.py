@@ -30,7 +30,10 @@ def lines_of(*columns: bytes | np.ndarray) -> bytes:
 
 
 _TEN = 10
-_LARGEST = 1 << 63
+DECIMALS = 10
+"""Of a pixel, as documents are written: as many as a double of thousands of pixels holds."""
+_DIGITS = 1e15
+"""Whole numbers below it are exact as doubles, and so are numbers of 15 digits."""
 
 
 def digits(values: np.ndarray, decimals: int = 0) -> np.ndarray:
@@ -43,11 +46,17 @@ def digits(values: np.ndarray, decimals: int = 0) -> np.ndarray:
     """
     if not len(values):
         return np.zeros((0, 0), np.uint8)
-    size = np.abs(values)
-    scaled = np.rint(size * 10.0**decimals) if decimals else size
+    size = scaled = np.abs(values)
+    for places in range(decimals + 1) if decimals else ():  # seldom all of them
+        exact = size * 10.0**places
+        scaled = np.rint(exact)
+        error = np.abs(exact - scaled)
+        if (error <= np.maximum(0.5 * 10.0 ** (places - decimals), exact / _DIGITS)).all():
+            decimals = places
+            break
     largest = int(scaled.max())
-    if largest >= _LARGEST:
-        texts = np.array([f"{value:.{decimals}f}" for value in values.tolist()], "S")
+    if (decimals and largest >= _DIGITS) or largest >= 1 << 63:
+        texts = np.array([_positional(value, decimals) for value in values.tolist()], "S")
         return np.asarray(texts.view(np.uint8).reshape(len(values), -1).T)
     rest = scaled.astype(np.uint32 if largest < 1 << 32 else np.uint64)
     ten = rest.dtype.type(_TEN)
@@ -72,3 +81,34 @@ def digits(values: np.ndarray, decimals: int = 0) -> np.ndarray:
         rest = tens
         at -= 1
     return found
+
+
+def _positional(value: float, decimals: int) -> str:
+    """Format a number with at most 15 digits, without an exponent."""
+    rounded = round(float(f"{value:.15g}"), decimals) + 0.0  # no -0
+    return np.format_float_positional(rounded, trim="-")
+
+
+def multiply_as_typed(values: np.ndarray, sizes: np.ndarray | float) -> np.ndarray:
+    """Multiply normalized numbers by sizes; numbers of single precision become short decimals.
+
+    Args:
+        values: finite; float32 from records, float64 from documents.
+        sizes: one, or as many as values.
+
+    Returns:
+        float64, of the shape of the values; of float32 the shortest decimals that give the same
+        float32 when they are divided by the sizes.
+    """
+    divisors = np.broadcast_to(np.asarray(sizes, np.float64), values.shape).ravel()
+    given = values.ravel()
+    products = given * divisors
+    rows = np.arange(products.size if values.dtype == np.float32 else 0)
+    for places in range(DECIMALS + 1):  # most numbers are whole
+        if not rows.size:
+            break
+        rounded = products[rows].round(places)
+        is_same = (rounded / divisors[rows]).astype(np.float32) == given[rows]
+        products[rows[is_same]] = rounded[is_same]
+        rows = rows[~is_same]
+    return products.reshape(values.shape)

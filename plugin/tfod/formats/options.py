@@ -8,7 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
+from tfod.detection.boxes import LOOKS_LIKE_PIXELS
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError
+from tfod.formats.target_map import TargetMap
 
 _MOST_PLACES = 10
 
@@ -64,6 +69,8 @@ class Options:
     Attributes:
         label_map: a file, or a name that tfod ships, in place of the classes that are found.
         images: the folder of the images: where they are, or from shards where to write them.
+        unpacked: the folder that the source was unpacked into: images outside it, and symbolic
+            links, are not read.
         no_images: write none; sizes are those that the annotations give.
         subset: the only one that is read; of a dataset without subsets the name of its one.
         masks: whether outlines become masks of shards.
@@ -75,11 +82,17 @@ class Options:
         largest_source_id: source ids that are no number up to this one are replaced by numbers;
             None to number only images that have none.
         verify: is given the complete shards before they have their names.
+        field_mapping: the keys of the records of shards; None for those of the layout that fits
+            best.
+        boxes_in_pixels: whether the corners of boxes in shards are pixels, which are divided by the
+            size of the image.
         overwrite: whether files of the same names may be replaced.
+        target_map: the label map in the folder that is written to, if it has one.
     """
 
     label_map: str | None = None
     images: str | None = None
+    unpacked: str | None = None
     no_images: bool = False
     subset: str | None = None
     masks: bool = False
@@ -90,7 +103,10 @@ class Options:
     num_shards: int = 1
     largest_source_id: int | None = None
     verify: Verify | None = None
+    field_mapping: FieldMapping | None = None
+    boxes_in_pixels: bool = False
     overwrite: bool = False
+    target_map: TargetMap | None = None
 
 
 class Refusal(NamedTuple):
@@ -110,14 +126,14 @@ class Problems:
 
     Attributes:
         annotated: how many objects the annotations have.
-        furthest: the largest coordinate in pixels of all boxes, whatever its sign; 0 without any.
+        boxes, normalized: how many boxes should be in pixels, and how many look normalized.
     """
 
     def __init__(self, options: Options | None = None) -> None:
         is_compared = options is not None and options.odd_boxes is OddBoxes.KEEP
         self._end = "not compared" if is_compared else "nothing is written"
         self.annotated = 0
-        self.furthest = 0.0
+        self.boxes = self.normalized = 0
         self._counts = Counter[str | Refusal]()
         self._places = defaultdict[str | Refusal, list[str]](list)
 
@@ -131,16 +147,33 @@ class Problems:
         if len(self._places[what]) < _MOST_PLACES:
             self._places[what].append(where)
 
+    def count_boxes(self, corners: np.ndarray) -> None:
+        """Count boxes that should be in pixels, and those that pixels hardly are.
+
+        These lie within 0 to 1, or a little beyond it with fractions, which pixels rarely have.
+        """
+        sides = np.abs(corners)
+        self.boxes += len(corners)
+        has_fractions = (sides % 1 > 0).any(1)
+        is_small = (sides <= 1).all(1) | (sides <= LOOKS_LIKE_PIXELS).all(1) & has_fractions
+        self.normalized += int((is_small & sides.any(1)).sum())
+
+    def trim(self, name: str, where: str) -> str:
+        """A class name without blanks at its ends, which are counted."""
+        if (plain := name.strip()) != name:
+            self.add("class names with blanks at their ends, read without", f"{where}: {name!r}")
+        return plain
+
     def raise_refusals(self, images: int, objects: int) -> None:
         """End here if anything was refused, or nothing is left of what the annotations have.
 
         Raises:
             TfodError: with how many there are, the first places of each, and what to do.
         """
-        if 0 < self.furthest <= 1:
+        if 2 * self.normalized >= max(self.boxes, 1):
             raise TfodError(
-                f"{self._end}: all boxes lie within 0 to 1: they are normalized, not pixels; "
-                "multiply them by the image's size"
+                f"{self._end}: {self.normalized} of {self.boxes} boxes lie within 0 to 1: they are "
+                "normalized, not pixels; multiply them by the image's size"
             )
         refused = []
         for why, count in self._counts.items():

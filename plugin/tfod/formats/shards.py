@@ -6,17 +6,14 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection import keys
-from tfod.detection.columns import OD_API
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import encode_detection
-from tfod.detection.features.field_mapping import MAPPINGS, FieldMapping
 from tfod.detection.images.image import UPRIGHT, format_name
 from tfod.detection.images.masks import (
     encode_mask_png,
@@ -26,21 +23,24 @@ from tfod.detection.images.masks import (
 )
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
 from tfod.detection.images.upright import orientation_of
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
-from tfod.detection.labels.labels_file import load_classes, read_classes
-from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
+from tfod.detection.labels.dataset_classes import Classes
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.formats.dataset import Classes, Converted, Dataset, Images, no_subset, size_of
+from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
+from tfod.formats.images_of_records import ImagesOfRecords
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
 from tfod.formats.writer import FormatWriter
+from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.layouts import no_objects_sentence
+from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import (
     ShardSet,
-    find_all_shards,
+    find_shards,
     looks_like_shard,
     missing_shards,
     shards_by_subset,
@@ -57,22 +57,23 @@ _AROUND = 12  # characters before and behind the bytes that are not text
 def is_at(path: str) -> bool:
     """Whether a path holds shards."""
     try:
-        # Of a file that is named everybody else takes for granted that it is a shard.
+        # Every reader takes a file that is named for a shard.
         is_other = os.path.isfile(path) and not is_zip(path)
-        return looks_like_shard(path) if is_other else bool(find_all_shards(path))
+        return looks_like_shard(path) if is_other else bool(find_shards(path))
     except TfodError:
         return False
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read shards of the OD API's keys, or of others that tfod knows.
+    """Read shards of the OD API's keys, or of another layout.
 
-    A label map of the options is for all shards, in place of those beside them.
+    A label map of the options is for all shards, instead of those next to them.
 
     Raises:
         ShardsNotFoundError: there is no shard.
         LabelMapError: a label map cannot be read.
-        TfodError: an option is not for shards, or there is no such subset.
+        TfodError: an option is not for shards, there is no such subset, or the records have no
+            known layout.
     """
     if options.odd_boxes not in (OddBoxes.REFUSE, OddBoxes.KEEP):
         raise TfodError(
@@ -81,71 +82,67 @@ def read(source: str, options: Options) -> Dataset:
         )
     if options.ignore_difficult:
         raise TfodError(f"{source}: --ignore-difficult is for Pascal VOC; leave it out")
-    sets = find_all_shards(source)
+    shards = find_readable(source, label_map=options.label_map, field_mapping=options.field_mapping)
+    sets = list(shards.sets)
     if options.subset is not None:
-        known = [one.subset for one in sets]
         sets = [one for one in sets if one.subset == options.subset]
         if not sets:
-            raise no_subset(source, options.subset, known)
+            raise no_subset(source, options.subset, [one.subset for one in shards.sets])
     paths = [path for one in sets for path in one.paths]
-    notes = missing_shards(sets)
-    named = options.label_map
-    files = label_maps_of(paths, notes) if named is None else dict.fromkeys(paths, named)
-    maps: dict[str | None, LabelMap | None] = {None: None}
-    for file in dict.fromkeys(files.values()):
-        if file is not None:
-            maps[file], liberties = (read_classes if named is None else load_classes)(file)
-            notes += liberties
-    classes = Classes([one for one in maps.values() if one is not None])
+    notes = [*shards.notes, *missing_shards(sets), *shards.require_label_maps()]
+    files = {path: file.name for path in paths if (file := shards.label_maps[path])}
+    maps = {file: one for path, file in files.items() if (one := shards.label_map(path))}
+    target = options.target_map
+    classes = Classes(maps, target.base if target else None)
     problems = Problems(options)
+    found_keys: dict[str, None] = {}
 
     def images() -> Iterator[Images]:
         for one in sets:
-            for path, examples, mapping in _examples(one):
-                found = _upright(Detections(examples, mapping), options, problems)
-                yield Images.of(one.subset, found, maps[files[path]], classes)
+            for path, found in _batches(one, shards, options, problems, found_keys):
+                upright = _upright(found, options, problems)
+                yield Images.of(one.subset, upright, maps.get(files.get(path, "")), classes)
 
-    return Dataset(
-        classes,
-        [one.subset for one in sets],
-        images,
-        lambda images, objects: [*notes, *problems.sentences()],
-        sources=paths,
-    )
+    def finish(images: int, objects: int) -> Sequence[str]:
+        unexplained = classes.unexplained()
+        if unexplained and options.odd_boxes is not OddBoxes.KEEP:
+            fix = "correct them, or name the label map of the ids with --label-map"
+            raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
+        mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
+        lost = [no_objects_sentence(found_keys, mappings)] if mappings else []
+        return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
-
-def _examples(one: ShardSet) -> Iterator[tuple[str, ExampleBatch, FieldMapping]]:
-    mapping: FieldMapping | None = None
-    for path in one.paths:
-        for examples in map(ExampleBatch.of, read_record_batches(path)):
-            mapping = mapping or _field_mapping(examples)
-            yield path, examples, mapping
+    return Dataset(classes, [one.subset for one in sets], images, finish, sources=paths)
 
 
-def _field_mapping(examples: ExampleBatch) -> FieldMapping:
-    """The keys of the first records of a subset.
-
-    Raises:
-        TfodError: they are of no known kind.
-    """
-    if not keys.KNOWN_KEYS.isdisjoint(examples.columns):
-        return OD_API
-    there = set(examples.columns)
-    mapping = max(MAPPINGS, key=lambda one: len(one.all_keys & there))
-    if not mapping.encoded or mapping.encoded not in there:
-        names = ", ".join(list(examples.columns)[:8]) or "none"
-        raise TfodError(
-            f"{examples.records.shard}: records of these keys cannot be converted ({names}); tfod "
-            "describe says more"
-        )
-    return mapping
+def _batches(
+    shard_set: ShardSet,
+    shards: ReadableShards,
+    options: Options,
+    problems: Problems,
+    found_keys: dict[str, None],
+) -> Iterator[tuple[str, Detections | list[Detection]]]:
+    """The records of a subset; those of one image as one Detection."""
+    images = ImagesOfRecords(shard_set, shards)
+    for path in shard_set.paths:
+        mapping = shards.field_mapping(path)
+        for records in read_record_batches(path):
+            examples = ExampleBatch.of(records)
+            found_keys |= dict.fromkeys(examples.columns)
+            found = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
+            yield path, images.join(found, problems) if mapping.image_id else found
 
 
 def _upright(
-    found: Detections, options: Options, problems: Problems
+    found: Detections | list[Detection], options: Options, problems: Problems
 ) -> Detections | list[Detection]:
     """The same with the images that EXIF turns, and all on them, as it shows them."""
-    if not options.upright or found.mapping.encoded is None:
+    if not options.upright:
+        return found
+    if isinstance(found, list):
+        return [_turned(one, orientation_of(one.encoded), options, problems)
+                if one.encoded else one for one in found]  # fmt: skip
+    if found.mapping.encoded is None:
         return found
     spans, buffer = found.encoded, memoryview(found.examples.buffer)
     turned = {
@@ -157,26 +154,18 @@ def _upright(
         return found
     rows = list(found)
     for row, turn in turned.items():
-        one = replace(rows[row], encoded=b"") if options.no_images else rows[row]
-        rows[row] = settled(one, Frame(None, None, turn, is_upright=False), options, problems)
+        rows[row] = _turned(rows[row], turn, options, problems)
     return rows
 
 
+def _turned(one: Detection, turn: int, options: Options, problems: Problems) -> Detection:
+    if turn == UPRIGHT:
+        return one
+    one = replace(one, encoded=b"") if options.no_images else one
+    return settled(one, Frame(None, None, turn, is_upright=False), options, problems)
+
+
 # Writing
-
-
-def label_map_beside(target: str, overwrite: bool) -> str | None:
-    """The label map that a folder has where shards are to be written, unless it may be replaced."""
-    folder = os.path.dirname(target) if parse_shard_name(target) else target
-    path = os.path.join(folder, LABEL_MAP_FILE)
-    return path if os.path.isfile(path) and not overwrite else None
-
-
-def _is_in(label_map: LabelMap, item: LabelMapItem) -> bool:
-    """Whether a label map has a class under this id, and at least what is known of it."""
-    there = label_map.find_id(item.id)
-    names = there is not None and there.named().name == item.name
-    return names and item.keypoints in ((), there.keypoints if there else ())
 
 
 class Writer(FormatWriter):
@@ -229,7 +218,9 @@ class Writer(FormatWriter):
             options.overwrite,
             shards_there=shards_there if is_shard else None,
         ) as output:
-            return cls(output, folder, name, dataset, options).write_all(dataset)
+            return cls(output, folder, name, dataset, options).write_all(
+                dataset, os.path.dirname(target) if is_shard else target
+            )
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:
@@ -248,10 +239,8 @@ class Writer(FormatWriter):
         )
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        names = label_map.class_names
         for row, one in enumerate(images.detections):
-            ids = images.classes[images.splits[row] : images.splits[row + 1]]
-            one = replace(one, class_text=[names[each] for each in ids], class_label=ids)
+            one = images.renumbered(row, one)
             last = next(self._numbers)  # what is free behind it, of a record that needs a number
             one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
                 self._completed(one)
@@ -260,11 +249,13 @@ class Writer(FormatWriter):
 
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()
-        try:
-            self._add_label_map(label_map, text.encode())
-        except UnicodeEncodeError as error:  # half a surrogate pair
-            part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
-            raise TfodError(f"the label map: {part} is not Unicode text; rename it") from None
+        if not self.label_map_file:
+            try:
+                self._add_label_map(LABEL_MAP_FILE, text.encode())
+            except UnicodeEncodeError as error:  # half a surrogate pair
+                part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
+                what = f"the label map: {part} is not Unicode text; rename it"
+                raise TfodError(what) from None
         complete = []
         for subset, writer in self._writers.items():
             shards = writer.complete()
@@ -275,15 +266,9 @@ class Writer(FormatWriter):
         if self._options.verify is not None:
             self._options.verify(complete, text)
 
-    def _add_label_map(self, label_map: LabelMap, text: bytes) -> None:
-        """Write the label map, unless its classes are there; say where it replaces others."""
-        path = os.path.join(self.folder, LABEL_MAP_FILE)
-        if os.path.exists(path):
-            there = read_label_map(path)[0]
-            if all(_is_in(there, item) for item in label_map.items):
-                return
-            self.notes.append(f"{path}: replaced, its classes were others")
-        self._output.add_text(LABEL_MAP_FILE, text)
+    def _add_label_map(self, name: str, content: bytes) -> None:
+        self.label_map_file = name
+        self._output.add_text(name, content)
 
     def _completed(self, one: Detection) -> Detection:
         """What the source has not said of an image, as its file has it."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.formats.options import Options
+from tfod.formats.target_map import TargetMap
+from tfod.sources.other_formats import other_format_in_zip
 from tfod.tfrecord.shard_sets.names import parse_shard_name
-from tfod.tfrecord.shard_sets.other_formats import other_format_in_zip
 from tfod.tfrecord.storage.publishing import ReadPaths
 from tfod.tfrecord.storage.urls import is_url
 
@@ -154,16 +155,18 @@ def convert(
         raise TfodError(f"--images {options.images}: no such folder; name that of the images")
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")
+    if source_format != SHARDS and options.boxes_in_pixels:
+        raise TfodError(f"{source}: --boxes is for shards; leave it out")
     # Shards may lie among what they are made from, and replace only shards.
     if target_format != SHARDS or source_format == SHARDS:
         ReadPaths([source]).require_other(target)
-    if target_format == SHARDS and options.label_map is None:
-        from tfod.formats.shards import label_map_beside
-
-        if not FORMATS[source_format].has_ids:  # the splits of a dataset in one folder get one map
-            options = replace(options, label_map=label_map_beside(target, options.overwrite))
-    dataset = FORMATS[source_format].read(source, options)
     one = FORMATS[target_format]
+    is_file = one.is_file(target) or (target_format == SHARDS and bool(parse_shard_name(target)))
+    folder = os.path.dirname(target) if is_file else target
+    shard = target if is_file else os.path.join(target, "shard")
+    found = None if is_url(target) else TargetMap.find(folder, [shard], options.label_map)
+    options = replace(options, target_map=found)
+    dataset = FORMATS[source_format].read(source, options)
     if source_format != SHARDS:  # its images are where they were named, and stay there for a file
         no_images = options.no_images or one.is_file(target)
         options = replace(options, images=None, no_images=no_images)

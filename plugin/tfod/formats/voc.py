@@ -9,31 +9,32 @@ VOC2012; CVAT's export for ``occluded``; labelImg and roLabelImg for what they w
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.detection.boxes import PixelBox, enclosing_points, enclosing_rotated
+from tfod.detection.boxes import PixelBox, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
-from tfod.formats.numbers import digits, lines_of
+from tfod.formats.numbers import DECIMALS, digits, lines_of
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import (
     begins_with,
     number_in,
     parse,
-    parse_flag,
     read_lines,
     xml_text,
 )
 from tfod.formats.reading.files import ImageFiles, ends_of, files_below
-from tfod.formats.reading.objects import KnownClasses, Object, Reading
+from tfod.formats.reading.objects import ROTATED, KnownClasses, Object, Reading, rotated
 from tfod.formats.writer import FormatWriter
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 from tfod.tfrecord.shard_sets.names import stem_of_subset
@@ -49,9 +50,13 @@ _FLAG = re.compile(r"\s(-1|0|1)\Z")
 _ROOT = "annotation"
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CORNERS = tuple(f"{axis}{number}" for number in range(4) for axis in "xy")
+_IN_BOX = frozenset((*_SIDES, *_CORNERS))
+_CVATS_ROTATION = "attributes/attribute[name='rotation']/value"
 _TURNED = ("cx", "cy", "w", "h", "angle")
 _FLAGS = ("truncated", "difficult", "occluded")
 _FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
+_NO = ("", "unspecified", "unknown", "false", "no", "n", "f", "none", "null", "nan")
+_WORDS = {**dict.fromkeys(_NO, "0"), **dict.fromkeys(("true", "yes", "y", "t"), "1")}
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 
 # Reading
@@ -198,8 +203,7 @@ class _Year:
 
 
 def _class_names(paths: Sequence[str]) -> list[str]:
-    roots = map(parse, paths)
-    objects = (one for root in roots if root.tag == _ROOT for one in root.iterfind("object"))
+    objects = (one for path in paths for one in parse(path).iter("object"))
     return sorted({(one.findtext("name") or "").strip() for one in objects})
 
 
@@ -207,25 +211,33 @@ def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator
     """The records of annotations.
 
     An image is named as its XML file, whatever ``<filename>`` and ``<path>`` say: who renames a
-    dataset renames the files alone. Else it is the one that ``<filename>`` says.
+    dataset renames the files alone. Else it is the one that ``<filename>`` says, or ``<path>``.
     """
-    images = ImageFiles(year.image_folders(reading.options.images))
+    options = reading.options
+    images = ImageFiles(year.image_folders(options.images), root=options.unpacked)
     for path in paths:
         root = parse(path)
         if root.tag != _ROOT:
             raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
+        elements = list(root.iter("object"))
+        is_boxless = all(one.find("bndbox") is one.find("robndbox") for one in elements)
+        if is_boxless and (elements or root.find(".//bndbox") is not None):
+            tags = " ".join(f"<{child.tag}>" for child in next(iter(elements), root))
+            raise TfodError(f"{path}: no object has a <bndbox>, but {tags:.80}; write it there")
         # Only some tools have it, and then of all objects.
         flags = _FLAGS if root.find("object/occluded") is not None else _FLAGS[:2]
-        found = (_object(one, path, flags, reading) for one in root.iterfind("object"))
+        found = (_object(one, path, flags, reading) for one in elements)
         objects = list(filter(None, found))
         size = _side(root, "height", path), _side(root, "width", path)
         stem = os.path.splitext(os.path.basename(path))[0]
-        named = safe_relative_path((root.findtext("filename") or "").strip())
+        named, whole = ((root.findtext(tag) or "").strip() for tag in ("filename", "path"))
         extension = split_extension(named)[1]
         own = stem + extension * (extension.lower() in FORMAT_OF_EXTENSION)
         # With the annotation's folder and without.
         within = os.path.relpath(os.path.dirname(path), year.annotations).replace(os.sep, "/")
-        names = [f"{folder}/{one}" for one in (own, named) if one for folder in (within, ".")]
+        folders = dict.fromkeys((within if within != "." else "", ""))
+        names = [posixpath.join(folder, one) for one in (own, named) for folder in folders]
+        names.append(whole)
         yield reading.detection(images, names, size, objects, path)
 
 
@@ -233,41 +245,61 @@ def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Obje
     """An ``<object>`` with its flags, 0 where it has none; None where it is left out."""
     place, problems = f"{path}, line {one.sourceline}", reading.problems
     texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
-    name, box = texts.get("name"), _box(one, path)
+    name = problems.trim(one.findtext("name") or texts.get("name", ""), place)
+    box, degrees = _box(one, path, place, problems)
     if not name:
         raise TfodError(f"{place}: <name> is empty; write the class there")
     if box is None:
         problems.add("objects without <bndbox>, left out", place)
         return None
-    values = {tag: parse_flag(texts.get(tag) or "0", f"{place}: <{tag}> has") for tag in flags}
+    values = {tag: _read_flag(texts.get(tag, ""), tag, place, problems) for tag in flags}
     values["difficult"] = int(values["difficult"] != 0)
     if reading.options.ignore_difficult and values["difficult"]:
         problems.add("difficult objects, left out", place)
         return None
-    if one.find("bndbox/xmin") is None:
-        problems.add("objects whose box is turned, read as the box around it", place)
     if len(one.findall("bndbox")) > 1:
         problems.add("objects with another <bndbox>, of which the first is read", place)
     unread = [child.tag for child in one if len(child) or texts[child.tag]]
     unread = [tag for tag in unread if tag not in _FIELDS]
-    if unread:
-        problems.add("objects with fields that are not read", f"{place}: <{unread[0]}>")
-    return Object(name, box, place, {**values, "view": texts.get("pose") or _UNKNOWN_POSE})
+    unread += [child.tag for child in one.iterfind("bndbox/*") if child.tag not in _IN_BOX]
+    if unread:  # seldom
+        degrees = degrees or one.findtext(".//rotation") or one.findtext(_CVATS_ROTATION)
+        is_other = any(x.findtext("name") != "rotation" for x in one.iterfind("attributes/*"))
+        known = ("rotation",) if is_other else ("rotation", "attributes")
+        for tag in [tag for tag in unread if tag not in known][:1]:
+            problems.add("objects with fields that are not read", f"{place}: <{tag}>")
+    attributes = {**values, "view": texts.get("pose") or _UNKNOWN_POSE}
+    return Object(name, box, place, attributes, drawn=rotated(box, degrees, place, problems))
 
 
-def _box(one: Any, path: str) -> PixelBox | None:
-    """The box of an object in pixels, of one that is turned the box around it."""
+def _read_flag(text: str, tag: str, place: str, problems: Problems) -> int:
+    """Read a whole number, or a word for 0 or 1; 0 for anything else, which is counted."""
+    with contextlib.suppress(ValueError):
+        value = float(_WORDS.get(text.lower(), text))
+        if value.is_integer() and abs(value) < 1 << 63:
+            return int(value)
+    problems.add(
+        "flags that are not 0, 1, true or false, read as 0", f"{place}: <{tag}> {text:.40}"
+    )
+    return 0
+
+
+def _box(one: Any, path: str, place: str, problems: Problems) -> tuple[PixelBox | None, object]:
+    """The box of an object in pixels, and the degrees by which a <robndbox> is rotated."""
     corners, turned = one.find("bndbox"), one.find("robndbox")
     if corners is not None and corners.find(_CORNERS[0]) is not None:
-        return enclosing_points([number_in(corners, one, path, finite=False) for one in _CORNERS])
+        problems.add(ROTATED, place)
+        points = [number_in(corners, one, path, finite=False) for one in _CORNERS]
+        return enclosing_points(points), None
     if corners is not None:
         # Numbers that are not finite are taken, to be checked with all boxes.
         left, top, right, bottom = (number_in(corners, one, path, finite=False) for one in _SIDES)
-        return left, top, right, bottom
+        return (left, top, right, bottom), None
     if turned is None:
-        return None
+        return None, None
     x, y, width, height, angle = (number_in(turned, name, path) for name in _TURNED)
-    return enclosing_rotated(x, y, width, height, math.degrees(angle))
+    box = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    return box, math.degrees(angle)
 
 
 def _side(root: Any, tag: str, path: str) -> int | None:
@@ -278,7 +310,6 @@ def _side(root: Any, tag: str, path: str) -> int | None:
 
 # Writing
 
-_DECIMALS = 6
 _NO_LABEL = re.compile(r"[:\r\n]|\A#")
 _UNLISTED = "classes left out of labelmap.txt, which takes no colon, line end or leading #"
 _FRACTIONS = "flags that are no whole numbers, rounded up"
@@ -297,7 +328,7 @@ class Writer(FormatWriter):
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images)
         classes = label_map.class_names  # made once for each label map
-        left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
+        left, top, right, bottom = (digits(side, DECIMALS) for side in images.in_pixels().T)
         lines = lines_of(
             *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
             *(b"</xmax><ymax>", bottom, b"</ymax>\n"),

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import IO, TypeAlias
 
 import numpy as np
@@ -24,12 +24,12 @@ from tfod.detection.images.image import (
     sniff_format,
 )
 from tfod.detection.images.masks import decode_mask_png, is_box_png
-from tfod.detection.labels.label_map import LabelMap, read_label_map
-from tfod.detection.labels.search import LABEL_MAP_FILE
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import Losses
 from tfod.errors import TfodError
 from tfod.formats.dataset import Converted, Dataset, Images
 from tfod.formats.options import OddMasks, Options, Problems, Refusal
+from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.storage.publishing import Output
 
@@ -71,6 +71,7 @@ class FormatWriter(abc.ABC):
         problems: what does not fit: masks of another size than their image.
         notes: what else is to be said, as sentences.
         documents: of a format with a file for a dataset, paths of those that it has here.
+        label_map_file: the name of the label map beside the dataset, if there is one.
     """
 
     IMAGES = "images"
@@ -86,6 +87,7 @@ class FormatWriter(abc.ABC):
         self.problems = Problems(options)
         self.notes: list[str] = []
         self.documents: list[str] = []
+        self.label_map_file = ""
         self._image_folder = image_folder
         self._options = options
         self._names: dict[str, IdMaker] = {}
@@ -102,7 +104,7 @@ class FormatWriter(abc.ABC):
             WriteError: a file cannot be written.
         """
         with Output(dataset.sources, options.overwrite) as output:
-            folder = output.add(target, is_file)
+            folder, above = output.add(target, is_file), os.path.dirname(target)
             images = None
             if not options.no_images and options.images:
                 images = output.add(options.images)
@@ -110,7 +112,7 @@ class FormatWriter(abc.ABC):
                 images = os.path.join(folder, cls.IMAGES)
             writer = cls(folder, images, options)
             try:
-                converted = writer.write_all(dataset)
+                converted = writer.write_all(dataset, above if is_file else target)
             except BaseException:
                 writer.abandon()
                 raise
@@ -122,12 +124,16 @@ class FormatWriter(abc.ABC):
                         "name a folder instead"
                     )
                 output.replace(target, writer.documents[0])
-                notes = _keep_ids(output, folder, target)
-                converted = converted._replace(notes=(*converted.notes, *notes))
+                label_map = os.path.join(folder, writer.label_map_file)
+                if os.path.isfile(label_map):
+                    output.replace(os.path.join(above, writer.label_map_file), label_map)
         return converted
 
-    def write_all(self, dataset: Dataset) -> Converted:
-        """Read a dataset and write it, subset by subset; what :meth:`write` raises."""
+    def write_all(self, dataset: Dataset, folder: str) -> Converted:
+        """Read a dataset and write it, subset by subset; what :meth:`write` raises.
+
+        ``folder`` is where its label map will be.
+        """
         images, objects = Counter[str](), Counter[str]()
 
         def begin(subset: str) -> None:
@@ -146,9 +152,17 @@ class FormatWriter(abc.ABC):
             objects[found.subset] += len(found.boxes)
         notes = list(dataset.finish(images.total(), objects.total()))
         self.problems.raise_refusals(1, objects.total())  # shards may have no image
-        self.finish(dataset.classes.label_map)
+        label_map = dataset.classes.label_map
+        if target := self._options.target_map:
+            completed = target.complete(dataset.classes, self._options.overwrite)
+            label_map = completed.label_map
+            notes += completed.notes
+            self._add_label_map(os.path.basename(target.path), completed.content)
+        self.finish(label_map)
         notes += [*self.notes, *self.problems.sentences(), *self.losses.sentences()]
-        return Converted(images, objects, notes)
+        files = [one for one in dataset.classes.label_maps if one and one not in dataset.sources]
+        files += [os.path.join(folder, self.label_map_file)] * bool(self.label_map_file)
+        return Converted(images, objects, notes, list(dict.fromkeys(files)))
 
     def abandon(self) -> None:
         """Close the files after an error; what a full disk left in their buffers is lost."""
@@ -161,7 +175,7 @@ class FormatWriter(abc.ABC):
     def require_name(self, subset: str) -> None:
         """See that a subset can be written under its name; raises TfodError where it cannot."""
         if safe_relative_path(subset) != subset:
-            raise TfodError(f"the subset {subset!r} cannot be the name of a folder; rename it")
+            raise TfodError(f"the subset {subset!r:.81} cannot be the name of a folder; rename it")
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:
@@ -197,11 +211,11 @@ class FormatWriter(abc.ABC):
                 self._write(path, images.encoded(row) or b"")
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 raise TfodError(
-                    f"image {names[row]!r} cannot be written, since one is a folder of that name "
-                    "to others; rename one in the records"
+                    f"image {names[row]!r:.81} cannot be written, since one is a folder of that "
+                    "name to others; rename one in the records"
                 ) from None
             except OSError as error:
-                what = f"image {names[row]!r} cannot be written"
+                what = f"image {names[row]!r:.81} cannot be written"
                 raise TfodError(f"{what}: {error.strerror}") from None
         return names
 
@@ -225,15 +239,23 @@ class FormatWriter(abc.ABC):
         Where it lists all classes, as YOLO and CVAT do, ids from 1 on are their places in it.
         """
         ids = [item.id for item in label_map.items]
-        if not self.LISTS_CLASSES or ids != list(range(1, len(ids) + 1)):
-            self._write(os.path.join(self.folder, LABEL_MAP_FILE), label_map.to_text().encode())
+        is_in_order = self.LISTS_CLASSES and ids == list(range(1, len(ids) + 1))
+        if not self.label_map_file and not is_in_order:
+            self._add_label_map(LABEL_MAP_FILE, label_map.to_text().encode())
+
+    def _add_label_map(self, name: str, content: bytes) -> None:
+        """Write a label map beside the dataset, unless its folder has it already."""
+        self.label_map_file = name
+        target = self._options.target_map
+        if target is None or target.content != content:
+            self._write(os.path.join(self.folder, name), content)
 
     def _require_no_blanks(self, label_map: LabelMap) -> None:
         """Refuse classes that a format would not give back, whose readers strip names."""
         for one in label_map.items:
             if one.class_name != one.class_name.strip() or not one.class_name:
                 raise TfodError(
-                    f"the class {one.class_name!r} is empty or has blanks at its ends, without "
+                    f"the class {one.class_name!r:.81} is empty or has blanks at its ends, without "
                     "which this format is read; rename it"
                 )
 
@@ -246,7 +268,7 @@ class FormatWriter(abc.ABC):
         try:
             drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:
-            what = f"image {one.filename!r}: a mask cannot be decoded ({error})"
+            what = f"image {one.filename!r:.81}: a mask cannot be decoded ({error})"
             raise TfodError(what) from None
         if drawn.shape == size:
             return drawn
@@ -294,21 +316,6 @@ class FormatWriter(abc.ABC):
             lost[LABELS] += sum(len(label.attributes) for label in one.image_labels)
             lost.update((*one.image_attributes, *one.image_extra, *one.unread_keys))
         self.losses[NO_PLACE].update({k: n for k, n in lost.items() if k not in self.CARRIES})
-
-
-def _keep_ids(output: Output, folder: str, target: str) -> Iterator[str]:
-    """Let a label map go beside the only file, unless one is there; say where that is another."""
-    label_map = os.path.join(folder, LABEL_MAP_FILE)
-    beside = os.path.join(os.path.dirname(target), LABEL_MAP_FILE)
-    if not os.path.isfile(label_map):
-        return
-    if not os.path.lexists(beside):
-        output.replace(beside, label_map)
-        yield f"the ids of the classes are in {beside}"
-        return
-    there = read_label_map(beside)[0]
-    if any(item.id not in there.ids_of(item.name) for item in read_label_map(label_map)[0].items):
-        yield f"{beside} is there already, and has other ids of classes than {target}"
 
 
 def scaled(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -8,10 +8,12 @@ ultralytics/data/utils.py; docs.ultralytics.com/datasets/detect and /pose; CVAT'
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +25,13 @@ from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
-from tfod.formats.numbers import digits, lines_of
+from tfod.formats.numbers import digits, lines_of, multiply_as_typed
 from tfod.formats.options import Options, Problems, Refusal
-from tfod.formats.reading.documents import read_lines
-from tfod.formats.reading.files import ImageFiles, files_below
+from tfod.formats.reading.documents import open_text, read_lines
+from tfod.formats.reading.files import ImageFiles, files_below, is_image_file, may_read
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
 from tfod.formats.writer import FormatWriter
+from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
@@ -41,8 +44,10 @@ _OUTLINES = "outlines, read as the boxes around them"
 _CONFIDENCES = "confidences behind boxes, left out"
 _NAMESAKES = "classes of a name that another one has, made one class"
 _UNLABELLED = "images without a file of labels, written without objects"
+_NO_IMAGE = "files of labels without an image, left out"
 _NO_LABELS = Refusal("datasets without any file of labels", "put it there, in the same case")
 _ABSENT = "folders of images that are named and not there, passed over"
+_NULLS = (None, "", "~", "null", "Null", "NULL")
 _BOX = 5  # numbers of a line: class, centre, size
 _LEAST_OUTLINE = 7
 _LARGEST = float(np.finfo(np.float32).max)
@@ -102,9 +107,12 @@ def read(source: str, options: Options) -> Dataset:
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
-            problems.add(_NAMESAKES, f"{file}: {name!r} is {first[name]} and {number}")
+            problems.add(_NAMESAKES, f"{file}: {name!r:.81} is {first[name]} and {number}")
     reading = Reading(classes, options, problems, is_normalized=True)
     subsets = chosen(layout.subsets, options.subset, file)
+    for path in itertools.chain(*subsets.values()):
+        if not may_read(path, options.unpacked):
+            raise TfodError(f"{file} names {path}, which is not in the archive; correct it")
     return reading.dataset(_parts(layout, subsets, reading), subsets, [file])
 
 
@@ -116,23 +124,23 @@ def _read_yaml(file: str, problems: Problems) -> _Layout:
     names = {int(one) if str(one).isdecimal() else one: name for one, name in pairs}
     if not names or not all(isinstance(one, int) for one in names):
         raise TfodError(f"{file} has no names of classes; write names: [cat, dog]")
-    if any(isinstance(one, (list, dict)) for one in names.values()):
-        raise TfodError(f"{file} has a list in place of a class's name; write names: [cat, dog]")
+    if not all(one and isinstance(one, str) for one in names.values()):
+        raise TfodError(f"{file} has a class without a name; write names: [cat, dog]")
     below = os.path.dirname(file)
-    roots = [os.path.join(below, str(found.get("path") or "")), below]
+    path = found.get("path") or ""
+    roots = [os.path.join(below, "" if path in _NULLS else str(path)), below]
     named = {
         str(key): value if isinstance(value, list) else [value]
         for key, value in found.items()
-        if (key in _SUBSETS and value is not None) or _names_its_folder(roots, str(key), value)
+        if (key in _SUBSETS and value not in _NULLS) or _names_its_folder(roots, str(key), value)
     }
     for key, parts in named.items():
         if not all(isinstance(one, str) for one in parts):
             raise TfodError(f"{file}: {key} is {found[key]!r:.40}; write {key}: images/{key}")
-    subsets = _there(named, roots, file, problems)
+    subsets = _existing(named, roots, file, problems)
     if not subsets:
         raise TfodError(f"{file} names no folder of images; write train: images/train")
-    classes = {number: str(name) for number, name in names.items()}
-    return _Layout(file, classes, subsets, _kpt_shape(found.get("kpt_shape"), file))
+    return _Layout(file, names, subsets, _kpt_shape(found.get("kpt_shape"), file))
 
 
 def _loaded(file: str) -> Any:
@@ -141,9 +149,9 @@ def _loaded(file: str) -> Any:
     except ImportError:
         raise TfodError(f"{file} needs PyYAML; {how_to_install('validator')}") from None
     try:
-        with open(file, encoding="utf-8-sig") as stream:
-            return yaml.safe_load(stream)
-    except Exception as error:  # PyYAML lets out whatever its makers of numbers and dates raise
+        with open_text(file) as stream:
+            return yaml.load(stream, yaml.BaseLoader)  # texts as typed: NO, 001, 12:30
+    except (yaml.YAMLError, UnicodeError, OSError, RecursionError, ValueError, TypeError) as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}:" if mark else ""
@@ -151,10 +159,10 @@ def _loaded(file: str) -> Any:
         raise TfodError(f"{file}{line} cannot be read: {reason}; {fix}") from None
 
 
-def _there(
+def _existing(
     named: Mapping[str, Sequence[str]], roots: Sequence[str], file: str, problems: Problems
 ) -> dict[str, list[str]]:
-    """What subsets name and is there, by their names; what is not is counted."""
+    """Return the existing paths that subsets name; count the others."""
     subsets: dict[str, list[str]] = {}
     absent = ""
     for subset, parts in named.items():
@@ -174,10 +182,10 @@ def _there(
 
 
 def _kpt_shape(value: Any, file: str) -> tuple[int, int]:
-    if value is None:
+    if value in _NULLS:
         return 0, 0
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(x, int) for x in value):
-        count, numbers = value
+    if isinstance(value, list) and len(value) == 2 and all(str(x).isdecimal() for x in value):
+        count, numbers = map(int, value)
         if count > 0 and numbers in (2, 3):
             return count, numbers
     raise TfodError(f"{file}: kpt_shape is {value!r:.40}, expected e.g. [17, 3]; correct it")
@@ -193,34 +201,38 @@ def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
 def _read_names(file: str, problems: Problems) -> _Layout:
     below = os.path.dirname(file)
     names: dict[int, str] = {}
-    for number, line in read_lines(file):
+    for number, line in read_lines(file, "\r\n"):
         if number != len(names) + 1:
             raise TfodError(
                 f"{file}, line {len(names) + 1}: empty, which is a class for Darknet and none for "
                 "CVAT; write a name, or remove the line"
             )
-        names[len(names)] = line
+        names[len(names)] = problems.trim(line, f"{file}, line {number}")
     data = os.path.join(below, _DATA)
     settings = read_lines(data) if os.path.isfile(data) else ()
     pairs = [line.partition("=")[::2] for _, line in settings]
     named = {key.strip(): [value.strip()] for key, value in pairs if key.strip() not in _NO_SUBSETS}
-    subsets = _there(named, [below], data, problems)
+    subsets = _existing(named, [below], data, problems)
     if os.path.basename(os.path.abspath(below)) == _LABELS and not subsets:
         beside = os.path.normpath(os.path.join(below, os.pardir, "images"))
         below = beside if os.path.isdir(beside) else os.path.dirname(beside)
     return _Layout(file, names, subsets or {DEFAULT_SUBSET: [below or "."]})
 
 
-def _images(places: list[str]) -> Iterator[tuple[str, str, str]]:
+def _images(places: list[str], root: str | None) -> Iterator[tuple[str, str, str]]:
     """The folder of each image, its name within that, and where it is named."""
     for place in places:
         if not os.path.isfile(place):
-            for path in files_below(place, FORMAT_OF_EXTENSION):
-                yield place, os.path.relpath(path, place).replace(os.sep, "/"), place
+            for path in files_below(place, None):
+                known = os.path.splitext(path)[1].lower() in FORMAT_OF_EXTENSION
+                if known or (not path.endswith(".txt") and is_image_file(path)):
+                    yield place, os.path.relpath(path, place).replace(os.sep, "/"), place
             continue
         below = os.path.dirname(place)  # of a list
+        images = ImageFiles([below], root=root)
         for number, line in read_lines(place):
-            path = os.path.join(below, line.removeprefix("data/").replace("\\", "/"))
+            found = images.find([line], "", Problems())
+            path = found[0] if found else os.path.join(below, safe_relative_path(line))
             yield *os.path.split(path), f"{place}, line {number}"
 
 
@@ -239,17 +251,31 @@ def _label_file(image: str) -> tuple[str, bool]:
     return found or paths[0], found is not None
 
 
+def _unused_labels(place: str, used: Container[str]) -> Iterator[str]:
+    """Files of labels of a folder of images that no image has."""
+    beside = os.path.dirname(label_path(os.path.join(place, "x")))
+    paths = dict.fromkeys(x for one in (beside, place) for x in files_below(one, (".txt",)))
+    for path in (one for one in paths if one not in used):
+        with contextlib.suppress(TfodError, ValueError):  # another text
+            _, first = next(read_lines(path), (0, ""))
+            if not first or len([float(one) for one in first.split()]) >= _BOX:
+                yield path
+
+
 def _parts(
     layout: _Layout, subsets: Mapping[str, list[str]], reading: Reading
 ) -> Iterator[tuple[str, Iterator[Detection | None]]]:
     """The images of each subset; that no image has a file of labels is refused."""
     first: dict[bool, str] = {}  # the first files of labels that are there, and that are not
+    used = set[str]()
+    root = reading.options.unpacked
 
     def detections(places: list[str]) -> Iterator[Detection | None]:
         finders: dict[str, ImageFiles] = {}
-        for folder, name, named in _images(places):
+        for folder, name, named in _images(places, root):
             file, is_there = _label_file(os.path.join(folder, name))
             first.setdefault(is_there, file)
+            used.add(file)
             if not is_there:
                 reading.problems.add(_UNLABELLED, file)
             lines = read_lines(file) if is_there else ()
@@ -257,7 +283,7 @@ def _parts(
                 _object(line.split(), f"{file}, line {number}", layout, reading.problems)
                 for number, line in lines
             ]
-            images = finders.setdefault(folder, ImageFiles([folder]))
+            images = finders.setdefault(folder, ImageFiles([folder], root=root))
             where = file if named in places else named
             yield reading.detection(
                 images, [name], (None, None), objects, where, point_count=layout.points[0]
@@ -265,6 +291,10 @@ def _parts(
 
     for subset, places in subsets.items():
         yield subset, detections(places)
+    for place in filter(os.path.isdir, dict.fromkeys(itertools.chain(*subsets.values()))):
+        for path in _unused_labels(place, used):
+            used.add(path)
+            reading.problems.add(_NO_IMAGE, path)
     if first.keys() == {False}:
         reading.problems.add(_NO_LABELS, first[False])
 
@@ -307,7 +337,7 @@ def _points(numbers: list[float], shape: tuple[int, int], where: str) -> np.ndar
 
 # Writing
 
-_DECIMALS = 9
+_DECIMALS = 15  # a double has no more
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """What YAML does not print, or has as the end of a line, and JSON leaves as it is."""
 _REQUIRED = ("train", "val")
@@ -342,7 +372,7 @@ class Writer(FormatWriter):
             self._places.setdefault(item.id, len(self._places))
         self._numbered = label_map
         places = np.array([self._places[one] for one in images.classes], np.int64)
-        left, top, right, bottom = images.boxes.astype(np.float64).T
+        left, top, right, bottom = multiply_as_typed(images.boxes, 1).T
         sides = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
         x, y, w, h = (digits(side, _DECIMALS) for side in sides)
         lines = lines_of(digits(places), b" ", x, b" ", y, b" ", w, b" ", h, b"\n").splitlines(True)
@@ -353,8 +383,8 @@ class Writer(FormatWriter):
                 self._write(path, b"".join(lines[start:end]))
             except (FileExistsError, NotADirectoryError):
                 raise TfodError(
-                    f"image {name!r} cannot be written, since the labels of another one are where "
-                    "YOLO has those of it; rename one in the records"
+                    f"image {name!r:.81} cannot be written, since the labels of another one are "
+                    "where YOLO has those of it; rename one in the records"
                 ) from None
 
     def finish(self, label_map: LabelMap) -> None:

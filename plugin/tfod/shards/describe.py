@@ -17,15 +17,16 @@ from tfod.check.records.result import add_bounded
 from tfod.check.reporters.escaping import in_columns, shortened_name, visible
 from tfod.detection import keys
 from tfod.detection.detections import Detections
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value, to_source
-from tfod.detection.labels.label_map import read_label_map
-from tfod.detection.labels.search import LabelMapFinder
-from tfod.errors import LabelMapError, ShardError
+from tfod.errors import ShardError, TfodError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
+from tfod.sources.layouts import OD_API, no_objects_sentence
+from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import walk
-from tfod.tfrecord.shard_sets.search import Sources, find_all_shards
+from tfod.tfrecord.shard_sets.search import Sources
 from tfod.tfrecord.storage.open import open_shard, shard_size
 
 Use: TypeAlias = "tuple[str | None, int | None]"
@@ -63,6 +64,9 @@ class Description:
         damaged: records with any defect, whether they could be read or not.
         class_boxes: by subset the boxes of each class.
         class_images: images with each class.
+        layouts: the layouts by which the records were read, by name.
+        label_maps: the names of the label maps that were used.
+        notes: what was left out, as sentences.
         numbers: how often each number was found, in pixels or per cent, by what it is.
     """
 
@@ -76,6 +80,9 @@ class Description:
     keys: dict[str, KeySummary] = field(default_factory=dict)
     class_boxes: dict[str, Counter[Use]] = field(default_factory=dict)
     class_images: Counter[Use] = field(default_factory=Counter)
+    layouts: dict[str, FieldMapping] = field(default_factory=dict)
+    label_maps: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     numbers: defaultdict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
 
     def feature_description(self) -> FeatureDescription:
@@ -91,8 +98,12 @@ class Description:
         return "\n".join(_lines(self, [os.fspath(one) for one in sources])) + "\n"
 
 
-def describe(source: Sources) -> Description:
+def describe(source: Sources, *, field_mapping: FieldMapping | None = None) -> Description:
     """Read all records of the shards that are meant, once, and sum them up.
+
+    Args:
+        source: as :func:`~tfod.sources.reading.find_readable` takes it.
+        field_mapping: the keys of the records; None for those of the layout that fits best.
 
     Raises:
         ShardsNotFoundError, ShardError: there are no shards, or nothing sound is in them.
@@ -100,11 +111,16 @@ def describe(source: Sources) -> Description:
     found = Description()
     errors: list[ShardError] = []
 
-    finder = LabelMapFinder()
-    for one in find_all_shards(source):
-        names = _names_of_classes(finder.find(one.paths[0])[0])
+    shards = find_readable(source, field_mapping=field_mapping)
+    found.notes += shards.notes
+    for one in shards.sets:
         found.class_boxes[one.subset] = Counter()
         for path in one.paths:
+            names, mapping = _names_of_classes(shards, path, found), OD_API.field_mapping
+            with suppress(TfodError):  # records of any kind are described
+                layout = shards.layout(path)
+                mapping = layout.field_mapping
+                found.layouts[layout.name or "the named keys"] = mapping
             found.shards += 1
             found.file_bytes += shard_size(path)
             with open_shard(path) as (stream, size):
@@ -115,27 +131,31 @@ def describe(source: Sources) -> Description:
                         continue
                     examples = ExampleBatch.of(records)
                     errors[1:] = filter(None, map(examples.refusal, [*examples.refused][:1]))
-                    _add(found, one.subset, examples, names)
+                    _add(found, one.subset, Detections(examples, mapping), names)
     if errors and not found.records:
         raise errors[0]
     return found
 
 
-def _names_of_classes(path: str | None) -> Mapping[int, str]:
-    """The classes of a label map, if there is one that can be read."""
-    with suppress(LabelMapError):
-        if path is not None:
-            return {item.id: item.class_name for item in read_label_map(path)[0].items}
-    return {}
+def _names_of_classes(shards: ReadableShards, path: str, found: Description) -> Mapping[int, str]:
+    """The classes of a shard's label map, if it can be read."""
+    file = shards.label_maps[path]
+    if file is None:
+        return {}
+    if file.label_map is None:
+        found.notes += [file.error] if file.error not in found.notes else []
+        return {}
+    found.label_maps[file.name] = None
+    return {item.id: item.class_name for item in file.label_map.items}
 
 
-def _add(found: Description, subset: str, examples: ExampleBatch, names: Mapping[int, str]) -> None:
-    """Count a batch; ``names`` are those of classes that have an id alone."""
+def _add(found: Description, subset: str, batch: Detections, names: Mapping[int, str]) -> None:
+    """Count a batch; ``names`` are those of classes that have only an id."""
+    examples = batch.examples
     found.largest_record = max(found.largest_record, int(examples.records.lengths.max(initial=0)))
     for column in examples.lists.values():
         found.keys.setdefault(column.key, KeySummary()).add(column)
-    batch = Detections(examples)
-    found.damaged += len({*examples.refused, *(one.row for one in batch.problems)})
+    found.damaged += len(batch.refused_rows)
     is_read = np.ones(len(batch), bool)
     is_read[list(examples.refused)] = False
     counts = batch.box_counts[is_read]
@@ -202,6 +222,12 @@ def _lines(found: Description, sources: Sequence[str]) -> Iterator[str]:
     if found.damaged:
         command = shlex.join(["tfod", "check", *sources])
         yield f"{plural(found.damaged, 'damaged record')}: {command} says where, and what is wrong"
+    used = ", ".join(found.label_maps) or "none"
+    yield f"layout: {', '.join(found.layouts) or 'unknown'}; label map: {used}"
+    if found.records and not found.boxes:
+        mappings = found.layouts.values() or [OD_API.field_mapping]
+        yield visible(no_objects_sentence(found.keys, mappings))
+    yield from found.notes
     yield ""
     shown = {key: visible(key) for key in found.keys}
     width = max(map(len, shown.values()), default=0)
@@ -232,6 +258,8 @@ def _classes(found: Description) -> Iterator[str]:
         yield from ("", *in_columns(rows))
     if len(order) > _MOST_CLASSES:
         yield f"and {len(order) - _MOST_CLASSES:,} more classes"
+    if bare := sorted({label for text, label in total if not text and label is not None}):
+        yield f"no text and no label map explains the ids {', '.join(map(str, bare))}"
     if order and len(by_size) > len(subsets) > 0:
         yield f"by subset: the {len(subsets)} largest of {len(by_size):,}"
 

@@ -170,16 +170,16 @@ class Diff:
             other = b.names.get(number, name)
             if name not in others and other not in ids:
                 renamed[name] = other
-                self._add("class_renamed", None, None, f"{name!r} → {other!r}, id {number}")
+                self._add("class_renamed", None, None, f"{name!r:.81} → {other!r:.81}, id {number}")
             elif others.get(name, number) != number:
-                text = f"{name!r} has id {number} → {others[name]}"
+                text = f"{name!r:.81} has id {number} → {others[name]}"
                 self._add("class_renumbered", None, None, text)
         there = {*others, *renamed}, {*ids, *renamed.values()}
         for how, side, known in zip(("removed", "added"), (a, b), there, strict=True):
             # Some formats have no list of classes, but those of their objects.
             used = side.names if self._has_ids else {x for one in side.records for x in one.classes}
             for name in sorted({side.names[x] for x in used} - known):
-                self._add(f"class_{how}", None, None, repr(name))
+                self._add(f"class_{how}", None, None, f"{name!r:.81}")
         return renamed
 
     def _compare(self, one: Record, other: Record) -> None:

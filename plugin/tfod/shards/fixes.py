@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.check.finding import Finding, JsonValue
-from tfod.check.profiles.profile import BOX_KEY, Profile
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.column_order import ROUNDING, TOLERATED
 from tfod.check.records.images import ImageFacts
 from tfod.detection import keys
@@ -32,6 +32,7 @@ from tfod.example.spelling import Form
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 from tfod.shards.rewrite import rewrite_example
+from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch
 
@@ -95,7 +96,7 @@ class EditedRecord:
         numbers = [one for one in values if isinstance(one, int)]
         self.new[key] = text_feature(texts) if texts else int64_feature(numbers)
         old, new = _shown(before), _shown(values)
-        yield changed(what or f"{key}: {old!r} became {new!r}", key, old, new)
+        yield changed(what or f"{key}: {old!r:.81} became {new!r:.81}", key, old, new)
 
     # What was read; of features of another kind than is meant, nothing
 
@@ -347,7 +348,7 @@ def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Findi
     yield from record.put(key, [record.source_ids.next()])
     if former and extra is not None:
         record.new[keys.EXTRA_ATTRIBUTES] = bytes_feature([extra])
-        what = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r}"
+        what = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r:.81}"
         yield changed(what, keys.EXTRA_ATTRIBUTES, None, text)
 
 

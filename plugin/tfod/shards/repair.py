@@ -19,11 +19,9 @@ from functools import cached_property
 
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
-from tfod.check.dataset import Dataset, Found, LabelMapFile, Shard
-from tfod.check.find import find
 from tfod.check.finding import Finding, Place, Severity
 from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.report import Report
@@ -32,11 +30,13 @@ from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards import fixes
 from tfod.shards.rewrite import source_ids_of
+from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
+from tfod.sources.resolver import resolve
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.output import OutputFolder, sets_in
@@ -133,7 +133,7 @@ def repair(
     """
     options = options or Options()
     with (
-        find([source], options.label_map) as found,
+        resolve([source], options.label_map) as found,
         tempfile.TemporaryDirectory(prefix="tfod-repair-") as scratch,
     ):
         _require_repairable(source, found)
@@ -144,7 +144,7 @@ def repair(
         return outcome
 
 
-def _require_repairable(source: str, found: Found) -> None:
+def _require_repairable(source: str, found: ResolvedSources) -> None:
     for file in found.files:
         if file.is_remote or file.name != file.path:
             raise TfodError(f"{file.name}: only files on this machine can be repaired")
@@ -165,7 +165,7 @@ class _Run:
         output: str | None,
         scratch: str,
         options: Options,
-        found: Found,
+        found: ResolvedSources,
         add: Callable[[Finding], object],
     ) -> None:
         folder = source if os.path.isdir(source) else os.path.dirname(source)
@@ -179,9 +179,9 @@ class _Run:
         self._label_maps = {n: file for one in found.datasets for n, file in one.label_maps.items()}
         self._profile, _, _ = profile_of(options.profile, found.shards, options.max_record_bytes)
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
-        policy = Policy(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
+        levels = levels_of(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
         codes = (code for code, one in all_rules().items() if one.repair)
-        asked = (one for one in codes if options.asks_for(one) and policy.severity(one))
+        asked = (one for one in codes if options.asks_for(one) and levels[one])
         self._codes = fixes.INEVITABLE.union(asked)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._texts: dict[str, bytes] = {}  # label maps, and candidates for them, by place
@@ -292,7 +292,7 @@ class _Run:
             max_record_bytes=self._options.max_record_bytes,
             fail_on=Severity.WARNING,
         )
-        return check(Found(datasets, rest), options)
+        return check(ResolvedSources(datasets, rest), options)
 
     def _rewrite(self, shard: Shard, file: NewFile) -> None:
         """Write the repaired shard to a file; what is no shard is copied as it is."""

@@ -15,11 +15,13 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.detection.images.source_ids import LARGEST_FOR
-from tfod.detection.labels.search import LABEL_MAP_FILE, label_maps_of
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.formats.target_map import TargetMap
 from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
+from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.reading import find_readable
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, read_records
@@ -33,7 +35,6 @@ from tfod.tfrecord.shard_sets.names import (
 from tfod.tfrecord.shard_sets.search import (
     ShardSet,
     Sources,
-    find_all_shards,
     missing_shards,
 )
 from tfod.tfrecord.storage.open import open_shard
@@ -54,6 +55,7 @@ class Resharded:
         paths: of the shards.
         label_maps: names of the label maps beside them.
         are_joined: whether that is one which was made of several.
+        kept_ids: the label maps whose ids the classes keep, if that was asked for.
         notes: what was odd, as sentences.
     """
 
@@ -62,6 +64,7 @@ class Resharded:
     label_maps: Sequence[str]
     are_joined: bool
     notes: Sequence[str]
+    kept_ids: Sequence[str] = ()
 
 
 def reshard(
@@ -72,6 +75,7 @@ def reshard(
     shuffle: int | None = None,
     overwrite: bool = False,
     receiver: str | None = None,
+    label_map: str | None = None,
 ) -> Resharded:
     """Write the records of shards into other shards; the bytes of each record stay as they are.
 
@@ -84,7 +88,7 @@ def reshard(
     copied into a hidden folder beside what is written.
 
     Args:
-        source: shards, or several sources, as :func:`find_all_shards` takes them; of several the
+        source: shards, or several sources, as ``find_readable`` takes them; of several the
             subsets of one name are joined.
         folder: where to write.
         layout: number, size and compression of the shards; where it says nothing they stay.
@@ -95,6 +99,8 @@ def reshard(
         receiver: who reads them next. For one that parses source ids (:data:`LARGEST_FOR`) numbers
             are written in place of those that it does not read; for the first of them all shards
             are read once more.
+        label_map: a file, or the name of a label map that tfod ships, whose ids the classes keep.
+            Without it, the ids are those of a label map that the folder has already.
 
     Raises:
         ShardsNotFoundError: there is nothing to read.
@@ -111,14 +117,22 @@ def reshard(
     layout = layout or ShardLayout()
     named = [source] if isinstance(source, (str, os.PathLike)) else source
     sources = [os.fspath(one) for one in named]
-    sets = find_all_shards(sources)
-    paths = [path for one in sets for path in one.paths]
+    shards = find_readable(sources)
+    sets, paths = shards.sets, shards.paths
     read = [*sources, *paths]
-    notes = missing_shards(sets)
-    maps = label_maps_of(paths, notes)
+    notes = [*shards.notes, *missing_shards(sets)]
+    maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
+    target = _target_map(os.fspath(folder), sets, label_map)
     copies = _copies(sets, maps)
-    joined = JoinedClasses(maps) if copies is None else None
-    texts = {LABEL_MAP_FILE: joined.label_map.to_text().encode()} if joined else copies or {}
+    if target and (target.others or {*(copies or {}).values()} != {target.content}):
+        copies = None
+    joined = JoinedClasses(maps, target.base if target else None) if copies is None else None
+    inside = os.path.dirname(os.path.relpath(target.path, folder)) if target else ""
+    texts = {
+        name: content
+        for name, content in (copies or {}).items()
+        if target is None or inside not in ("", os.path.dirname(name))
+    }
     with OutputFolder(folder, read, overwrite) as out:
         for name, text in texts.items():
             out.add_text(name, text)
@@ -131,10 +145,31 @@ def reshard(
             numbers = numbers_for(paths, largest)
             edits.append(functools.partial(number_source_ids, numbers=numbers))
         counts = [_copy(one, _fill_in(layout, one), shuffle, out, work, edits) for one in sets]
-    if joined:
-        notes += [*joined.notes, *joined.contradictions()]
+        if joined:
+            classes = joined.classes
+            notes += [*joined.notes, *classes.notes()]
+            name, content = LABEL_MAP_FILE, classes.label_map.to_text().encode()
+            if target:
+                completed = target.complete(classes, overwrite)
+                notes += completed.notes
+                name, content = os.path.relpath(target.path, folder), completed.content
+            name = os.path.basename(name)
+            # A label map of one subset's folder is not found from the others.
+            folders = {os.path.dirname(_names(one, 1)[0]) for one in sets} if inside else set[str]()
+            texts = {os.path.join(one, name): content for one in {inside, *folders}}
+            for name in texts:
+                out.add_text(name, content)
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
-    return Resharded(records, out.paths, tuple(texts), joined is not None, notes)
+    kept_ids = [] if target is None else [target.path] if target.content else [*target.others]
+    return Resharded(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
+
+
+def _target_map(folder: str, sets: Sequence[ShardSet], label_map: str | None) -> TargetMap | None:
+    if is_url(folder):
+        return None  # refused as an output
+    shards = [os.path.join(folder, _names(one, 1)[0]) for one in sets]
+    found = TargetMap.find(folder, shards, label_map)
+    return found or (TargetMap.like(folder, label_map) if label_map else None)
 
 
 def _copy(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, repeat
 
-from tfod.check.dataset import Found, Shard
 from tfod.check.finding import first_of, plural
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import Profile
@@ -24,6 +23,8 @@ from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError, TfodError
 from tfod.example.columns import ExampleBatch
+from tfod.sources.layouts import no_objects_sentence
+from tfod.sources.resolved import ResolvedSources, Shard
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
@@ -35,12 +36,18 @@ _TALLEST = 22.0  # rem, of an image on a page
 
 @dataclass
 class Shown:
-    """The chosen records, the classes and what could not be read on the way to the last of them."""
+    """The chosen records, the classes and what could not be read on the way to the last of them.
+
+    Attributes:
+        without_objects: why no box is shown; empty if there is one.
+    """
 
     cards: Sequence[Card] = ()
     classes: set[str] = field(default_factory=set)
     unreadable: int = 0
     damage: Damage | None = None
+    keys: dict[str, None] = field(default_factory=dict)
+    without_objects: str = ""
 
     @property
     def boxes(self) -> int:
@@ -49,7 +56,7 @@ class Shown:
 
 
 def draw_records(
-    found: Found,
+    found: ResolvedSources,
     profile: Profile | None = None,
     *,
     first: int = 24,
@@ -81,16 +88,18 @@ def draw_records(
     shown = Shown()
     cards = _cards(found, profile, shown, records, class_name)
     shown.cards = list(islice(cards, None if records else first))
+    if shown.cards and not shown.boxes:
+        shown.without_objects = no_objects_sentence(shown.keys, [profile.field_mapping])
     if not shown.cards and shown.damage is not None and not shown.classes:
         raise shown.damage.to_error()
     if not shown.cards and class_name is not None:
         some = first_of(sorted(map(repr, shown.classes)), _MOST_NAMES) or "none"
-        raise TfodError(f"no object is of the class {class_name!r}; there are {some}")
+        raise TfodError(f"no object is of the class {class_name!r:.81}; there are {some}")
     return shown
 
 
 def _cards(
-    found: Found,
+    found: ResolvedSources,
     profile: Profile,
     shown: Shown,
     records: frozenset[int] | None,
@@ -123,6 +132,7 @@ def _rows(shard: Shard, profile: Profile, shown: Shown) -> Iterator[tuple[Detect
                     shown.damage = shown.damage or records
                     continue
                 detections = Detections(ExampleBatch.of(records), profile.field_mapping)
+                shown.keys |= dict.fromkeys(detections.examples.columns)
                 refused = detections.examples.refused
                 shown.unreadable += len(refused)
                 yield from ((detections, row) for row in range(len(records)) if row not in refused)
@@ -147,6 +157,8 @@ def _card(
         detection = detections[row]
     except RecordError as error:
         notes.append(f"{error.feature or ''} {error.cause}".strip())
+    lacking = dict.fromkeys(name for name, _ in classes if label_map and name[:1] == "#")
+    notes += [f"id {name[1:]} is not in the label map" for name in lacking]
     if left := undrawn(sample):
         notes.append(f"{plural(left, 'box')} not drawn")
     labels = []

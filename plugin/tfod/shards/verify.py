@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Sequence
 
 from tfod.check.check import Options, check
-from tfod.check.dataset import File
-from tfod.check.find import find_uploads
 from tfod.check.finding import Severity, plural
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API, RECEIVERS
 from tfod.errors import TfodError
 from tfod.formats.options import CompleteShard
+from tfod.sources.resolved import File
+from tfod.sources.resolver import resolve_uploads
 
 _MOST_ERRORS = 10
 
@@ -43,7 +43,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
             decode=0,
             max_findings=_MOST_ERRORS,
         )
-        report = check(find_uploads([File.at(one.aside, one.path) for one in shards]), options)
+        report = check(resolve_uploads([File.at(one.aside, one.path) for one in shards]), options)
     if report.valid:
         return
     sources = {one.path: one.source for one in shards}

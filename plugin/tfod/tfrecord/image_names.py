@@ -1,4 +1,4 @@
-"""File names in records, the names that images get from them, and where these images are.
+"""File names in records, and the names that images get from them.
 
 Names in the wild are full paths of somebody's disk, Windows paths, duplicates, or missing. An
 image's id is made from them so that it is relative, harmless as a path, and unique.
@@ -7,9 +7,8 @@ image's id is made from them so that it is relative, harmless as a path, and uni
 from __future__ import annotations
 
 import os
-import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 # .jpg, .JPEG, .e; but not the number in frame.000123 nor the hash that Roboflow appends.
@@ -86,39 +85,6 @@ def is_id_of(item_id: str, filename: str) -> bool:
     path = safe_relative_path(filename)
     root = split_extension(path)[0]
     return item_id in (root, path) or re.fullmatch(re.escape(root) + r"~\d+", item_id) is not None
-
-
-class ImageFolders:
-    """Looks up the images of annotation-only shards: beside the shard, and in ``images``.
-
-    Args:
-        shard: path of the shard.
-        subset: its subset, which a folder in ``images`` may be named for.
-        names_in: lists a folder; a cached one spares a set of shards thousands of listings.
-    """
-
-    def __init__(self, shard: str, subset: str, names_in: Callable[[str], frozenset[str]]) -> None:
-        beside = os.path.dirname(os.path.abspath(shard))
-        folders = [beside]
-        for where in (beside, os.path.dirname(beside)):
-            images = os.path.join(where, "images")
-            folders += [images, os.path.join(images, subset)]
-        # One listing each, so that a lookup that fails costs no system call.
-        self._names = {folder: names_in(folder) for folder in folders}
-        self._all_names = frozenset().union(*self._names.values())
-
-    def find(self, path: str) -> str | None:
-        """The image of a path by :func:`safe_relative_path` on disk; None if it is not there."""
-        for candidate in (path, posixpath.basename(path)) if "/" in path else (path,):
-            first = candidate.partition("/")[0]
-            if first not in self._all_names:
-                continue
-            for folder, names in self._names.items():
-                if first in names:
-                    found = os.path.join(folder, candidate)
-                    if os.path.isfile(found):
-                        return found
-        return None
 
 
 def names_in_folder(folder: str) -> frozenset[str]:

@@ -102,8 +102,10 @@ class OutputFolder(Output):
         stale = [path for subset in subsets for path in self._shards_there(subset)]
         self._require_shards(stale)  # somebody else may have written meanwhile
         for path, content in self._texts.items():
-            if _content(path) != content:
-                _require_no_others(path, stale)
+            former = _content(path)
+            if former != content:
+                if not content.startswith((former or b"").rstrip(b"\n")):
+                    _require_no_others(path, stale)
                 file = self.file(path)
                 file.write(content)
                 file.complete()

@@ -2,5 +2,5 @@
 
 They are imported as ``tfod.tensorflow`` and ``tfod.torch``.
 
-It may import ``detection`` and what is below it.
+It may import ``sources`` and what is below it.
 """

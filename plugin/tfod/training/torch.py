@@ -13,15 +13,23 @@ from typing import Any
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.detection import Detection
+from tfod.detection.columns import own_key
+from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections as Rows
-from tfod.errors import TfodError, how_to_install
+from tfod.detection.features.field_mapping import FieldMapping
+from tfod.errors import RecordError, TfodError, how_to_install
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import Record, RecordBatch
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import Sources
-from tfod.training.shards import UNKNOWN, LabelMapLike, label_map_for, shards_to_read
+from tfod.training.shards import (
+    UNKNOWN,
+    LabelMapLike,
+    field_mapping_for,
+    label_map_for,
+    shards_to_read,
+)
 
 try:
     import torch
@@ -40,7 +48,9 @@ class Detections(Dataset):
     ``xmin, ymin, xmax, ymax``; ``labels`` int64 (n,): the id of the text in the label map, -1 for a
     text that it does not have, and the record's id where there is no text; ``image_id`` int, the
     element's number; ``area`` float32 (n,), pixels: the record's, or else the box's; ``iscrowd``
-    int64 (n,), 0 or 1; ``source_id`` and ``filename`` str, empty where the record has none.
+    int64 (n,), 0 or 1; ``source_id`` and ``filename`` str, empty where the record has none. Images
+    with labels and without boxes have ``image_labels`` int64 (n,), too. If a layout has a record
+    for each object, so has this dataset.
 
     Making it walks over the record headers of plain shards; compressed ones are read, and are
     written to temporary files when their first record is asked for.
@@ -48,12 +58,13 @@ class Detections(Dataset):
     Args:
         source: a file, a folder, a glob, or a list of them; shards in zips too.
         label_map: a label map, its path, or the name of one that tfod ships; None takes the one
-            beside the shards, if there is one.
+            next to the shards, if there is one.
+        field_mapping: the keys of the records; None for those of the layout that fits best.
         transform: called with image and target; what it returns is the element.
 
     Raises:
         ShardsNotFoundError, LabelMapError: when made: no shard, or no plain label map.
-        TfodError: when made: a folder with several subsets.
+        TfodError: when made: a folder with several subsets, or records of an unknown layout.
         ShardError: a shard is damaged.
         RecordError: a record is no sound Example, or its image is missing or cannot be decoded.
     """
@@ -63,12 +74,14 @@ class Detections(Dataset):
         source: Sources,
         *,
         label_map: LabelMapLike | None = None,
+        field_mapping: FieldMapping | None = None,
         transform: Callable[[Any, dict[str, Any]], Any] | None = None,
     ) -> None:
-        paths = shards_to_read(source)
-        self._label_map = label_map_for(paths, label_map)
+        shards = shards_to_read(source, field_mapping=field_mapping)
+        self._label_map = label_map_for(shards, label_map)
+        self._mapping = field_mapping_for(shards)
         self._transform = transform
-        self._shards = [RecordIndex(path) for path in paths]
+        self._shards = [RecordIndex(path) for path in shards.paths]
         self._ends = list(itertools.accumulate(map(len, self._shards)))
 
     def __len__(self) -> int:
@@ -76,7 +89,7 @@ class Detections(Dataset):
 
     def __getitem__(self, number: int) -> Any:
         record = self._record(number)
-        detection = Rows(record)[0]
+        detection = Rows(record, self._mapping)[0]
         pixels = _decode(detection.encoded, record)
         height, width = pixels.shape[:2]
         boxes = torch.from_numpy(detection.boxes * np.array([width, height] * 2, np.float32))
@@ -95,11 +108,14 @@ class Detections(Dataset):
             "source_id": detection.source_id or "",
             "filename": detection.filename or "",
         }
+        if not self._mapping.box:
+            labels = [self._image_label(label, record) for label in detection.image_labels]
+            target["image_labels"] = torch.tensor(labels, dtype=torch.int64)
         return (image, target) if self._transform is None else self._transform(image, target)
 
     def detection(self, number: int) -> Detection:
         """What a record holds, with masks, keypoints and attributes; the image not decoded."""
-        return Rows(self._record(number))[0]
+        return Rows(self._record(number), self._mapping)[0]
 
     def _record(self, number: int) -> ExampleBatch:
         if not -len(self) <= number < len(self):
@@ -112,14 +128,19 @@ class Detections(Dataset):
         record = Record(place, index.span(place).offset - HEADER_BYTES, payload, 0, len(payload))
         return ExampleBatch.of(RecordBatch.of(record, index.path))
 
+    def _image_label(self, label: ImageLabel, record: ExampleBatch) -> int:
+        if label.text and self._label_map is not None:
+            return max(self._label_map.ids_of(label.text), default=UNKNOWN)
+        if label.label is None:
+            raise self._no_label_map(record, keys.IMAGE_CLASS_TEXT)
+        return label.label
+
     def _labels(self, detection: Detection, record: ExampleBatch) -> list[int]:
         texts = detection.class_text or ()
         ids = list(detection.class_label or [UNKNOWN] * len(detection.boxes))
         if self._label_map is None:
             if texts and not detection.class_label:
-                cause = "is all there is of classes, and there is not a label map"
-                fix = "choose one by label_map="
-                raise record.error(0, cause, feature=keys.CLASS_TEXT, fix=fix)
+                raise self._no_label_map(record, keys.CLASS_TEXT)
             return ids
         for place, text in enumerate(texts):
             if text:
@@ -128,6 +149,11 @@ class Detections(Dataset):
                 # Datumaro writes 0 and an empty text for an object without a class.
                 ids[place] = UNKNOWN
         return ids
+
+    def _no_label_map(self, record: ExampleBatch, key: str) -> RecordError:
+        cause = "is all there is of classes, and there is not a label map"
+        feature = own_key(self._mapping, key)
+        return record.error(0, cause, feature=feature, fix="choose one by label_map=")
 
 
 def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import pytest
 from tfod.cli.main import main
 from tfod.cvat.client import connection
 from tfod.detection.detection import Detection
-from tfod.detection.stream import read_detections
+from tfod.sources.reading import read_detections
 
 from tests.commands import Result, Run
 from tests.cvat.client.stub_server import PASSWORD, USER, StubServer

@@ -25,7 +25,6 @@ from tfod.detection.images.masks import (
     run_lengths,
 )
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError
 from tfod.example.example import Example
 from tfod.formats.cvat.detections import DetectionBuilder
@@ -39,6 +38,7 @@ from tfod.formats.cvat.shapes import (
     decode_runs,
     encode_runs,
 )
+from tfod.sources.reading import decode_detection
 
 pytest.importorskip("lxml")
 coco_mask = pytest.importorskip("pycocotools.mask")

@@ -201,10 +201,8 @@ def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) 
     assert (ran.code, "the image is not a frame of job 11" in ran.err) == (2, True)
     before = [one for one in stub.tasks[1].shapes if one["frame"] != 2]
     ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg"), car("c.jpg")))
-    assert (ran.code, ran.err) == (
-        0,
-        "tfod: frames of the task that are not in job 11, left out: 2\n",
-    )
+    skipped = "tfod: images that are not frames of job 11, skipped: 2\n"
+    assert (ran.code, ran.err) == (0, skipped)
     assert [one for one in stub.tasks[1].shapes if one["frame"] != 2] == before
     assert [one["frame"] for one in stub.tasks[1].shapes].count(2) == 1
     stub.faults = [Fault("GET", "/api/tasks/1/data/meta", 403, times=99)]
@@ -263,11 +261,11 @@ class TestTheCheckComesFirst:
         assert "TSK001" in run("cvat", "import", "task", 1, make_zip(bad)).out
 
     def test_deleted_frames(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        """As on the server: their annotations are kept, and are not missing."""
+        """As on the server: their annotations are not missing, and the loss is said."""
         stub.tasks[1].deleted = [1]
         path = make_zip(car(), car("c.jpg"), alone=True)
         ran = run("cvat", "import", "task", 1, path, "--dry-run")
-        assert (ran.code, ran.err) == (0, "")
+        assert (ran.code, "no shard has them: 1 deleted" in ran.err) == (0, True)
         assert run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).code == 0
         assert {one["frame"] for one in state(stub)[0]} == {1}
 
@@ -321,11 +319,28 @@ class TestTheCheckComesFirst:
         assert ran.code in (1, 2)
         assert not stub.asked("^POST .*annotations")
 
-    def test_3d(self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path) -> None:
-        stub.tasks[1].dimension = "3d"
-        for name, path in (("import", make_zip(car())), ("export", tmp_path / "out.zip")):
-            ran = run("cvat", name, "task", 1, path)
-            assert (ran.code, "has 3d data" in ran.err) == (2, True)
+    @pytest.mark.parametrize(
+        ("field", "value", "says"),
+        [("dimension", "3d", "task 1 has 3d data"), ("size", 0, "task 1 has no data")],
+    )
+    def test_data_that_is_none(
+        self, run: Run, stub: StubServer, make_zip: MakeZip, field: str, value: Any, says: str
+    ) -> None:
+        path = make_zip(car())
+        setattr(stub.tasks[1], field, value)
+        for name in ("import", "export"):
+            ran = run("cvat", name, "task", 1, path, *["--overwrite"] * (name == "export"))
+            assert (ran.code, says in ran.err) == (2, True)
+
+    def test_images_of_other_tasks(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+        """Refused, or skipped with whatever labels and names."""
+        path = make_zip(car(), car("2.jpg"), car("z.jpg") | {"image/object/class/text": ["dog"]})
+        command = ("cvat", "import", "task", 1, path)
+        assert (run(*command).code, stub.asked("Upload-Start")) == (1, 0)
+        ran = run(*command, "--other-frames", "skip")
+        assert (ran.code, ran.err) == (
+            0, "tfod: images that are not frames of task 1, skipped: 2\n")  # fmt: skip
+        assert [one["frame"] for one in stub.tasks[1].shapes] == [0]
 
 
 class TestWhatComes:
@@ -341,6 +356,8 @@ class TestWhatComes:
         assert ran.err == (
             "tfod: not imported: attributes that the labels lack or do not allow: 1 difficult\n"
         )
+        ran = run("check", make_zip(car(**attributes)), "--cvat", "task", 1)
+        assert (ran.code, "values are lost: 1 difficult" in ran.out) == (0, True)
         (one,) = stub.tasks[1].shapes
         assert sorted(one["attributes"]) == [
             ("age", "2.5"),
@@ -388,6 +405,20 @@ class TestProject:
         # A text, which CVAT would otherwise store as "True".
         assert first["annotations"][0]["attributes"] == {"colour": "true"}
         assert second["annotations"] == []
+
+    def test_what_the_project_lacks(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+        """As on the server: labels of a project without any, and all attributes, are made."""
+        picture = {"image/encoded": jpeg(200, 100, 3), "image/object/class/text": ["dog"]}
+        path = make_zip(car("g.jpg") | picture | {"image/object/difficult": [1]}, alone=True)
+        ran = run("cvat", "import", "project", 6, path)
+        assert (ran.code, ran.err) == (0, "tfod: 1 image renamed: g.jpg → g.JPG\n")
+        ((_, found),) = stub.datasets
+        with zipfile.ZipFile(io.BytesIO(found)) as archive:
+            dataset = json.loads(archive.read("annotations/default.json"))
+        labels = [one["name"] for one in dataset["categories"]["label"]["labels"]]
+        (drawn,) = dataset["items"][0]["annotations"]
+        assert (labels, drawn["label_id"]) == (["car", "cat", "dog"], 2)
+        assert drawn["attributes"] == {"difficult": "true"}
 
     def test_without_images(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         ran = run("cvat", "import", "project", 5, make_zip(car(), alone=True))

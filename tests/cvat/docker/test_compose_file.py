@@ -53,7 +53,9 @@ def test_what_cvat_and_its_owner_have_stays() -> None:
     for name in CVAT_SERVICES:
         service = OURS["services"][name]
         assert service.keys() == {"environment", "volumes", "configs", "depends_on"}
-        assert service["environment"] == {"TFOD_CVAT_EMPTY_FRAMES": None}
+        assert service["environment"] == dict.fromkeys(
+            ("TFOD_CVAT_EMPTY_FRAMES", "TFOD_CVAT_LABEL_MAPS", "TFOD_CVAT_OTHER_FRAMES")
+        )
         waits = {"condition": "service_completed_successfully", "required": False}
         assert service["depends_on"] == {"tfod": waits}
         there = [str(read_yaml(path)["services"][name]) for path in DOUBLES]

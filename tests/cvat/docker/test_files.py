@@ -56,8 +56,8 @@ def test_values_are_keys_that_the_chart_reads() -> None:
     backend = VALUES["cvat"]["backend"]
     assert set(backend) <= set(CHART_KEYS)
     assert all(isinstance(value, CHART_KEYS[key]) for key, value in backend.items())
-    (option,) = backend["additionalEnv"]
-    assert option == {"name": "TFOD_CVAT_EMPTY_FRAMES", "value": "keep"}
+    options = {one["name"]: one["value"] for one in backend["additionalEnv"]}
+    assert options == {"TFOD_CVAT_EMPTY_FRAMES": "keep", "TFOD_CVAT_OTHER_FRAMES": "refuse"}
     assert f"{backend['image']}:{backend['tag']}" in PAGE
 
 
@@ -66,5 +66,6 @@ def test_the_page_names_what_is_there() -> None:
         assert (FOLDER / path).exists(), path
     compose = (FOLDER / "docker-compose.tfrecord.yml").read_text(encoding="utf-8")
     variables = set(re.findall(r"\bTFOD_\w+", PAGE))
-    assert variables == {"TFOD_SOURCE", "TFOD_CVAT_EMPTY_FRAMES"}
+    options = {f"TFOD_CVAT_{one}" for one in ("EMPTY_FRAMES", "LABEL_MAPS", "OTHER_FRAMES")}
+    assert variables == {"TFOD_SOURCE", *options}
     assert all(one in compose for one in variables)

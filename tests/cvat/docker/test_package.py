@@ -22,7 +22,7 @@ PINNED = {
 }
 # Writes an example and reads it back: what is compiled, of NumPy and of the checksums, is used.
 PROGRAM = """
-import sys, google_crc32c, tfod, tfod.cvat, tfod.check.find
+import sys, google_crc32c, tfod, tfod.cvat, tfod.sources.resolver
 example = tfod.encode_example({"image/width": tfod.int64_feature([7])})
 (shard,) = tfod.write_records(sys.argv[1], "train", [example])
 (read,) = tfod.read_examples(shard)

@@ -35,7 +35,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TFOD_CVAT_EMPTY_FRAMES", raising=False)
+    for name in ("EMPTY_FRAMES", "OTHER_FRAMES", "LABEL_MAPS"):
+        monkeypatch.delenv(f"TFOD_CVAT_{name}", raising=False)
 
 
 @pytest.fixture

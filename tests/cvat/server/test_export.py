@@ -18,7 +18,7 @@ import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import TaskData
 from cvat.apps.dataset_manager.formats.registry import make_exporter
-from cvat.apps.engine.models import AttributeSpec, AttributeType, Frame, Job, Label
+from cvat.apps.engine.models import AttributeSpec, AttributeType, Frame, Job, Label, Project
 from PIL import Image
 
 from tests.cvat.server.tasks import (
@@ -34,6 +34,7 @@ from tests.cvat.server.tasks import (
     tag,
     track,
 )
+from tests.files import write_files
 
 FULL = ("cat", 8.0, 6.0, 40.0, 30.0)
 
@@ -76,7 +77,10 @@ def test_names_keep_folders_dots_letters_and_extensions(tmp_path: Path, save_ima
     assert [one.source_id for one in found.records] == ["1", "2", "3", "4", "5"]
 
 
-def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
+def test_images_are_the_bytes_that_were_uploaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """But for photos that lay on their side, which CVAT writes with a quality of 100."""
     names = ["a.jpg", "b.PNG", "c.png"]
     found = export(make_task(box(0, "cat"), frames=names), tmp_path, save_images=True)
     for name, record in zip(names, found.records, strict=True):
@@ -85,6 +89,12 @@ def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
         assert bytes(record.encoded or b"") == wanted
         assert record.sha256 == hashlib.sha256(wanted).hexdigest()
         assert record.format == kind.lower()
+    assert losses(caplog) == []
+    turned = io.BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT)).save(turned, "JPEG", quality=100, subsampling=0)
+    export(make_task(frames=[Frame("d.jpg", WIDTH, HEIGHT, turned.getvalue())]), tmp_path,
+           save_images=True)  # fmt: skip
+    assert "EXIF orientation and encoded anew (JPEG of quality 100): 1" in losses(caplog)[0]
 
 
 @pytest.mark.parametrize(("save_images", "times"), [(True, 1), (False, 0)])
@@ -113,10 +123,11 @@ def test_video_frames_have_numbers_of_the_video(tmp_path: Path) -> None:
     assert [len(one.boxes) for one in found.records] == [0, 1, 0]
 
 
-def test_video_frames_as_images(tmp_path: Path) -> None:
+def test_video_frames_as_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     task = make_task(box(1, "cat"), is_video=True, step=2)
     found = export(task, tmp_path, save_images=True)
     assert len(found.records) == len(task.frames) == 3
+    assert losses(caplog) == ["TFRecord: frames of videos, encoded anew: 3"]
     for number, record in enumerate(found.records):
         with Image.open(io.BytesIO(bytes(record.encoded or b""))) as opened:
             assert opened.format == "PNG"
@@ -171,6 +182,29 @@ def test_empty_frames(
     found = export(make_task(box(1, "cat")), tmp_path)
     assert len(found.records) == names
     assert found.boxes()["b.jpg"] == [FULL]
+
+
+@pytest.mark.parametrize("kind", ["task", "job", "project", "other task"])
+def test_classes_keep_the_ids_of_the_label_map_of_their_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Of cvat#1169; a task without a project has the default one."""
+    write_files(tmp_path / "maps", {"3.pbtxt": "item { id: 7 name: 'cat' }"})
+    write_files(tmp_path / "maps", {"default.pbtxt": "item { id: 4 name: 'bird' }"})
+    monkeypatch.setenv("TFOD_CVAT_LABEL_MAPS", str(tmp_path / "maps"))
+    task = make_task(box(0, "cat"), box(0, "bird", 1, 2, 3.5, 4.25))
+    project = Project(task.labels)
+    if kind != "other task":
+        project.add(task)
+    found = export({"job": Job(task, 0, 0), "project": project}.get(kind, task), tmp_path)
+    ids = {"bird": 4, "cat": 5} if kind == "other task" else {"bird": 8, "cat": 7}
+    assert {one.name: one.id for one in found.label_map.items} == ids
+    assert list(found.records[0].class_label or ()) == [ids["bird"], ids["cat"]]
+    added = "'cat' (5)" if kind == "other task" else "'bird' (8)"
+    assert f"label map: {added}" in found.files["EXPORT_NOTES.txt"].decode()
+    monkeypatch.setenv("TFOD_CVAT_LABEL_MAPS", str(tmp_path / "nowhere"))
+    with pytest.raises(Exception, match="TFOD_CVAT_LABEL_MAPS is"):
+        export(task, tmp_path)
 
 
 def test_an_empty_task_is_a_shard_all_the_same(

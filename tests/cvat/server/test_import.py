@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import cvat
 import numpy as np
 import pytest
 from cvat.apps.engine.models import (
@@ -27,6 +28,7 @@ from cvat.apps.engine.models import (
 from PIL import Image
 
 from tests.cvat.server.tasks import (
+    BOXES,
     HEIGHT,
     IN_PIXELS,
     LABEL_MAP,
@@ -39,6 +41,7 @@ from tests.cvat.server.tasks import (
     put,
     record,
     refusal,
+    shape,
     stored,
     tag,
     upload,
@@ -231,7 +234,23 @@ def test_a_zip_of_the_task_in_one_of_its_jobs(
         ("b.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
         ("c.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
     ]
-    assert "1 image of the task's other jobs left out" in caplog.text
+    assert "skipped 1 image of other jobs or tasks" in caplog.text
+
+
+def test_images_of_other_tasks_can_be_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With whatever labels; their names may be numbers, or end as those of the task's frames."""
+    monkeypatch.setenv("TFOD_CVAT_OTHER_FRAMES", "skip")
+    task = make_task(frames=("day/a.jpg", "day/b.jpg", "day/c.jpg"))
+    others = [record(name, "dog") for name in ("night/a.jpg", "1.jpg", "z.jpg", "")]
+    put(tmp_path, task, *others, record("day/b.png", "cat"))
+    assert rows(task) == [("day/b.jpg", "cat", IN_PIXELS)]
+    assert "skipped 4 images of other jobs or tasks" in caplog.text
+    path = upload(tmp_path, {"t.tfrecord": shard(*others)})
+    assert refusal(task, path).startswith("none of the 4 images is a frame of this task. ")
+    monkeypatch.setenv("TFOD_CVAT_OTHER_FRAMES", "maybe")
+    assert "TFOD_CVAT_OTHER_FRAMES is 'maybe'" in refusal(task, path)
 
 
 def test_a_zip_of_the_task_in_its_job_of_ground_truth(
@@ -242,7 +261,7 @@ def test_a_zip_of_the_task_in_its_job_of_ground_truth(
     job = Job(task, 0, 2, type=JobType.GROUND_TRUTH, chosen=(1,))
     put(tmp_path, job, *(record(name, "cat") for name in ("a.jpg", "b.jpg", "c.jpg")))
     assert rows(task) == [("b.jpg", "cat", IN_PIXELS)]
-    assert "2 images of the task's other jobs left out" in caplog.text
+    assert "skipped 2 images of other jobs or tasks" in caplog.text
 
 
 def where(task: Task) -> list[tuple[str, str]]:
@@ -445,9 +464,34 @@ def test_attributes_named_like_cvats_own_do_no_harm(
     assert (f"{name}" in caplog.text) is not comes
 
 
-def test_numbers_come_back_as_they_were_typed(tmp_path: Path) -> None:
-    spec = AttributeSpec("area", AttributeType.NUMBER, "0")
-    task = make_task(box(0, "cat", attributes={"area": "12.34"}))
-    task.own_labels[:] = [Label("cat", [spec])]
-    import_into(task, export(task, tmp_path).path)
-    assert task.annotations.shapes[0]["attributes"] == {"area": "12.34"}
+def test_what_no_export_has_is_lost_by_an_import(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The notes of the export say so, and the log of the import, which is one of rectangles."""
+    polygon = shape("polygon", 0, "cat", (1, 1, 9, 1, 9, 9))
+    honeypots = {"frames": ["a.jpg", "b.jpg", "a.jpg"], "placeholders": [2]} if cvat.IS_NEW else {}
+    drawn = polygon, box(1, "cat"), *[box(2, "cat")] * cvat.IS_NEW
+    task = make_task(*drawn, deleted_frames=[1], **honeypots)
+    found = export(task, tmp_path)
+    notes = found.files["EXPORT_NOTES.txt"].decode()
+    hidden = "1 deleted, 1 honeypots" if honeypots else "1 deleted"
+    assert "- written as rectangles, which they remain after an import: 1 polygon\n" in notes
+    caplog.clear()
+    import_into(task, found.path)
+    for text in (notes, caplog.text):
+        assert hidden in text and ("ground truth" in text) is bool(honeypots)
+    assert "come back as rectangles: 1 polygon" in caplog.text
+
+
+@pytest.mark.parametrize("name", [BOXES, MASKS])
+@pytest.mark.parametrize("kind", [AttributeType.NUMBER, AttributeType.TEXT])
+def test_numbers_come_back_as_they_were_typed(tmp_path: Path, kind: Any, name: str) -> None:
+    typed = ["12.34", "007", "1e1", "1.50", "7", "-0", "0.1", "3.14159265358979", f"{1 << 64}"]
+    both = [{"area": text, "weights": text} for text in typed]
+    shapes = [box(0, "cat", 1, 1, 9, 9 + side, attributes=one) for side, one in enumerate(both)]
+    tags = [{**tag(1, "cat"), "attributes": one} for one in both]
+    task = make_task(*shapes, tags=tags)
+    task.own_labels[:] = [Label("cat", [AttributeSpec(one, kind, "0") for one in both[0]])]
+    import_into(task, export(task, tmp_path, name).path)
+    stored_shapes, stored_tags = task.annotations.shapes, task.annotations.tags
+    assert [one["attributes"] for one in (*stored_shapes, *stored_tags)] == both * 2

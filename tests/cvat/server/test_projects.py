@@ -122,7 +122,7 @@ def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
 
 
 def test_a_subset_without_a_frame_has_no_shard(tmp_path: Path) -> None:
-    """An empty one would be refused when it comes back."""
+    """An empty one would be refused when it comes back; the notes count the deleted frames."""
     project = project_of("train", "val")
     project.tasks[1].deleted_frames = [0, 1]
     found = export(project, tmp_path, save_images=True)
@@ -217,10 +217,13 @@ def test_extensions_keep_their_case(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["g.jpg", "jpg.jpg", "P.PNG"])
-def test_names_that_are_in_their_extension(tmp_path: Path, name: str) -> None:
+def test_names_that_are_in_their_extension(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """CVAT looks for the item's id from the end of the path, and made no task of such images."""
     (task,) = load(tmp_path, {"train.tfrecord": shard(with_image(name, "cat"))}).tasks
     assert [one.name.lower() for one in task.frames] == [name.lower()]
+    assert f"1 image renamed: {name} → {task.frames[0].name}" in caplog.text
     assert len(task.annotations.shapes) == 1
 
 

@@ -7,7 +7,6 @@ folder and nothing is left in it. ``tasks.refusal`` sees to that in every test h
 
 from __future__ import annotations
 
-import stat
 import struct
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from tests.cvat.server.tasks import (
 )
 from tests.records import encode, image, objects
 from tests.records import frame as shard
-from tests.zip_forge import Item, forge, real_zip
+from tests.zip_forge import real_zip
 
 
 @pytest.fixture
@@ -116,49 +115,23 @@ def test_numbers_that_count_otherwise_than_the_video(refuse, name: str) -> None:
 
 
 def test_a_flipped_bit_names_record_and_byte(refuse) -> None:
+    """Of a task with annotations, too, for whose frames the damaged shard lacks a record."""
     first, second = record("a.jpg", "cat"), record("b.jpg", "cat")
     data = bytearray(shard(first, second))
     start = len(shard(first))
     data[start + 12 + 20] ^= 1
-    text = refuse({"x/train.tfrecord": bytes(data)})
+    text = refuse({"x/train.tfrecord": bytes(data)}, make_task(box(0, "cat"), box(1, "cat")))
+    assert "has no record" not in text
     assert text.startswith("checksum of the data is wrong (train.tfrecord, record 1). ")
     assert f"x/train.tfrecord, record 1, byte {start}: " in text
 
 
-def test_a_zip_with_a_damaged_entry(refuse) -> None:
-    payload = shard(*(record(name, "cat") for name in ("a.jpg", "b.jpg")))
-    data = bytearray(real_zip([("t.tfrecord", payload)]))
-    data[60:70] = bytes(10)
-    assert "t.tfrecord" in refuse(bytes(data))
-
-
-LINK = stat.S_IFLNK | 0o777
-BOMB = Item("t.tfrecord", bytes(64 << 20))
-HOSTILE = {
-    "a parent": [Item("../../evil.tfrecord", GOOD)],
-    "a parent, inside": [Item("x/../../../evil.tfrecord", GOOD)],
-    "absolute": [Item("/tmp/evil.tfrecord", GOOD)],
-    "a drive": [Item("C:\\evil.tfrecord", GOOD)],
-    "backslashes": [Item("..\\..\\evil.tfrecord", GOOD)],
-    "a link": [Item("t.tfrecord", b"/etc/passwd", mode=LINK)],
-    "a link to a folder, and a file in it": [
-        Item("x", b"/tmp", mode=LINK),
-        Item("x/evil.tfrecord", GOOD),
-    ],
-    "the same name twice": [Item("t.tfrecord", GOOD), Item("t.tfrecord", shard(b""))],
-    "a label map outside": [Item("t.tfrecord", GOOD), Item("../label_map.pbtxt", LABEL_MAP)],
-    "a lie about the size": [Item("t.tfrecord", GOOD, size=10)],
-    "a bomb": [BOMB],
-    "encrypted": [Item("t.tfrecord", GOOD, flags=1)],
-}
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_zips(refuse, kind: str) -> None:
-    before = set(Path("/tmp").glob("evil*"))
-    text = refuse(forge(*HOSTILE[kind]))
-    assert text
-    assert set(Path("/tmp").glob("evil*")) == before
+@pytest.mark.parametrize("name", ["t.tfrecord", "label_map.pbtxt"])
+def test_a_zip_with_a_damaged_entry(refuse, name: str) -> None:
+    data = bytearray(real_zip([("t.tfrecord", TWO), ("label_map.pbtxt", LABEL_MAP)]))
+    start = data.index(name.encode()) + len(name)
+    data[start + 4 : start + 14] = bytes(10)
+    assert refuse(bytes(data)).startswith(f"damaged entry ({name}). Nothing was changed. {name}: ")
 
 
 REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
@@ -181,6 +154,10 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         | {"label_map.pbtxt": LABEL_MAP + b"item { id: 3 name: 'dog' }"},
         ["class 'dog' is not among the labels", "Labels of the task: bird, cat."],
     ),
+    "no class": (
+        one_shard(record("b.jpg", "cat"), record("a.jpg", "")),
+        ["a record has no class: ", SECOND, "image/object/class/text"],
+    ),
     "no name": (
         one_shard(record("", "cat")),
         [
@@ -198,18 +175,13 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     # CVAT would attach the boxes of 000001.jpg to frame 1, which is another image.
     "a number for a name": (
         one_shard(record("000001.jpg", "cat"), record("b.jpg", "cat")),
-        ["1 of 2 images", "000001.jpg"],
+        ["name is read as a frame number", "000001.jpg"],
     ),
     "a number that is no frame": (one_shard(record("000007.jpg", "cat")), ["000007.jpg"]),
     "nan": (boxed(float("nan"), 0.1, 0.5, 0.5), [f"box 0 has xmin nan {SECOND}", "(b.jpg)"]),
-    "infinite": (boxed(0.1, float("inf"), 0.5, 0.5), [f"box 0 has ymin inf {SECOND}", "(b.jpg)"]),
     "x inverted": (
         boxed(0.5, 0.1, 0.25, 0.5),
         [f"box is inverted {SECOND}", "xmin is larger than xmax", "(b.jpg)"],
-    ),
-    "y inverted": (
-        boxed(0.1, 0.5, 0.2, 0.25),
-        [f"box is inverted {SECOND}", "ymin is larger than ymax", "(b.jpg)"],
     ),
     "pixels": (boxed(10, 12, 40, 30), ["pixel"]),
     "more boxes than classes": (
@@ -274,6 +246,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
             "TFRecord 1.0 instead, or unpack the zip and convert the folder."
         ],
     ),
+    "a zip in the zip": ({"x/inner.zip": real_zip([("t.tfrecord", GOOD)])}, ["Unpack x/inner.zip"]),
     "an empty shard": (
         {"t.tfrecord": b"", "label_map.pbtxt": LABEL_MAP},
         ["t.tfrecord is empty (0 bytes). Nothing was changed. ", "export or download it again"],

@@ -39,7 +39,7 @@ MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # no zip has s
 OF_MORE_THAN_A_ZIP = ("TSK", "CFG", "DAT")
 """Families about what is given beside it, or about infos and warnings: the zip alone is sound."""
 OF_DETECTION = sorted(name for name, one in SOUND.items() if "image/filename" in one)
-WHATEVER_THE_TASK = {"LAB007", "LAB009", "LAB014", "LAB018", "NAM001", "NAM002", "NAM009"}
+WHATEVER_THE_TASK = {"LAB007", "LAB009", "LAB018", "NAM001", "NAM002", "NAM009"}
 """What is refused whatever the task: of a known task TSK001, TSK002 and TSK006 say it."""
 
 

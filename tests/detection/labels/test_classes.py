@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 
 PEOPLE = LabelMap((LabelMapItem(3, "/m/1", "person"), LabelMapItem(1, "/m/2", "dog")))
@@ -42,6 +43,18 @@ def test_duplicate_names_ids_and_displays() -> None:
     # By display name two classes would be called the same.
     names, _, _ = resolve(odd, ("same", None), (None, 2))
     assert names == ["same", "b"]
+
+
+@given(st.lists(st.tuples(*[st.sampled_from("abc")] * 2), min_size=1, max_size=4), st.data())
+def test_crossed_names_mean_the_same_to_import_and_conversion(names, data) -> None:
+    """A text is a name first, whatever display names other classes have."""
+    items = [LabelMapItem(number, *pair) for number, pair in enumerate(names, 1)]
+    text = data.draw(st.sampled_from([name for name, _ in names]))
+    label_map = LabelMap(tuple(items))
+    classes = Classes({"map": label_map})
+    (number,) = classes.ids(label_map, [text], [None])
+    assert classes.label_map.class_names[number] == text
+    assert resolve(label_map, (text, None))[0] == [text]
 
 
 texts = st.one_of(st.none(), st.sampled_from(["", "a", "b", "c", "dog", "person", "/m/1", "7"]))

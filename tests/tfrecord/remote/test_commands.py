@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.find import find
 from tfod.check.profiles.choice import profile_of
+from tfod.sources.resolver import resolve
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import Run, run_python
@@ -165,7 +165,7 @@ def test_numbered_shards_that_are_named_one_by_one_are_a_set(
 def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, str]) -> None:
     server, url = web
     server.files = {f"/d/{one}.record": frame(b"1") for one in range(6)}
-    with find([f"{url}/d/"]) as found:
+    with resolve([f"{url}/d/"]) as found:
         server.requests.clear()
         server.status = 404
         profile = profile_of(None, found.shards, 1 << 20)[1]

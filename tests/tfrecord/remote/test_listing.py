@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from tfod.detection.labels.label_map import load_label_map
-from tfod.detection.labels.search import find_label_map, find_labels
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
+from tfod.sources.label_map_search import find_labels
+from tfod.sources.reading import find_label_map
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
 from tfod.tfrecord.storage.remote import files_in_folder, list_remote

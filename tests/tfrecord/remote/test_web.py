@@ -6,8 +6,8 @@ import hashlib
 from typing import Any
 
 import pytest
-from tfod.detection.labels.search import find_label_map
 from tfod.errors import ShardsNotFoundError
+from tfod.sources.reading import find_label_map
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.remote import RemoteError, RemoteStream, list_remote

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.finding import Findings
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY, Profile, profile_of_features
 from tfod.check.records.batch import Batch
 from tfod.check.records.images import Decoder, EncodedImages
@@ -57,16 +57,17 @@ def parses(payloads: Sequence[bytes], description: Mapping[str, Any]) -> bool:
     return True
 
 
-def codes_of(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
+def fired(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     """The rules that fire for each record."""
     lengths = np.array([*map(len, payloads)], np.int64)
     starts = np.cumsum(lengths) - lengths
     records = RecordBatch("s", 0, 12, bytearray(b"".join(payloads)), starts, lengths)
-    detections = Detections(ExampleBatch.of(records), profile.field_mapping)
+    examples = ExampleBatch.of(records)
+    detections = Detections(examples, profile.field_mapping, expected=profile.expected)
     images = EncodedImages.of(detections, Decoder(0))
-    findings = Findings(1 << 20)
+    findings = Findings(1 << 20, levels_of(profile.severities))
     batch = Batch(detections, images, profile)
-    run_rules(batch, Policy(profile.severities).codes, findings, of_dataset=False)
+    run_rules(batch, findings, of_dataset=False)
     found: list[set[str]] = [set() for _ in payloads]
     for one in findings.all():
         found[one.record or 0].add(one.code)
@@ -88,7 +89,7 @@ def assert_agreement(payloads: Sequence[bytes], name: str, of_each: int | None =
     """
     taken = []
     tried: Counter[frozenset[str]] = Counter()
-    for payload, codes in zip(payloads, codes_of(payloads, PROFILES[name]), strict=True):
+    for payload, codes in zip(payloads, fired(payloads, PROFILES[name]), strict=True):
         if codes & DELIBERATE or ("EXA001" in codes and is_no_plain_message(payload)):
             continue
         if codes & REFUSALS:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
-from tfod.detection.labels.search import find_label_map
 from tfod.errors import LabelMapError, TfodError, how_to_install
+from tfod.sources.reading import find_label_map
 from tfod.tensorflow import dataset, feature_description
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -228,11 +228,11 @@ class TestClasses:
         assert len(list(dataset(both))) == 2
         other = LabelMap.from_names(["cat"])
         (tmp_path / "valid" / "label_map.pbtxt").write_text(other.to_text())
-        with pytest.raises(LabelMapError, match=r"not the same label map .*tfod reshard"):
+        with pytest.raises(LabelMapError, match=r"different label maps .*tfod reshard"):
             dataset(both)
         assert len(list(dataset(both, label_map=other))) == 2
         (tmp_path / "valid" / "label_map.pbtxt").unlink()
-        with pytest.raises(LabelMapError, match="not the same label map"):
+        with pytest.raises(LabelMapError, match="different label maps"):
             dataset(both)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from itertools import starmap
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -12,6 +14,7 @@ from PIL import Image
 from tfod.check.records.images import ImageFacts
 from tfod.detection.images.image import read_image_header
 
+from tests.commands import Run
 from tests.image_kinds import (
     HEIGHT,
     KINDS,
@@ -24,6 +27,7 @@ from tests.image_kinds import (
     saved,
 )
 from tests.image_rules import problems_by_code
+from tests.records import encode, image, write_shard
 
 
 def decode(data: bytes) -> tf.Tensor:
@@ -116,6 +120,22 @@ def test_orientation_is_not_applied() -> None:
     data = exif_jpeg(6)
     assert "IMG007" in codes(data)
     assert tuple(decode(data).shape) == (HEIGHT, WIDTH, 3)
+
+
+@pytest.mark.parametrize("largest", [255, 4095, 4096])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_high_byte_of_a_deep_png_is_all(
+    largest: int, channels: int, run: Run, tmp_path: Path
+) -> None:
+    """IMG017, also of colors, which Pillow does not write."""
+    rows = (b"\0" + struct.pack(">H", largest) * channels * WIDTH) * HEIGHT
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 16, channels - 1, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    data = b"\x89PNG\r\n\x1a\n" + b"".join(starmap(chunk, parts))
+    (highest,) = set(decode(data).numpy().ravel().tolist())
+    record = image("a.png", HEIGHT, WIDTH) | {"image/encoded": data}
+    says = run("check", write_shard(tmp_path, "x", encode(record))).out
+    assert (f"up to {largest} become {highest} of 255" in says) == (highest < 16)
 
 
 def test_the_palette_of_a_bmp_is_not_applied() -> None:

@@ -20,12 +20,13 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import OD_API
 from tfod.check.records.images import read_most_decoded
 from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.problems import READ
 from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.torch import Detections
 from tfod.training.tensorflow import detection_decoder
 
-from tests.changed_records import SOUND, changed_records, is_of_attributes, sound_record
+from tests.changed_records import SOUND, changed_records, sound_record
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, shard
 from tests.training.tensorflow.test_check_agrees import payloads_of_mutants
@@ -33,7 +34,7 @@ from tests.training.tensorflow.test_check_agrees import payloads_of_mutants
 _TRAINER = "the inputs hand it over; the trainer stops at it or learns nonsense"
 _NO_CLASS = "the inputs hand over the id -1 or the record's own; the trainer drops the object"
 TAKEN: Mapping[str, str] = {
-    **dict.fromkeys(("BOX002", "BOX003", "BOX005", "BOX006", "BOX012", "BOX013"), _TRAINER),
+    **dict.fromkeys(("BOX002", "BOX003", "BOX006", "BOX012", "BOX013"), _TRAINER),
     **dict.fromkeys(("LAB006", "LAB009", "LAB010", "LAB011", "LAB014"), _NO_CLASS),
     **dict.fromkeys(("LAB007", "LAB012"), _NO_CLASS),
     **dict.fromkeys(("BOX020", "BOX021"), "masks are handed over as bytes, points as numbers"),
@@ -85,7 +86,7 @@ def _is_taken(finding: Finding, payload: bytes) -> bool:
     if finding.code in ("EXA004", "EXA005"):
         # Neither looks at height, width and format, and a list without values has no dtype.
         return not Example.from_bytes(payload).value_count(finding.feature or "")
-    return finding.code in TAKEN or (finding.code == "BOX001" and is_of_attributes(finding))
+    return finding.code in TAKEN or (finding.code, finding.case) == ("BOX001", READ)
 
 
 def _refusals(torch_input: Detections, number: int, payload: bytes, decode: object) -> str:

@@ -4,51 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from types import MappingProxyType
-from typing import NamedTuple
 
-from tfod.check.finding import Findings, Severity
+from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, Severities
 from tfod.check.rules.registry import all_rules
 
 
-class Policy(NamedTuple):
-    """How severe the findings of each rule are; a code is stronger than its family.
+def levels_of(
+    profile: Severities = MappingProxyType({}),
+    receiver: Severities = MappingProxyType({}),
+    user: Severities = MappingProxyType({}),
+) -> dict[str, Severity | None]:
+    """Return the severity of each rule and case, None for those that are off.
 
-    Attributes:
-        profile, receiver, user: what each says; the last is the strongest.
+    The user takes precedence over the receiver, and the receiver over the profile; a case over its
+    code, and a code over its family. A case or rule that none of them names has its own severity.
     """
-
-    profile: Severities = MappingProxyType({})
-    receiver: Severities = MappingProxyType({})
-    user: Severities = MappingProxyType({})
-
-    def severity(self, code: str, case_severity: Severity | None = None) -> Severity | None:
-        """The severity of a rule's findings, or of those whose case has another; None when off."""
-        for severities in (self.user, self.receiver, self.profile):
-            for name in (code, code[:3]):
-                if name in severities:
-                    return severities[name]
-        return case_severity or all_rules()[code].severity
-
-    @property
-    def codes(self) -> frozenset[str]:
-        """The rules that are on."""
-        return frozenset(code for code in all_rules() if self.severity(code) is not None)
-
-    def apply(self, findings: Findings) -> Findings:
-        """Findings as severe as this says."""
-        found = Findings(findings.most, counts=findings.counts)
-        for code, worst in findings.worst.items():
-            found.worst[code] = self.severity(code, worst) or worst
-        for code, listed in findings.listed.items():
-            levels = {level: self.severity(code, level) or level for level in Severity}
-            found.listed[code] = [
-                one
-                if levels[one.severity] is one.severity
-                else one._replace(severity=levels[one.severity])
-                for one in listed
-            ]
-        return found
+    levels: dict[str, Severity | None] = {}
+    for rule in all_rules().values():
+        for case, severity in {"": rule.severity, **rule.cases}.items():
+            name = rule.name(case)
+            names = (name, rule.code, rule.family)
+            tables = (user, receiver, profile)
+            named = (table[one] for table in tables for one in names if one in table)
+            levels[name] = next(named, severity)
+    missing, feature = levels["NAM001"], levels["EXA003"]
+    if missing is None or (feature is not None and feature.rank >= missing.rank):
+        # EXA003 reports the missing name no less severely.
+        levels["NAM001:required"] = levels["NAM009:required"] = OFF
+    return levels
 
 
 def severities_of(

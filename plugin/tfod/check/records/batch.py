@@ -9,30 +9,31 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from tfod.check.finding import Finding, JsonValue, Place, Severity
-from tfod.check.profiles.profile import BOX_KEY, Profile
+from tfod.check.finding import Finding, JsonValue, Place
+from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.detection import keys
 from tfod.detection.detections import Detections, image_labels_of
 from tfod.detection.labels.label_map import LabelMap
-from tfod.example.columns import Column
+from tfod.detection.problems import DetectionProblem
 from tfod.example.wire import Kind
+from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import HEADER_BYTES
-
-_PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
 
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 # Letters of any script, digits and a few signs; no dot begins a part; an extension ends it.
 _PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*(?<!/)\.[A-Za-z][A-Za-z0-9]{0,4}")
 
+T = TypeVar("T")
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
@@ -57,15 +58,11 @@ class Batch:
         profile: what is expected of them.
         label_map: that goes with their shard, if there is one.
         damages: of the framing, found before these records and behind those of the batch before.
-        exa003_says_names: whether EXA003 says no less severely than NAM001 that a name is missing.
 
     Attributes:
         mapping, expected, own: the profile's.
         live: which records are looked at: they have bytes, and can be read; bool.
-        stated_box_counts: how many boxes each record says it has, whether they can be read or not;
-            int64.
         box_counts: how many boxes each record has, 0 where they cannot be read; int64.
-        lengths: the records whose lists over the objects differ in length, with all lengths by key.
         room: how many findings of the rule that looks at it are to be put into words; of others
             only the shard is said.
     """
@@ -79,22 +76,26 @@ class Batch:
         profile: Profile,
         label_map: LabelMap | None = None,
         damages: Sequence[Damage] = (),
-        exa003_says_names: bool = True,
     ) -> None:
         self.detections = detections
         self.examples = detections.examples
         self.records = self.examples.records
         self.images = images
-        self.mapping, self.expected, self.own = profile.field_mapping, profile.expected, profile.own
-        self.exa003_says_names = exa003_says_names
+        self.mapping, self.expected = profile.field_mapping, profile.expected
+        self.own = profile.key_for
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0
         self.live[list(self.examples.refused)] = False
-        self._count_boxes()
+        self.box_counts = np.diff(detections.box_splits)
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def skip(self, rows: Sequence[int]) -> None:
+        """Leave records out, before any rule looks at the batch."""
+        self.live[list(rows)] = False
+        self.box_counts[list(rows)] = 0
 
     # Findings
 
@@ -112,24 +113,33 @@ class Batch:
         key: str | None = None,
         value: JsonValue = None,
         fix: str = "",
-        severity: Severity | None = None,
+        case: str = "",
     ) -> Finding:
         """A finding about a record, or about the feature of this key in it."""
-        return Finding(message, key, value, fix, severity, *self.place(row))
+        return Finding(message, key, value, fix, case, *self.place(row))
+
+    def problems(self, code: str) -> Iterator[Finding]:
+        """Yield the problems of the detections that the rule of this code reports."""
+
+        def make(one: DetectionProblem) -> Finding:
+            value: JsonValue = {**one.value} if isinstance(one.value, Mapping) else one.value
+            return self.finding(one.row, one.message, one.key, value, case=one.case)
+
+        problems = [one for one in self.detections.problems if one.code == code]
+        for case in dict.fromkeys(one.case for one in problems):
+            own = [one for one in problems if one.case == case and self.live[one.row]]
+            yield from self.findings(own, make, case)
 
     def findings(
-        self,
-        rows: Sequence[int],
-        make: Callable[[int], Finding],
-        severity: Severity | None = None,
+        self, rows: Sequence[T], make: Callable[[T], Finding], case: str = ""
     ) -> Iterator[Finding]:
-        """A finding for each row, or box, all of one severity.
+        """A finding for each row, box or problem, all of one case.
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
         yield from map(make, rows[: self.room])
         if len(rows) > self.room:
-            counted = Finding(message="", shard=self.records.shard, case_severity=severity)
+            counted = Finding(message="", shard=self.records.shard, case=case)
             yield from itertools.repeat(counted, len(rows) - self.room)
 
     def of_boxes(
@@ -173,23 +183,25 @@ class Batch:
                 if (name := names[row]) and is_wrong(name):
                     yield row, name
 
-    def without_value(self, key: str, names: Sequence[str | None], is_reported: bool) -> list[int]:
-        """The records that lack a name, but for those of which another rule says it.
+    def without_value(self, key: str, names: Sequence[str | None]) -> list[int]:
+        """The records that lack a name, but for those of which EXA004 or EXA005 says it.
 
         Args:
             key: the name's feature key.
             names: of all records.
-            is_reported: whether EXA003 reports that a required one is missing.
         """
-        spec = self.expected.get(key)
-        if None not in names or (is_reported and spec is not None and spec.required):
+        if None not in names:
             return []
-        columns = [one for one in self.examples.columns_of(key) if one.kind]  # EXA004, EXA005
+        columns = [one for one in self.examples.columns_of(key) if one.kind]
         return [
             row
             for row in np.flatnonzero(self.live).tolist()
             if names[row] is None and not any(one.has(row) for one in columns)
         ]
+
+    def requires(self, key: str) -> bool:
+        """Whether EXA003 reports that a feature is missing."""
+        return key in self.expected and self.expected[key].required
 
     # Images
 
@@ -235,32 +247,17 @@ class Batch:
             kinds.setdefault(facts, []).append(row)
         return kinds
 
-    @property
-    def without_size(self) -> list[int]:
-        """Records with boxes of an image of which nothing says the height, or the width."""
-        found = self.detections
-        unknown = (found.sizes <= 0).any(axis=1) & (self.stated_box_counts > 0) & ~self._uneven
-        return [
-            row
-            for row in np.flatnonzero(unknown).tolist()
-            if found.headers[row] is None and None in (found.heights[row], found.widths[row])
-        ]
-
     # Objects
 
     @cached_property
     def boxes(self) -> Boxes:
         """The boxes that can be read."""
         found, counts = self.detections, self.box_counts
-        held = np.where(found.box_rows, found.box_counts, 0)
-        corners = np.empty((0, 4))
-        if counts.any():
-            corners = found.boxes
-            if (held != counts).any():
-                corners = corners[np.repeat(counts > 0, held)]
-            corners = corners.astype(np.float64)
+        held, corners = np.diff(found.box_splits), found.boxes.astype(np.float64)
+        if (held != counts).any():  # of records that are skipped
+            corners = corners[np.repeat(counts > 0, held)]
         sizes = np.where(found.sizes > 0, found.sizes, np.nan)
-        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1])
+        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], found.has_pixel_boxes)
 
     def classes_of(self, row: int) -> Sequence[object]:
         """What names the classes of a record's boxes: texts, or else ids."""
@@ -290,51 +287,6 @@ class Batch:
             use: rows[part[0] : part[1]].tolist() for use, part in zip(uses, parts, strict=True)
         }
 
-    def _count_boxes(self) -> None:
-        found, keys_of_boxes = self.detections, self.mapping.box
-        self.lengths: list[tuple[int, dict[str, int]]] = []
-        self._uneven = np.zeros(len(self), bool)
-        self.stated_box_counts = self.box_counts = np.zeros(len(self), np.int64)
-        if not keys_of_boxes:
-            return
-        readable = self.live.copy()  # whose boxes are of the right kind
-        for key in keys_of_boxes:
-            for column in self.examples.columns_of(key):
-                if column.kind not in (None, Kind.FLOAT):
-                    readable &= ~column.present
-        self.stated_box_counts = found.box_counts * readable
-        sides = [self.examples.column(key, Kind.FLOAT) for key in keys_of_boxes]
-        others = self._lists_beside_boxes()
-        for column in sides[1:]:
-            self._uneven |= column.counts != self.stated_box_counts
-        for column in others:
-            self._uneven |= (column.counts != self.stated_box_counts) & (column.counts > 0)
-        self._uneven &= readable
-        for row in np.flatnonzero(self._uneven).tolist():
-            listed = [*sides, *(one for one in others if one.counts[row])]
-            self.lengths.append((row, {one.key: int(one.counts[row]) for one in listed}))
-        good = readable & ~self._uneven & found.box_rows
-        self.box_counts = np.where(good, found.box_counts, 0)
-
-    def _lists_beside_boxes(self) -> list[Column]:
-        """The lists with one value an object, as far as there are any."""
-        found = self.detections
-        lists = [
-            found.column(keys.CLASS_TEXT, Kind.BYTES),
-            found.column(keys.CLASS_LABEL, Kind.INT64),
-        ]
-        for key in _PER_OBJECT:
-            for column in found.columns_of(key):
-                spec = self.expected.get(column.key)
-                # Masks as numbers are pixels, not one value an object.
-                is_mask_of_numbers = key == keys.MASK and column.kind is Kind.FLOAT
-                is_taken = column.kind is not None and (spec is None or spec.takes(column.kind))
-                if is_taken and not is_mask_of_numbers:
-                    lists.append(column)
-        if found.annotation_id_column is not None:
-            lists.append(found.annotation_id_column)
-        return lists
-
 
 class ImageRow(NamedTuple):
     """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes.
@@ -358,6 +310,32 @@ def rows_of(batch: Batch) -> Iterator[ImageRow]:
         boxes = int(batch.box_counts[row])
         tags = _tags_of(batch.detections, row)
         yield ImageRow(batch.place(row), names[row] or "", height, width, boxes, tags)
+
+
+def attributes_of(batch: Batch) -> Counter[tuple[str, str]]:
+    """Count the values of attributes of objects and images, by class and name of the attribute."""
+    counts: Counter[tuple[str, str]] = Counter()
+    found = batch.detections
+    for row in np.flatnonzero(batch.live).tolist() if found.other_keys else ():
+        if found.error(row) is None:
+            one = found[row]
+            nothing = [None] * len(one.boxes)
+            uses = list(zip(one.class_text or nothing, one.class_label or nothing, strict=True))
+            for name, values in one.attributes.items():
+                pairs = zip(uses, values, strict=True)
+                kept = [use for use, value in pairs if value is not None]
+                counts.update((class_name(use, batch.label_map), name) for use in kept)
+            for label in one.image_labels:
+                text = class_name((label.text, label.label), batch.label_map)
+                counts.update((text, name) for name in label.attributes)
+    return counts
+
+
+def class_name(use: Use, label_map: LabelMap | None) -> str:
+    """Return the text of a class, or else the label map's name for its id, or ``#id``, or ''."""
+    text, label = use
+    item = label_map.find_id(label) if label_map and label else None
+    return text or (item.class_name if item else "" if label is None else f"#{label}")
 
 
 def _tags_of(found: Detections, row: int) -> Sequence[Use]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from tfod.check.finding import Findings, Severity
+from tfod.check.finding import Findings, Levels, Severity
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import Batch, rows_of
+from tfod.check.records.batch import Batch, attributes_of, rows_of
+from tfod.check.records.box_forms import SAMPLE_SIZE, sample_of
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import IndexedBatch
 from tfod.check.records.images import MOST_DECODED, Decoder, EncodedImages
@@ -26,7 +27,8 @@ from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 if TYPE_CHECKING:
-    from tfod.check.dataset import Shard
+    from tfod.check.references.frames import Matcher
+    from tfod.sources.resolved import Shard
     from tfod.tfrecord.storage.remote import RemoteStream
 
 Progress: TypeAlias = "Callable[[int, int], object]"
@@ -43,7 +45,7 @@ class Instructions(NamedTuple):
 
     Attributes:
         profile: what is expected of the records.
-        codes: the rules that are on.
+        levels: severity of each rule and case, None for those that are off.
         label_maps: those that could be read, by name.
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
@@ -51,11 +53,11 @@ class Instructions(NamedTuple):
         threads: how many images at a time; None for as many as there are cores.
         keeps_rows: whether the records are wanted, to be compared with a CVAT task.
         counts_objects: whether figures of the objects are, for a trainer's configuration.
-        exa003_says_names: see :class:`Batch`.
+        matcher: finds the frames of a CVAT task whose other images are skipped.
     """
 
     profile: Profile
-    codes: frozenset[str]
+    levels: Levels
     label_maps: Mapping[str, LabelMap] = {}
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
@@ -63,7 +65,7 @@ class Instructions(NamedTuple):
     threads: int | None = None
     keeps_rows: bool = False
     counts_objects: bool = False
-    exa003_says_names: bool = True
+    matcher: Matcher | None = None
 
 
 def examine(
@@ -87,6 +89,7 @@ def examine(
                     progress(read, len(records))
                 if examiner.has_enough:
                     examiner.look()
+            result.is_whole = True
             while shard.entry and stream.read(_STEP):  # behind a damage is a checksum, too
                 pass
     except OSError as error:
@@ -97,6 +100,7 @@ def examine(
     if result.objects is not None:
         result.objects = replace(result.objects, classes=frozenset(result.uses))
     result.has_defects = not result.findings.are_below(Severity.WARNING)
+    result.findings.levels = {}  # those of all shards are the same
     return result
 
 
@@ -115,11 +119,11 @@ class _Examiner:
             shard.subset,
             shard.label_map,
             shard.candidates,
-            findings=Findings(instructions.max_findings),
+            findings=Findings(instructions.max_findings, instructions.levels),
         )
         self.has_enough = False
         self._decoder = Decoder(
-            instructions.decode if "IMG003" in instructions.codes else 0, instructions.threads
+            instructions.decode if instructions.levels["IMG003"] else 0, instructions.threads
         )
         self._damages: list[Damage] = []
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
@@ -165,19 +169,27 @@ class _Examiner:
         self._pending, self._pending_bytes, self._damages = [], 0, []
         self.has_enough = False
         images = EncodedImages.joined(parts)
-        mapping = instructions.profile.field_mapping
+        profile = instructions.profile
         batch = Batch(
-            Detections(ExampleBatch.joined(examples), mapping, headers=images.headers),
+            Detections(
+                ExampleBatch.joined(examples),
+                profile.field_mapping,
+                headers=images.headers,
+                expected=profile.expected,
+            ),
             images,
-            instructions.profile,
+            profile,
             instructions.label_maps.get(self._shard.label_map or ""),
             damages,
-            instructions.exa003_says_names,
         )
-        run_rules(batch, instructions.codes, result.findings, of_dataset=False)
+        if instructions.matcher is not None:
+            find, names = instructions.matcher.find, batch.detections.filenames
+            batch.skip([row for row, name in enumerate(names) if find(name or "")[0] is None])
+        run_rules(batch, result.findings, of_dataset=False)
         _add(result, batch)
         if instructions.keeps_rows:
             result.rows += rows_of(batch)
+            add_bounded(result.attributes, attributes_of(batch))
         if instructions.counts_objects:
             from tfod.check.records.objects import ObjectFigures  # few checks need them
 
@@ -192,8 +204,10 @@ def _add(result: ShardResult, batch: Batch) -> None:
     checked = images.keys() & set(batch.image_rows.tolist()) if images else ()
     result.images += len(checked)
     result.decoded += sum(images[row].failure is not None for row in checked)
-    result.boxes += int(batch.stated_box_counts.sum())
+    result.boxes += int(batch.detections.box_counts.sum())
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
+    if len(result.sample) < SAMPLE_SIZE:
+        result.sample = np.concatenate((result.sample, sample_of(batch.boxes)))[:SAMPLE_SIZE]
     if not batch.boxes.all_proper:
         result.flat += int(batch.boxes.flat.sum())
     codes, uses = batch.uses

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfod.check.finding import Levels
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, Bytes, ImageHeader, sniff_format
@@ -52,13 +53,13 @@ def read_most_decoded(text: str) -> int | None:
     return int(text)
 
 
-def why_not_all_decoded(most: int | None, codes: frozenset[str]) -> str:
-    """Why a check with the rules of these codes does not decode all images."""
+def why_not_all_decoded(most: int | None, levels: Levels) -> str:
+    """Why a check with these levels does not decode all images."""
     if most == 0:
         return "not asked for"
     if not can_decode():
         return "Pillow is not installed: pip install Pillow"
-    if "IMG003" not in codes:
+    if levels["IMG003"] is None:
         return "IMG003 is off"
     if most is not None:
         return f"the first {most:,} of each shard; choose to decode all for every one"
@@ -111,12 +112,14 @@ class EncodedImage(NamedTuple):
         looks: what bytes without a header look like; may be empty.
         sha256: its digest, where the record has one to be compared with.
         failure: why it could not be decoded; empty where it could, None where it was not tried.
+        brightest: the largest value of a decoded PNG of 16 bits; 0 for other images.
     """
 
     length: int
     looks: str
     sha256: str
     failure: str | None
+    brightest: int = 0
 
 
 class EncodedImages(NamedTuple):
@@ -148,7 +151,10 @@ class EncodedImages(NamedTuple):
                 import hashlib  # loads OpenSSL, and few records have a digest
 
                 sha256 = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
-            by_row[row] = EncodedImage(end - start, looks, sha256, failures.get(row))
+            header, failure = found.headers[row], failures.get(row)
+            is_deep = failure == "" and header and (header.format, header.bits) == ("png", 16)
+            brightest = _brightest(memoryview(buffer)[start:end]) if is_deep else 0
+            by_row[row] = EncodedImage(end - start, looks, sha256, failure, brightest)
         return cls(by_row, found.headers, hashes)
 
     @classmethod
@@ -330,6 +336,18 @@ def why_not_decoded(data: bytes | bytearray | memoryview) -> str:
     except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
         return " ".join(str(error).split())[:200] or type(error).__name__
     return ""
+
+
+def _brightest(data: memoryview) -> int:
+    """Return the largest value of a PNG of 16 bits, without opacity."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+        highest = np.reshape(image.getextrema(), (-1, 2))[:, 1]
+        if image.mode.startswith("I"):
+            return int(highest[0])
+        # Of colors, and of gray with opacity, Pillow keeps the high byte.
+        return int(highest[: 1 if image.mode == "LA" else 3].max()) << 8 | 0xFF
 
 
 def _is_png_damaged(data: bytes | bytearray | memoryview) -> bool:

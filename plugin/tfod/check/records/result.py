@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from tfod.check.finding import Finding, Findings, Severity
+from tfod.check.finding import Finding, Findings
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.batch import ImageRow, Use
+from tfod.check.records.batch import ImageRow, Use, class_name
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.duplicates import Duplicates, IndexedBatch, Repeat
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
-    from tfod.check.dataset import Dataset
     from tfod.check.records.objects import ObjectFigures
     from tfod.check.references.cvat_task import Task
     from tfod.check.references.frames import Attachment
     from tfod.check.references.pipeline import TrainingConfig
+    from tfod.sources.resolved import Dataset
 
 T = TypeVar("T")
 MOST_KINDS = 1 << 16
@@ -46,16 +46,19 @@ class ShardResult:
         label_map: name of the label map it was checked with.
         candidates: label maps that fit equally well, when there are several.
         damage: why it could not be unpacked to its end, as an entry of a zip; empty where it could.
+        is_whole: whether all its records could be unpacked.
         records, images, boxes: what was read; an image is a record whose image has bytes.
         decoded: images that were decoded.
         read: bytes of the shard.
         keys: the features that its records have.
         columns: what its boxes say of their columns.
+        sample: some of its boxes, as :func:`~tfod.check.records.box_forms.sample_of` returns them.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
         compression: GZIP or ZLIB; empty for none.
         unreadable: why the system, or the store, did not let it be read on; empty where it did.
         objects: figures of its objects, where a trainer's configuration is given.
         rows: its records, where a CVAT task is given.
+        attributes: how many values each attribute of a class has, where a CVAT task is given.
         findings: of the batch rules.
         has_defects: whether there are any but infos.
         flat: boxes without width or height.
@@ -69,6 +72,7 @@ class ShardResult:
     label_map: str | None = None
     candidates: Sequence[str] = ()
     damage: str = ""
+    is_whole: bool = False
     records: int = 0
     images: int = 0
     decoded: int = 0
@@ -76,11 +80,13 @@ class ShardResult:
     read: int = 0
     keys: frozenset[str] = frozenset()
     columns: BoxColumns = field(default_factory=BoxColumns)
+    sample: np.ndarray = field(default_factory=lambda: np.empty((0, 6), "f4"), compare=False)
     is_empty_file: bool = False
     compression: str = ""
     unreadable: str = ""
     objects: ObjectFigures | None = None
     rows: list[ImageRow] = field(default_factory=list)
+    attributes: Counter[tuple[str, str]] = field(default_factory=Counter)
     findings: Findings = field(default_factory=lambda: Findings(0))
     has_defects: bool = False
     flat: int = 0
@@ -121,7 +127,6 @@ class DatasetResult:
     Attributes:
         dataset: which.
         profile: what is expected of the records.
-        codes: the rules that are on.
         findings: all that was found.
         shards: in order.
         image_sizes: images of each ``(height, width)``, pixels.
@@ -133,7 +138,6 @@ class DatasetResult:
 
     dataset: Dataset
     profile: Profile
-    codes: frozenset[str]
     findings: Findings
     shards: list[ShardResult] = field(default_factory=list)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -217,9 +221,9 @@ class DatasetResult:
         self,
         pairs: np.ndarray,
         make: Callable[[Repeat], Finding],
-        severity: Severity | None = None,
+        case: str = "",
     ) -> Iterator[Finding]:
-        """A finding for each record that shares something with an earlier one, of one severity.
+        """A finding for each record that shares something with an earlier one, of one case.
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
@@ -227,13 +231,11 @@ class DatasetResult:
             return
         yield from map(make, self.duplicates.repeats(pairs[: self.room]))
         for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
-            yield Finding(message="", shard=shard.name, case_severity=severity)
+            yield Finding(message="", shard=shard.name, case=case)
 
 
 def _named(uses: Mapping[Use, int], label_map: LabelMap | None) -> Counter[str]:
     names: Counter[str] = Counter()
-    for (text, label), count in uses.items():
-        item = label_map.find_id(label) if label_map and label else None
-        bare = "" if label is None else f"#{label}"
-        names[text or (item.class_name if item else bare)] += count
+    for use, count in uses.items():
+        names[class_name(use, label_map)] += count
     return names

@@ -6,7 +6,7 @@ import itertools
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, image_size
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import CvatMeta, read_cvat_xml
-from tfod.formats.cvat.shapes import CvatImage
+from tfod.formats.cvat.shapes import BOX, CvatImage
 from tfod.formats.reading.documents import read_json
 
 _HEAD = 64 << 10
@@ -39,30 +39,38 @@ class Task:
 
     Attributes:
         labels: names of the classes that annotations may have.
+        attributes: names of the attributes of each label, as far as they are known.
         frames: in their order.
         video: frames are called ``frame_000000``, and CVAT looks for digits in names.
         project: the frames are those of several tasks, where a name may come again.
         new_tasks: it is a project, in which the images of the shards become new tasks.
         without_frames: the file that should have named the frames, but does not.
         not_carried: shapes by kind that an import deletes, and that no shard can hold.
+        outlines: masks, polygons and ellipses by kind, which an import without masks replaces.
+        hidden: frames whose annotations no shard has: ``deleted`` and ``honeypots``.
         own: numbers of the frames that an import goes to, where these are a job's and not all.
         annotated: numbers of the frames whose annotations an import deletes, with or without a
             record for them.
+        skips_others: images of no frame are left out, instead of refused.
     """
 
     labels: frozenset[str] | None = None
+    attributes: Mapping[str, Collection[str]] = field(default_factory=dict)
     frames: tuple[Frame, ...] | None = None
     video: bool = False
     project: bool = False
     new_tasks: bool = False
     without_frames: str | None = None
     not_carried: Mapping[str, int] = field(default_factory=dict)
+    outlines: Mapping[str, int] = field(default_factory=dict)
+    hidden: Mapping[str, int] = field(default_factory=dict)
     annotated: frozenset[int] = frozenset()
     own: frozenset[int] | None = None
+    skips_others: bool = False
 
     def kept(self) -> Task:
         """The same where an import deletes nothing, or may delete what is there."""
-        return replace(self, not_carried={}, annotated=frozenset())
+        return replace(self, not_carried={}, outlines={}, hidden={}, annotated=frozenset())
 
 
 def shown(keyframes: Iterable[tuple[int, bool]], frames: Sequence[int]) -> set[int]:
@@ -97,16 +105,19 @@ def load_task(
         TfodError: one of them cannot be read, or is something else.
     """
     task = _task_from_xml(cvat_xml) if cvat_xml is not None else Task()
-    labels = task.labels if cvat_labels is None else _read_labels(cvat_labels)
+    if cvat_labels is not None:
+        attributes = _read_labels(cvat_labels)
+        task = replace(task, labels=frozenset(attributes), attributes=attributes)
     if images is not None and task.frames is None:
-        return Task(labels, tuple(_frames_on_disk(images)))
-    return replace(task, labels=labels)
+        return Task(task.labels, task.attributes, tuple(_frames_on_disk(images)))
+    return task
 
 
 def _task_from_xml(path: str) -> Task:
     meta = None
     images: list[CvatImage] = []
     others: Counter[str] = Counter()
+    outlines: Counter[str] = Counter()
     annotated = set()
     for part in read_cvat_xml(path):
         if isinstance(part, CvatMeta):
@@ -115,6 +126,7 @@ def _task_from_xml(path: str) -> Task:
             # A task may have many shapes, of which only this matters here.
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
             others.update(part.others)
+            outlines.update(shape.kind for shape in part.shapes if shape.kind != BOX)
             if part.shapes or part.others or part.tags:
                 annotated.add(part.number)
     if meta is None:
@@ -131,16 +143,21 @@ def _task_from_xml(path: str) -> Task:
     )
     return Task(
         labels=frozenset(meta.labels) if meta.labels else None,
+        attributes={
+            label: {name for own, name in meta.input_types if own == label} for label in meta.labels
+        },
         frames=frames or None,
         video=meta.video,
         project=meta.project and not one_task,
         without_frames=None if frames else path,
         not_carried=others,
+        outlines=outlines,
         annotated=frozenset((number - meta.first) // meta.step for number in annotated if one_task),
     )
 
 
-def _read_labels(path: str) -> frozenset[str]:
+def _read_labels(path: str) -> dict[str, Collection[str]]:
+    """Read the names of the attributes of each label."""
     found: Any = read_json(path)
     if isinstance(found, dict):
         # The server's API says "results", a task's description "labels".
@@ -154,7 +171,10 @@ def _read_labels(path: str) -> frozenset[str]:
         )
     if not found:
         raise TfodError(f"{path} lists no label; copy it from the Raw tab of CVAT's label editor")
-    return frozenset(one["name"] for one in found)
+    return {
+        label["name"]: {str(one.get("name")) for one in label.get("attributes") or ()}
+        for label in found
+    }
 
 
 def _frames_on_disk(folder: str) -> Iterator[Frame]:

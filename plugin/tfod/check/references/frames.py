@@ -48,7 +48,7 @@ class Matcher:
 
     def __init__(self, task: Task, filenames: Iterable[str]) -> None:
         self._frames = task.frames or ()
-        self._video = task.video
+        self._video, self._is_exact = task.video, task.skips_others
         # Of equal names, and of a.jpg and a.png for a.gif, the last wins, as in CVAT.
         self._by_name = {one.name: place for place, one in enumerate(self._frames)}
         self._by_root = {_root(one.name): place for place, one in enumerate(self._frames)}
@@ -63,6 +63,8 @@ class Matcher:
     def find(self, filename: str) -> tuple[int | None, MatchedBy]:
         """The frame of this name, behind the folder that all lack, or of the number in it."""
         found, root = self._named(filename), root_of(filename)
+        if self._is_exact:  # the image of another task may have the same last part or number
+            return found, MatchedBy.NAME
         if found is None and self._hint:
             found = self._by_root.get(posixpath.join(self._hint, root))
         if found is None and posixpath.dirname(root) not in self._folders:
@@ -76,17 +78,19 @@ class Matcher:
         digits = _to_int(posixpath.basename(root)[len(_VIDEO_NAME) :])
         return self._numbered(digits), MatchedBy.DIGITS
 
-    def place(self, filename: str, where: str) -> int:
-        """The frame for an import.
+    def place(self, filename: str, where: str) -> int | None:
+        """The frame for an import; None for an image that the task skips.
 
         Raises:
             TfodError: there is none.
         """
         found, by = self.find(filename)
+        if self._is_exact:
+            return found
         name = posixpath.basename(root_of(filename))
         # CVAT takes kitten3.jpg for frame 3.
         if found is None or (by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
-            raise TfodError(f"{where}: image {filename!r} matches no frame of the task")
+            raise TfodError(f"{where}: image {filename!r:.81} matches no frame of the task")
         return found
 
     def is_reached_by_cvat(self, frame: Frame) -> bool:
@@ -172,12 +176,6 @@ def attach(task: Task, rows: Sequence[ImageRow]) -> list[Attachment]:
             first.setdefault(place, row.place)
         found.append(Attachment(row, place, by, near, earlier))
     return found
-
-
-def of_other_jobs(job: object, images: int) -> str:
-    """What to say where none of the images is in the job that they are imported into."""
-    which = "the image is not a frame" if images == 1 else f"none of the {images} images is a frame"
-    return f"{which} of {job}, but of the task's other jobs"
 
 
 def _to_int(text: str) -> int | None:

@@ -9,7 +9,6 @@ from itertools import islice
 
 import numpy as np
 
-from tfod.check.dataset import Shard
 from tfod.check.finding import Finding
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.report import Report
@@ -20,6 +19,7 @@ from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
+from tfod.sources.resolved import Shard
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import Record, RecordBatch, walk

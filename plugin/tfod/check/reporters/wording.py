@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from tfod.check.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
-from tfod.check.profiles.policy import Policy
+from tfod.check.profiles.policy import levels_of
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS
 from tfod.check.report import Counts, DatasetReport, Report
@@ -72,6 +72,9 @@ def group_findings(report: Report) -> list[Group]:
     return sorted(groups, key=lambda one: (-one.severity.rank, order.index(one.code[:3]), one.code))
 
 
+_NO_RECORD = "no record was read"
+
+
 def headline(report: Report) -> str:
     """The verdict as a sentence: ``Ready for CVAT: 12 images, no boxes``; CVAT wants a zip.
 
@@ -96,7 +99,7 @@ def headline(report: Report) -> str:
     found = [(counts.by_severity.get(one, 0), one.value) for one in levels]
     numbers = " and ".join(plural(count, name) for count, name in found if count)
     if not images:
-        return f"{refused}{numbers}"
+        return f"{refused}{numbers or _NO_RECORD}"
     least = "" if len(report.findings) == report.total else "at least "
     # What is damaged is not among the records that were read.
     total = counts.records + sum(code.startswith("TFR") for code in images.values())
@@ -126,6 +129,8 @@ def totals(report: Report) -> str:
         found = f"{valid:,} of {plural(every, 'dataset')} valid, {found}"
     if report.fail_on is not Severity.ERROR:
         found += f" ({report.fail_on.value}s fail, too)"
+    if not report.counts.records and not report.valid:
+        found += f"; {_NO_RECORD}"
     if report.baseline is not None:
         found += f"; {plural(report.baseline.hidden, 'known finding')} in the baseline"
     profile = READY.get(report.profile.name)
@@ -200,6 +205,8 @@ def next_steps(
     if report.valid:
         return _uses(report)
     failing = [one for one in groups if one.severity.rank >= report.fail_on.rank]
+    if not failing:
+        return [("Name the shards that are to be checked; no record was read.", "")]
     first = max(failing, key=lambda one: one.total)
     steps = [((f"Begin with {first.code}: " if len(failing) > 1 else "") + first.fix, "")]
     name = _repairable(report, {one.code for one in failing if one.rule.repair})
@@ -272,10 +279,10 @@ def changes(rule: Rule) -> Iterator[tuple[str, str]]:
 
     CVAT is the one of which no task is known.
     """
-    ready = {one.name: Policy(one.severities) for one in READY.values()}
-    receivers = {one.name: Policy(receiver=one.severities(None)) for one in RECEIVERS.values()}
+    ready = {one.name: levels_of(one.severities) for one in READY.values()}
+    receivers = {one.name: levels_of(receiver=one.severities(None)) for one in RECEIVERS.values()}
     for heading, word, policies in (("Profiles", "in", ready), ("Receivers", "for", receivers)):
-        found = {name: policy.severity(rule.code) for name, policy in policies.items()}
+        found = {name: levels[rule.code] for name, levels in policies.items()}
         said = [
             f"{one.value if one else 'off'} {word} {name}"
             for name, one in found.items()

@@ -11,18 +11,19 @@ which is what people are told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from tfod.check.finding import Finding, JsonValue, Severity
-from tfod.check.profiles.profile import BOX_KEY
 from tfod.check.records.batch import Batch
+from tfod.check.records.box_forms import FIXES, SAMPLE_SIZE, SIZES, forms_of, sample_of
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection.boxes import touch_image
-from tfod.detection.problems import Wrong
+from tfod.detection.problems import READ
+from tfod.sources.layouts import BOX_KEY
 
 MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3  # a box of one pixel, after rounding
@@ -42,13 +43,23 @@ def _spelled(corners: list[float]) -> str:
     "FiftyOne drops the rest silently.",
     fix="Write one value for each object into every list of objects.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
+    cases={READ: Severity.ERROR},
 )
 def different_lengths(batch: Batch) -> Iterator[Finding]:
     """The lists over a record's objects do not have one length."""
-    for row, lengths in batch.lengths:
-        some = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lengths.items())
-        message = f"lists of different length: {some}"
-        yield batch.finding(row, message, "image/object", {**lengths})
+    problems = [one for one in batch.detections.problems if one.code == "BOX001"]
+    by_row = {one.row: one for one in sorted(problems, key=lambda one: one.case, reverse=True)}
+
+    def make(row: int) -> Finding:
+        lengths = by_row[row].value
+        assert isinstance(lengths, Mapping)
+        counts = (f"{count} {key.rpartition('/')[2]}" for key, count in lengths.items())
+        message = f"lists of different length: {', '.join(counts)}"
+        return batch.finding(row, message, "image/object", {**lengths}, case=by_row[row].case)
+
+    for case in ("", READ):
+        rows = sorted(row for row, one in by_row.items() if one.case == case)
+        yield from batch.findings(rows, make, case)
 
 
 @rule(
@@ -119,17 +130,16 @@ def _how_far(corners: list[float], outside: float) -> str:
 @rule(
     "BOX005 error: box in pixels instead of parts of the image",
     why="Readers multiply by the image's size again; Datumaro clamps such boxes to nothing.",
-    fix="Divide xmin, xmax by the image's width and ymin, ymax by its height.",
+    fix="Divide xmin, xmax by the image's width and ymin, ymax by its height, but percent by 100.",
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
 def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
-    """A coordinate is larger than 2, in most boxes of the batch or in one outside its image."""
+    """A coordinate is above 2, and the box lies outside the image or begins in its first pixel."""
     boxes = batch.boxes
     if boxes.all_proper:
         return ()
-    return batch.of_boxes(
-        boxes.in_pixels, lambda _, corners: f"looks like pixels: {_spelled(corners)}"
-    )
+    looks = f"looks like {' or '.join(forms_of(sample_of(boxes))) or 'pixels'}: "
+    return batch.of_boxes(boxes.in_pixels, lambda _, corners: looks + _spelled(corners))
 
 
 @rule(
@@ -246,6 +256,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
     "EfficientDet max_instances_per_image to one more.",
     source="tensorflow/models: protos/input_reader.proto, max_number_of_boxes; google/automl: "
     "efficientdet/dataloader.py, pad_to_fixed_size, tf.assert_less",
+    cases={"limit": Severity.INFO},
 )
 def too_many_boxes(batch: Batch) -> Iterator[Finding]:
     """An image has more boxes than max_number_of_boxes; as many are an info."""
@@ -258,7 +269,7 @@ def too_many_boxes(batch: Batch) -> Iterator[Finding]:
             yield batch.finding(row, message, key, count)
         else:
             message = f"{count} boxes, for which EfficientDet has no room"
-            yield batch.finding(row, message, key, count, severity=Severity.INFO)
+            yield batch.finding(row, message, key, count, case="limit")
 
 
 @rule(
@@ -318,6 +329,8 @@ def permuted_columns(result: DatasetResult) -> Iterator[Finding]:
     in another column order.
     """
     for members in result.by_subset.values():
+        if SIZES in forms_of(np.concatenate([one.sample for one in members])):
+            continue  # which BOX022 says; exchanged corners may fit such boxes, too
         found = [(one.name, one.columns) for one in members if one.columns.candidates]
         # Each of many small shards has too few boxes to tell.
         together = sum((one.columns for one in members), BoxColumns())
@@ -330,13 +343,31 @@ def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding
     orders = " or ".join(map(str, columns.candidates))
     message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
     message += f"none is when read as {orders}"
-    key = result.profile.own(BOX_KEY)
+    key = result.profile.key_for(BOX_KEY)
     return Finding(message=message, shard=shard, feature=key, value=columns.improper)
+
+
+@dataset_rule(
+    "BOX022 error: boxes are not fractions of two corners",
+    why="Every box is wrong, also those that look right: a model learns to find nothing.",
+    fix="Correct the writer and write the shard again. Look at the boxes with tfod show.",
+    source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",
+)
+def other_form(result: DatasetResult) -> Iterator[Finding]:
+    """The boxes of a shard, or of all small shards together, have another unit or form."""
+    forms = {one.name: forms_of(one.sample) for one in result.shards}
+    small = [one for one in result.shards if len(one.sample) < SAMPLE_SIZE]
+    if small and not any(forms.values()):
+        forms = {small[0].name: forms_of(np.concatenate([one.sample for one in small]))}
+    for shard, names in forms.items():
+        if names:
+            message = f"boxes seem to be {' or '.join(names)}"
+            fix = " ".join(FIXES[name] for name in names)
+            yield Finding(message, result.profile.key_for(BOX_KEY), fix=fix, shard=shard)
 
 
 detection_rule(
     "BOX014 error: boxes that are not four numbers each",
-    Wrong.BOX_NUMBERS,
     why="Nobody knows which number belongs to which object; an import stops at the record.",
     fix="Write all four numbers of each object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",

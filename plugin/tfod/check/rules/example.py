@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 
 import numpy as np
 
-from tfod.check.finding import Finding, JsonValue, first_of
+from tfod.check.finding import Finding, JsonValue, Severity, first_of
 from tfod.check.records.batch import Batch
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.features.field_mapping import IMAGE_KEYS, LABEL_KEYS
-from tfod.detection.features.schema import FeatureSpec
-from tfod.detection.problems import Wrong
-from tfod.example.columns import Column, FormProblem, bytes_of
+from tfod.detection.problems import NOTHING, READ
+from tfod.example.columns import FormProblem, bytes_of
 from tfod.example.spelling import Form
 from tfod.example.wire import Kind
 
@@ -23,13 +21,6 @@ _PARSER = "tensorflow/core/util/example_proto_fast_parsing.cc"
 _SHOWN = 60
 _KEYS_SHOWN = 24
 _NEAR = 0.8  # of two names, as difflib has it
-
-
-def _described(batch: Batch) -> Iterator[tuple[Column, FeatureSpec]]:
-    """The columns of which something is expected, and what."""
-    for key, spec in batch.expected.items():
-        for column in batch.examples.columns_of(key):
-            yield column, spec
 
 
 _OTHER_DATASET = "Export an object detection dataset, with image/filename and boxes,"
@@ -69,9 +60,13 @@ def sequence_example(batch: Batch) -> Iterator[Finding]:
     source=_PARSER,
     repair="Format, height and width are taken from the image, and the source id becomes a"
     " number. Nothing else can be made up.",
+    cases={NOTHING: Severity.ERROR},
 )
 def missing_feature(batch: Batch) -> Iterator[Finding]:
-    """A feature without a default is not there, or has no list."""
+    """A feature without a default is not there, or has no list; or none of the layout is there."""
+    yield from batch.problems("EXA003")
+    looked_at = batch.live.copy()
+    looked_at[[one.row for one in batch.detections.problems if one.code == "EXA003"]] = False
     for key, spec in batch.expected.items():
         if not spec.required:
             continue
@@ -81,7 +76,7 @@ def missing_feature(batch: Batch) -> Iterator[Finding]:
         there = np.zeros(len(batch.live), bool)
         for column in columns:
             there |= column.present
-        for row in np.flatnonzero(batch.live & ~there).tolist():
+        for row in np.flatnonzero(looked_at & ~there).tolist():
             message = f"required feature {key} is missing ({spec.kind.value})"
             yield batch.finding(row, message, key)
         for column in columns if spec.demanded else ():
@@ -89,39 +84,20 @@ def missing_feature(batch: Batch) -> Iterator[Finding]:
                 yield batch.finding(row, f"required feature {key} has no value", key)
 
 
-@rule(
+detection_rule(
     "EXA004 error: feature of another kind",
     why="tf.io.parse_example stops with 'Data types don't match'.",
     fix="Write the feature with the kind of list that the profile names.",
     source=_PARSER,
+    cases={READ: Severity.ERROR},
 )
-def wrong_kind(batch: Batch) -> Iterator[Finding]:
-    """A feature holds another kind of list than the description says."""
-    for column, spec in _described(batch):
-        if column.kind is None or spec.takes(column.kind):
-            continue
-        for row in column.rows.tolist():
-            message = f"{column.key} is {column.kind.value}, expected {spec.kind.value}"
-            yield batch.finding(row, message, column.key, column.kind.value)
-
-
-@rule(
+detection_rule(
     "EXA005 error: feature of another shape",
     why="tf.io.parse_example stops with 'Number of values != expected'.",
     fix="Write exactly as many values as the profile's shape has.",
     source=_PARSER,
+    cases={READ: Severity.ERROR},
 )
-def wrong_shape(batch: Batch) -> Iterator[Finding]:
-    """A fixed-length feature has fewer or more values than its shape."""
-    for column, spec in _described(batch):
-        if spec.length is None or column.kind is None or not spec.takes(column.kind):
-            continue
-        counts = column.lengths
-        wrong = counts != spec.length
-        shape = "exactly one" if spec.shape == () else f"{spec.length}, of shape {spec.shape}"
-        for row, count in zip(column.rows[wrong].tolist(), counts[wrong].tolist(), strict=True):
-            message = f"{column.key} holds {count} values, expected {shape}"
-            yield batch.finding(row, message, column.key, count)
 
 
 @rule(
@@ -201,7 +177,7 @@ def not_utf8(batch: Batch) -> Iterator[Finding]:
             odd = next((one for one in values if not _is_utf8(one)), None)
             if odd is not None:
                 text = odd[:_SHOWN].decode("latin-1")
-                message = f"{column.key} is not UTF-8; as Latin-1 it reads {text!r}"
+                message = f"{column.key} is not UTF-8; as Latin-1 it reads {text!r:.81}"
                 yield batch.finding(row, message, column.key, text)
 
 
@@ -218,6 +194,7 @@ def _is_utf8(value: bytes) -> bool:
     why="These records are of some other kind; nothing is known about what they should hold.",
     fix="Pass --profile with a profile of your own; tfod describe --as-profile writes one.",
     source="docs/checker.md: profiles",
+    cases={"known-keys": Severity.ERROR},
 )
 def no_profile(result: DatasetResult) -> Iterator[Finding]:
     """The keys resemble no ready profile, or none that the receiver reads."""
@@ -228,17 +205,13 @@ def no_profile(result: DatasetResult) -> Iterator[Finding]:
     some = first_of(names, _KEYS_SHOWN) or "none"
     fix = f"{_OTHER_DATASET} for {receiver}." if receiver else ""
     message = f"these records fit no profile; their features are {some}"
-    if not receiver and _has_one(result.misfit.keys, IMAGE_KEYS, LABEL_KEYS):
-        fix = (
-            "Pass --profile image_label if each is an image and its class; else a profile of your "
-        )
-        fix += "own, as tfod describe --as-profile writes it."
     if layout:
         message = f"these records have the layout {layout}, which {receiver} does not read; "
         message += f"their features are {some}"
         fix = "Convert them: tfod convert SOURCE OUTPUT --to shards."
     value = list[JsonValue](names[:_KEYS_SHOWN])
-    yield Finding(message=message, shard=result.misfit.shard, value=value, fix=fix)
+    case = "" if keys.KNOWN_KEYS.isdisjoint(result.misfit.keys) else "known-keys"
+    yield Finding(message=message, shard=result.misfit.shard, value=value, fix=fix, case=case)
 
 
 @rule(
@@ -257,17 +230,11 @@ def read_otherwise(batch: Batch) -> Iterator[Finding]:
 
 detection_rule(
     "EXA013 error: tfod/attributes cannot be understood",
-    Wrong.EXTRA_ATTRIBUTES,
     why="The attributes that the other keys cannot say are in it: an import stops at the record, "
     "other readers pass over it.",
     fix="Export the shard again.",
     source="tfod.detection.keys: EXTRA_ATTRIBUTES",
 )
-
-
-def _has_one(there: Sequence[str], *groups: Sequence[str]) -> bool:
-    """Whether a key of each group is there."""
-    return not any(map(set(there).isdisjoint, groups))
 
 
 def _meant_by(key: str, absent: Set[str]) -> str | None:

@@ -13,10 +13,11 @@ from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
 from tfod.check.records.images import FORMAT_TITLES, ImageFacts
 from tfod.check.records.result import DatasetResult
-from tfod.check.rules.registry import dataset_rule, each_image, rule
+from tfod.check.rules.registry import dataset_rule, detection_rule, each_image, rule
 from tfod.check.rules.tensorflow_images import obstacle_to_decoding
 from tfod.detection import keys
 from tfod.detection.images.image import QUARTER
+from tfod.detection.problems import READ
 
 
 @rule(
@@ -96,7 +97,7 @@ def check_format(facts: ImageFacts) -> Iterator[Finding]:
 
 def _other_format(facts: ImageFacts) -> Finding:
     true, said = facts.header.format if facts.header else "", facts.declared_format
-    message = f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[true]}"
+    message = f"image/format says {said!r:.81}, the bytes are a {FORMAT_TITLES[true]}"
     return Finding(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
 
 
@@ -164,6 +165,7 @@ def _said_size(height: int | None, width: int | None) -> str:
     "fit only the turned image they certainly were, which is an error.",
     fix=_TURN,
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
+    cases={"turned": Severity.ERROR},
 )
 @each_image
 def check_orientation(facts: ImageFacts) -> Iterator[Finding]:
@@ -176,12 +178,12 @@ def check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     exchanged = turned and header.height != header.width and said == (header.width, header.height)
     message = f"the EXIF orientation is {header.orientation}: people see it "
     message += f"{_TURNED[header.orientation]}, TensorFlow does not"
-    severity = None
+    case = ""
     if exchanged or (turned and facts.boxes_need_a_turn):
         fits = "the record's size is that of" if exchanged else "its boxes fit only"
         message += f"; {fits} the turned image, {header.width} x {header.height}"
-        severity = Severity.ERROR
-    yield Finding(message, keys.ENCODED, header.orientation, case_severity=severity)
+        case = "turned"
+    yield Finding(message, keys.ENCODED, header.orientation, case=case)
 
 
 _TURNED = {
@@ -253,7 +255,9 @@ def check_same_image(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         message = f"the same image is in {named_record(one.first)}"
-        return Finding(message, result.profile.own(keys.ENCODED), f"{one.image:016x}").at(one.place)
+        return Finding(message, result.profile.key_for(keys.ENCODED), f"{one.image:016x}").at(
+            one.place
+        )
 
     return result.repeated(result.duplicates.in_subset(keys.ENCODED), make)
 
@@ -264,6 +268,7 @@ def check_same_image(result: DatasetResult) -> Iterator[Finding]:
     "all of them were, which is an error, the scores say nothing.",
     fix="Keep the image in one subset only.",
     source="the encoded bytes, compared by a checksum of 64 bits",
+    cases={"whole-subset": Severity.ERROR},
 )
 def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
     """Two subsets have the same encoded bytes: an error where a whole subset has no others, but for
@@ -278,18 +283,18 @@ def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
     def make(one: Repeat) -> Finding:
         message = f"the image is in {one.subset} and in {one.first_subset}: "
         message += f"{named_record(one.first)} has it{more}"
-        key = result.profile.own(keys.ENCODED)
+        key = result.profile.key_for(keys.ENCODED)
         value = list[JsonValue]([one.first_subset, one.subset])
-        return Finding(message, key, value, case_severity=severity).at(one.place)
+        return Finding(message, key, value, case=case).at(one.place)
 
-    severity = Severity.ERROR if leaked else None
-    return result.repeated(result.duplicates.shared_images, make, severity)
+    case = "whole-subset" if leaked else ""
+    return result.repeated(result.duplicates.shared_images, make, case)
 
 
 def named_record(place: Place) -> str:
     """``record 3 of train.record (a.jpg)``."""
     where = f"record {place.record} of {place.shard}"
-    return f"{where} ({place.item})" if place.item else where
+    return f"{where} ({place.item:.80})" if place.item else where
 
 
 @rule(
@@ -338,20 +343,14 @@ def check_raw(facts: ImageFacts) -> Iterator[Finding]:
         yield _other_format(facts)
 
 
-@rule(
+detection_rule(
     "IMG015 error: boxes of an image of unknown size",
     why="CVAT and Datumaro have boxes in pixels: tfod stops at such a record, since it cannot "
     "scale them. The trainer does not need the size.",
     fix="Write image/height and image/width into every record.",
     source="tfod.datumaro.reader; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
+    cases={READ: Severity.ERROR},
 )
-def check_size_known(batch: Batch) -> Iterator[Finding]:
-    """Neither image/height and image/width say it, nor the header of an encoded image."""
-    if batch.mapping.height is None and not batch.mapping.has_pixel_boxes:
-        return
-    for row in batch.without_size:
-        boxes = plural(int(batch.stated_box_counts[row]), "box")
-        yield batch.finding(row, f"the size of the image is not known, and it has {boxes}")
 
 
 @dataset_rule(
@@ -366,7 +365,7 @@ def check_some_images(result: DatasetResult) -> Iterator[Finding]:
 
     Where IMG001 is on it says it of each record, and of records that cannot be read others do.
     """
-    if "IMG001" in result.codes:
+    if result.findings.levels["IMG001"]:
         return
     for shard in result.shards:
         is_read = not result.count("EXA001", shard.name) and not result.count("EXA002", shard.name)
@@ -374,3 +373,21 @@ def check_some_images(result: DatasetResult) -> Iterator[Finding]:
             lacking = plural(shard.records - shard.images, "record")
             message = f"{lacking} of {shard.records:,} have no image, the others have one"
             yield Finding(message=message, shard=shard.name)
+
+
+@rule(
+    "IMG017 error: TensorFlow decodes the 16-bit PNG to black",
+    why="tf.io.decode_image keeps the high byte of each value: values below 256 become 0. Values "
+    "below 4,096, a warning, become 0 to 15 of 255: nearly black.",
+    fix="Scale the values to 0 to 255 and write a PNG with 8 bits per channel.",
+    source="tensorflow/core/lib/png/png_io.cc, png_set_strip_16",
+    cases={"dark": Severity.WARNING},
+)
+def check_dark(batch: Batch) -> Iterator[Finding]:
+    """The largest value of a decoded image needs at most 12 of 16 bits."""
+    for row, image in batch.images.by_row.items():
+        if 0 < image.brightest < 1 << 12:
+            message = f"values of 16 bits up to {image.brightest} become "
+            message += f"{image.brightest >> 8} of 255 at most"
+            case = "dark" if image.brightest > 255 else ""
+            yield batch.finding(row, message, batch.own(keys.ENCODED), case=case)

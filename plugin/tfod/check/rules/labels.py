@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from tfod.check.dataset import LabelMapFile
 from tfod.check.finding import Finding, JsonValue, first_of, plural
 from tfod.check.records.batch import ClassUse
 from tfod.check.records.result import DatasetResult
@@ -19,7 +18,7 @@ from tfod.check.rules.registry import dataset_rule, detection_rule, each_class, 
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.labels.near_names import folded
-from tfod.detection.problems import Wrong
+from tfod.sources.resolved import LabelMapFile
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
@@ -92,7 +91,7 @@ def duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
         ids_of.setdefault(item.name, []).append(str(item.id))
     for name, ids in ids_of.items():
         if name and len(ids) > 1:
-            yield Finding(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
+            yield Finding(f"{name!r:.81} is named for the ids {', '.join(ids)}", value=name)
 
 
 @dataset_rule(
@@ -107,9 +106,9 @@ def id_zero(file: LabelMapFile) -> Iterator[Finding]:
     """Id 0, also that of an item without an id, is a class; or an id is negative."""
     for item in _items(file):
         if item.id < 0:
-            yield Finding(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
+            yield Finding(f"{item.class_name!r:.81} has the negative id {item.id}", value=item.id)
         elif item.id == 0 and not _is_background(item):
-            yield Finding(f"{item.class_name!r} has the id 0", value=0)
+            yield Finding(f"{item.class_name!r:.81} has the id 0", value=0)
 
 
 @rule(
@@ -126,10 +125,10 @@ def unknown_text(use: ClassUse) -> Iterator[Finding]:
     known = use.label_map.near_names
     if not known.same(use.text):
         near = known.nearest(use.text)
-        hint = f", did you mean {near!r}" if near else ""
+        hint = f", did you mean {near!r:.81}" if near else ""
         items = use.label_map.items  # maybe a million, looked up as often
         has = first_of([one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items))
-        message = f"class {use.text!r} is not in the label map{hint} (it has {has})"
+        message = f"class {use.text!r:.81} is not in the label map{hint} (it has {has})"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
@@ -171,9 +170,10 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
     if item is None or use.label in use.label_map.ids_of(use.text):
         return
     other = use.label_map.find_id(use.label)
-    is_other = f", which is {other.class_name!r}" if other else ""
-    message = f"text {use.text!r} has id {item.id} in the label map, the record says {use.label}"
-    yield Finding(message + is_other, keys.CLASS_LABEL, use.label)
+    is_other = f", which is {other.class_name!r:.81}" if other else ""
+    message = f"text {use.text!r:.81} has id {item.id} in the label map, "
+    message += f"the record says {use.label}{is_other}"
+    yield Finding(message, keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -225,7 +225,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Finding]:
         return
     meant = use.label_map.near_names.same(use.text)
     if meant:
-        message = f"class {use.text!r} is {meant!r} in the label map"
+        message = f"class {use.text!r:.81} is {meant!r:.81} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
@@ -240,11 +240,9 @@ def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
     for used in result.used_classes:
         ids = sorted({label for text, label in used.uses if label is not None and text is None})
         if len(ids) > 1 and ids == list(range(len(ids))) and _is_not_positive(0, used.label_map):
-            message, key = (
-                f"the ids of the objects are 0 to {ids[-1]}",
-                result.profile.own(keys.CLASS_LABEL),
-            )
-            yield Finding(message=message, shard=used.shard, feature=key, value=ids[-1])
+            message = f"the ids of the objects are 0 to {ids[-1]}"
+            key = result.profile.key_for(keys.CLASS_LABEL)
+            yield Finding(message, key, ids[-1], shard=used.shard)
 
 
 @dataset_rule(
@@ -261,7 +259,7 @@ def unused_class(result: DatasetResult) -> Iterator[Finding]:
         for item in used.label_map.items if used.label_map and used.uses else ():
             is_used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
             if not is_used and item.id != 0:
-                message = f"class {item.class_name!r} (id {item.id}) has no object"
+                message = f"class {item.class_name!r:.81} (id {item.id}) has no object"
                 yield Finding(message=message, shard=used.map_name, value=item.class_name)
 
 
@@ -277,7 +275,9 @@ def unused_class(result: DatasetResult) -> Iterator[Finding]:
 def no_class(use: ClassUse) -> Iterator[Finding]:
     """An object has no text, or an empty one, and no id."""
     if not use.text and use.label is None:
-        yield Finding("objects have neither class text nor class id", keys.CLASS_TEXT, None)
+        yield Finding(
+            "a record has no class: objects with neither text nor id", keys.CLASS_TEXT, None
+        )
 
 
 @dataset_rule(
@@ -307,7 +307,7 @@ def nearly_equal_texts(result: DatasetResult) -> Iterator[Finding]:
     are all in the map are different classes, as in a dataset of handwriting.
     """
     for used in result.used_classes:
-        key = result.profile.own(keys.CLASS_TEXT)
+        key = result.profile.key_for(keys.CLASS_TEXT)
         for message, texts in _nearly_equal(used.uses, used.label_map or LabelMap()):
             yield Finding(message=message, shard=used.shard, feature=key, value=texts)
 
@@ -328,14 +328,14 @@ def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonVa
             spellings.setdefault(spelling, {}).setdefault(item.id if item else text, text)
     for texts in spellings.values():
         if len(texts) > 1:
-            shown = [f"{text!r} ({plural(objects[text], 'object')})" for text in texts.values()]
+            shown = [f"{text!r:.81} ({plural(objects[text], 'object')})" for text in texts.values()]
             message = f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
             message += "hyphens or underscores differ"
             yield message, list(texts.values())
 
 
 @rule(
-    "LAB017 warning: id is 0 or negative beside a text",
+    "LAB017 warning: id of a named class is 0 or negative",
     why="The OD API, CVAT and Datumaro go by the text; readers that go by the id, as Model Garden "
     "and EfficientDet, take 0 for the background.",
     fix="Count classes from 1, or write a label map that has the texts.",
@@ -343,11 +343,15 @@ def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonVa
 )
 @each_class
 def not_positive_beside_a_text(use: ClassUse) -> Iterator[Finding]:
-    """As LAB009, where a text decides; LAB008 says it of a text that the label map has."""
-    if not use.text or use.label is None or (use.label_map and use.label_map.find(use.text)):
-        return
-    if _is_not_positive(use.label, use.label_map):
-        yield Finding(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
+    """As LAB009, if a text decides or id 0 is the background; LAB008 reports texts of the map."""
+    text, label, label_map = use
+    item = None
+    if label_map and (text or label == 0):
+        item = label_map.find(text) if text else label_map.find_id(0)
+    if item is None and text and label is not None and _is_not_positive(label, label_map):
+        yield Finding(f"class {text!r:.81} has the id {label}", keys.CLASS_LABEL, label)
+    elif item and item.id == 0 and _is_background(item):
+        yield Finding(f"an object has the class {item.class_name!r:.81}", keys.CLASS_LABEL, 0)
 
 
 @rule(
@@ -381,7 +385,7 @@ def unexplained_id(use: ClassUse) -> Iterator[Finding]:
 def text_alone(use: ClassUse) -> Iterator[Finding]:
     """An object has a class text and no id; of each shard the first is reported."""
     if use.text and use.label is None:
-        message = f"class {use.text!r} has no id"
+        message = f"class {use.text!r:.81} has no id"
         yield Finding(message, keys.CLASS_LABEL, use.text)
 
 
@@ -391,7 +395,6 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
 
 detection_rule(
     "LAB019 error: lists of image classes of different length",
-    Wrong.IMAGE_CLASSES,
     why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
     "at the record.",
     fix="Write one text, one id and one confidence for each class, or leave a list out.",

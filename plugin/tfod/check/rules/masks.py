@@ -14,16 +14,15 @@ from tfod.check.rules.registry import detection_rule, rule
 from tfod.detection import keys
 from tfod.detection.boxes import far_boxes
 from tfod.detection.images.image import read_image_header
-from tfod.detection.images.masks import decode_pixels, png_sizes
-from tfod.detection.problems import Wrong
+from tfod.detection.images.masks import decode_mask_png, decode_pixels, png_sizes
 from tfod.example.wire import Kind
 
 _MASKS = 4  # of a batch, which may be empty
 _MOST_PIXELS = 1 << 24
+_MAX_PIXELS = 1 << 24  # of all masks of a batch that are compared with their boxes
 
 detection_rule(
     "BOX015 error: masks of another size than the image",
-    Wrong.MASK_SIZE,
     why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
     "import stop at the record.",
     fix="Write one number for each pixel of each object's mask, and the image's size.",
@@ -31,7 +30,6 @@ detection_rule(
 )
 detection_rule(
     "BOX016 error: keypoints that do not go into the objects",
-    Wrong.KEYPOINTS,
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
     fix="Write the same number of points for each object, and y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
@@ -121,6 +119,7 @@ def other_mask_values(batch: Batch) -> Iterator[Finding]:
     fix="Write each mask as a PNG of one channel with 0 and 1, as tfod does.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _decode_png_instance_masks; "
     "official/vision/dataloaders: tf_example_decoder.py, _decode_masks",
+    cases={"jpeg": Severity.WARNING},
 )
 def not_a_png_mask(batch: Batch) -> Iterator[Finding]:
     """Of each such mask of an object; an empty value is an object without a mask."""
@@ -136,9 +135,8 @@ def not_a_png_mask(batch: Batch) -> Iterator[Finding]:
         looks = FORMAT_TITLES[header.format] if header else looks_like(column.buffer, start, end)
         message = f"the mask of object {number} is not a PNG image"
         message += f" but {looks}" if looks else ""
-        is_read = header is not None and header.format == "jpeg"
-        severity = Severity.WARNING if is_read else None
-        return batch.finding(row, message, column.key, {"object": number}, severity=severity)
+        case = "jpeg" if header is not None and header.format == "jpeg" else ""
+        return batch.finding(row, message, column.key, {"object": number}, case=case)
 
     return map(make, np.flatnonzero(~is_png & (spans[:, 1] > 0)).tolist())
 
@@ -162,3 +160,56 @@ def keypoints_in_pixels(batch: Batch) -> Iterator[Finding]:
     for row in np.flatnonzero(2 * far > labelled).tolist():
         message = f"{far[row]} of {labelled[row]} keypoints look like pixels"
         yield batch.finding(row, message, x.key, int(far[row]))
+
+
+@rule(
+    "BOX023 error: mask does not fit its box",
+    why="The OD API takes each value above 0 for the object: it learns the background of trimaps "
+    "(1, 2, 3), inverted masks and masks in another order. A few odd masks are a warning.",
+    fix="Write 1 where the object is, 0 elsewhere; of a trimap of pets write mask != 2.",
+    source="tensorflow/models: data_decoders/tf_example_decoder.py; tensorflow/models#4592, #6135",
+    cases={"few": Severity.WARNING},
+)
+def mask_outside_box(batch: Batch) -> Iterator[Finding]:
+    """Most of a mask is outside its box, or most of what is outside; single ones are a warning.
+
+    Looks at the records whose images are decoded, or else at the first ones with masks.
+    """
+    found, images = batch.detections, batch.images.by_row
+    pngs, numbers = (found.column(keys.MASK, kind) for kind in (Kind.BYTES, Kind.FLOAT))
+    pixels = found.sizes.prod(axis=1) * batch.box_counts
+    rows = np.flatnonzero((pngs.counts + numbers.counts > 0) & (pixels > 0))
+    decoded = [row for row in rows.tolist() if row in images and images[row].failure is not None]
+    rows = np.array(decoded or rows[:_MASKS], np.int64)
+    outside: list[tuple[int, int, int]] = []
+    for row in rows[np.cumsum(pixels[rows]) <= _MAX_PIXELS].tolist():
+        size, spans, values = found.sizes[row], pngs[row], numbers[row]
+        fits = (png_sizes(pngs.buffer, spans) == size).all(axis=1)  # BOX017 reports the others
+        is_numerical = len(values) == pixels[row]
+        for number, box in enumerate(batch.boxes.of(row)):
+            mask = values.reshape(-1, *size)[number] > 0 if is_numerical else np.empty(0)
+            if number < len(spans) and fits[number]:
+                start, length = spans[number].tolist()
+                with suppress(ValueError, ImportError):  # BOX020 reports what is no PNG
+                    mask = decode_mask_png(memoryview(pngs.buffer)[start : start + length])
+            if mask.any():
+                outside.append((row, number, _pixels_outside(mask, box)))
+    wrong = [one for one in outside if one[2]]
+    case = "" if 2 * len(wrong) > len(outside) > 1 else "few"
+    for row, number, count in wrong:
+        message = f"mask {number} has {count:,} pixels above 0 outside its box"
+        yield batch.finding(row, message, pngs.key, {"object": number}, case=case)
+
+
+def _pixels_outside(mask: np.ndarray, box: np.ndarray) -> int:
+    """The pixels of a mask outside its box; 0 if these are few, or other rules report the box."""
+    sides = np.array(mask.shape[::-1])
+    low, high = box.reshape(2, 2)
+    if not (low < high).all() or far_boxes(box[None]).any():
+        return 0
+    spare = 2 + 0.1 * (high - low) * sides  # boxes may be a bit too small
+    left, top = np.clip(low * sides - spare, 0, sides).astype(int)
+    right, bottom = np.clip(high * sides + spare + 1, 0, sides).astype(int)
+    inside, total = mask[top:bottom, left:right], int(mask.sum())
+    around, outside = mask.size - inside.size, total - int(inside.sum())
+    return outside if 2 * outside > total or 2 * outside > around > mask.size // 20 else 0

@@ -8,19 +8,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfod.check.finding import Finding, Place
+from tfod.check.finding import Finding, Severity, size
 from tfod.check.records.batch import Batch
 from tfod.check.records.duplicates import Repeat
+from tfod.check.records.images import looks_like
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule, rule
 from tfod.detection import keys
+from tfod.detection.columns import single_values
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.images.source_ids import odd_source_ids
+from tfod.example.wire import Kind
 from tfod.tfrecord.image_names import split_extension
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
 _READ_BY_TENSORFLOW = ("jpeg", "png", "gif", "bmp")
 _DRIVE = re.compile(r"[A-Za-z]:")
+_SMALLEST_IMAGE, _LONGEST_NAME = 64, 255  # bytes
 _JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
 
 
@@ -30,6 +34,7 @@ _JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
     "trainer does not look at it.",
     fix="Write the image's file name.",
     source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
+    cases={"required": Severity.ERROR},
 )
 def missing(batch: Batch) -> Iterator[Finding]:
     """A record with objects has no file name, or an empty one."""
@@ -48,7 +53,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 
     def make(one: Repeat) -> Finding:
         name = one.place.item or ""
-        message = f"{name!r} is also the name of {_record(one.first)}"
+        message = f"{name!r:.81} is also the name of record {one.first.record} of {one.first.shard}"
         return Finding(message, key, name).at(one.place)
 
     return result.repeated(result.duplicates.in_subset(keys.FILENAME), make)
@@ -63,7 +68,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
 def no_extension(batch: Batch) -> Iterator[Finding]:
     """The file name has nothing that looks like an extension."""
     for row, name in batch.names_where(lambda one: one.strip() and not split_extension(one)[1]):
-        yield _of_name(batch, row, f"{name!r} has no extension")
+        yield _of_name(batch, row, f"{name!r:.81} has no extension")
 
 
 @rule(
@@ -85,7 +90,7 @@ def other_extension(batch: Batch) -> Iterator[Finding]:
             said = FORMAT_OF_EXTENSION.get(split_extension(name)[1].lower(), header.format)
             stored_as_png = header.format == "png" and said not in _READ_BY_TENSORFLOW
             if said != header.format and not stored_as_png:
-                yield _of_name(batch, row, f"{name!r} holds a {header.format.upper()}")
+                yield _of_name(batch, row, f"{name!r:.81} holds a {header.format.upper()}")
 
 
 @rule(
@@ -97,7 +102,7 @@ def other_extension(batch: Batch) -> Iterator[Finding]:
 def path_of_another_machine(batch: Batch) -> Iterator[Finding]:
     """The name is absolute, has a backslash or a part that is two dots."""
     for row, name in batch.names_where(_leads_where):
-        yield _of_name(batch, row, f"{name!r} {_leads_where(name)}")
+        yield _of_name(batch, row, f"{name!r:.81} {_leads_where(name)}")
 
 
 def _leads_where(name: str) -> str | None:
@@ -117,7 +122,7 @@ def _leads_where(name: str) -> str | None:
 def control_characters(batch: Batch) -> Iterator[Finding]:
     """The name has characters that are not seen."""
     for row, name in batch.names_where(_unseen):
-        yield _of_name(batch, row, f"{name!r} has the character {_unseen(name)!r}")
+        yield _of_name(batch, row, f"{name!r:.81} has the character {_unseen(name)!r}")
 
 
 def _unseen(name: str) -> str | None:
@@ -144,7 +149,11 @@ def _unseen(name: str) -> str | None:
 def no_source_id(batch: Batch) -> Iterator[Finding]:
     """image/source_id is not there."""
     key = _source_id_key(batch)
-    for row in batch.without_value(key, batch.detections.source_ids, True) if key else ():
+    for row in (
+        batch.without_value(key, batch.detections.source_ids)
+        if key and not batch.requires(key)
+        else ()
+    ):
         yield batch.finding(row, f"{key} is missing", key)
 
 
@@ -184,7 +193,8 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     key = result.profile.field_mapping.source_id
 
     def make(one: Repeat) -> Finding:
-        message = f"{one.source_id!r} is also the source id of {_record(one.first)}"
+        message = f"{one.source_id!r:.81} is also the source id of "
+        message += f"record {one.first.record} of {one.first.shard}"
         return Finding(message, key, one.source_id).at(one.place)
 
     return result.repeated(result.duplicates.in_subset(keys.SOURCE_ID), make)
@@ -195,6 +205,7 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
     why="Nothing is lost with it, but CVAT refuses a record that matches no frame.",
     fix="Write the image's file name, or leave the record out.",
     source=_MATCH,
+    cases={"required": Severity.INFO},
 )
 def missing_without_objects(batch: Batch) -> Iterator[Finding]:
     """As NAM001, of a record without objects."""
@@ -215,7 +226,7 @@ def missing_without_objects(batch: Batch) -> Iterator[Finding]:
 )
 def not_a_number(batch: Batch) -> Iterator[Finding]:
     """image/source_id is no whole number of 64 bits; of each shard the first is reported."""
-    return _odd_source_id(batch, 0, "{} {!r} is not a number")
+    return _odd_source_id(batch, 0, "{} {!r:.81} is not a number")
 
 
 @rule(
@@ -232,6 +243,27 @@ def large_number(batch: Batch) -> Iterator[Finding]:
     return _odd_source_id(batch, 1, "{} {} is more than 16,777,216")
 
 
+@rule(
+    "NAM013 error: image or other data instead of a name",
+    why="The writer exchanged two keys. No image is found by such a name, and no file can have it.",
+    fix="Write the file name into image/filename and an id into image/source_id.",
+    source="tensorflow/models: dataset_tools/create_pascal_tf_record.py",
+)
+def data_instead_of_a_name(batch: Batch) -> Iterator[Finding]:
+    """image/filename or image/source_id is an image, also as text, or longer than a file's name."""
+    for key in (keys.FILENAME, keys.SOURCE_ID):
+        column = batch.detections.column(key, Kind.BYTES)
+        rows, spans = single_values(column)
+        for at in np.flatnonzero(spans[:, 1] >= _SMALLEST_IMAGE).tolist():
+            start, length = spans[at].tolist()
+            end = start + length
+            if length > _LONGEST_NAME or column.buffer.find(b"\0", start, end) >= 0:
+                look = looks_like(column.buffer, start, end).removesuffix(" with a damaged header")
+                if look not in ("", "text", "a path", "a URL"):
+                    message = f"{column.key} holds an image or other data: {look}, {size(length)}"
+                    yield batch.finding(int(rows[at]), message, column.key)
+
+
 def _odd_source_id(batch: Batch, which: int, message: str) -> Iterator[Finding]:
     """The first id that some receivers do not read as the number it is."""
     key, rows = _source_id_key(batch), np.flatnonzero(batch.live).tolist()
@@ -246,17 +278,16 @@ def _without_a_name(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
     key, names = batch.mapping.filename, batch.detections.filenames
     if key is None or batch.has_plain_names:
         return
-    missing = set(batch.without_value(key, names, batch.exa003_says_names))
+    missing = set(batch.without_value(key, names))
+    case = "required" if batch.requires(key) else ""
     for row in np.flatnonzero(batch.live & ((batch.box_counts > 0) == have_objects)).tolist():
         name = names[row]
-        if row in missing or (name is not None and not name.strip()):
-            yield batch.finding(row, f"{key} {'is missing' if name is None else 'is empty'}", key)
+        if row in missing:
+            yield batch.finding(row, f"{key} is missing", key, case=case)
+        elif name is not None and not name.strip():
+            yield batch.finding(row, f"{key} is empty", key)
 
 
 def _of_name(batch: Batch, row: int, message: str) -> Finding:
     """A finding about a file name."""
     return batch.finding(row, message, batch.mapping.filename, batch.detections.filenames[row])
-
-
-def _record(place: Place) -> str:
-    return f"record {place.record} of {place.shard}"

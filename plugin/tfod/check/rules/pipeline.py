@@ -24,11 +24,11 @@ def _said(
     message: str,
     value: JsonValue = None,
     fix: str = "",
-    case_severity: Severity | None = None,
+    case: str = "",
 ) -> Finding:
     """A finding at the path of the configuration."""
     file = result.training_config.file if result.training_config else ""
-    return Finding(message=message, shard=file, value=value, fix=fix, case_severity=case_severity)
+    return Finding(message=message, shard=file, value=value, fix=fix, case=case)
 
 
 def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResult]]]:
@@ -76,6 +76,7 @@ def _named(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tuple[int
     source="tensorflow/models: research/object_detection/builders/dataset_builder.py, "
     "_read_dataset_internal; official/core/input_reader.py, match_files; "
     "research/object_detection/configs/tf2: PATH_TO_BE_CONFIGURED",
+    cases={"elsewhere": Severity.WARNING},
 )
 def leads_nowhere(result: DatasetResult) -> Iterator[Finding]:
     """No file is there on this machine; a warning where other shards are checked in their place,
@@ -86,8 +87,8 @@ def leads_nowhere(result: DatasetResult) -> Iterator[Finding]:
     for path, reason in config.lost_paths() if config else ():
         may_be_there = is_replaced and not path.is_broken
         message = f"{path}: {reason}" + ", and other shards are checked" * may_be_there
-        severity = Severity.WARNING if may_be_there else None
-        yield _said(result, message, path.value, case_severity=severity)
+        case = "elsewhere" if may_be_there else ""
+        yield _said(result, message, path.value, case=case)
 
 
 @dataset_rule(
@@ -97,6 +98,7 @@ def leads_nowhere(result: DatasetResult) -> Iterator[Finding]:
     fix="Set num_classes to the largest id of the label map.",
     source="tensorflow/models: research/object_detection/inputs.py, transform_input_data; "
     "tensorflow/models#3868",
+    cases={"below": Severity.WARNING},
 )
 def other_classes(result: DatasetResult) -> Iterator[Finding]:
     """The largest id of the label map and the objects is beyond num_classes; a warning where it is
@@ -110,9 +112,9 @@ def other_classes(result: DatasetResult) -> Iterator[Finding]:
     config = result.training_config
     for setting in config.num_classes if config and largest > 0 else ():
         if setting.value != largest:
-            message = f"{setting}, but the ids go to {largest} ({known[largest]!r})"
-            severity = Severity.WARNING if int(setting.value) > largest else None
-            yield _said(result, message, setting.value, setting.set_to(largest), severity)
+            message = f"{setting}, but the ids go to {largest} ({known[largest]!r:.81})"
+            case = "below" if int(setting.value) > largest else ""
+            yield _said(result, message, setting.value, setting.set_to(largest), case)
 
 
 @dataset_rule(

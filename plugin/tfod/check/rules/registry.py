@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfod.check.finding import FAMILIES, Finding, Rule, Severity
-from tfod.detection.problems import Wrong
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
-    from tfod.check.dataset import LabelMapFile
     from tfod.check.finding import Findings
     from tfod.check.records.batch import Batch, ClassUse
     from tfod.check.records.images import ImageFacts
     from tfod.check.records.result import DatasetResult
+    from tfod.sources.resolved import LabelMapFile
 
 _HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
 
@@ -34,7 +33,7 @@ Check = TypeVar("Check", bound="Callable[[Any], Iterable[Finding]]")
 
 
 def rule(
-    heading: str, *, why: str, fix: str, source: str, repair: str = "", once: bool = False
+    heading: str, *, why: str, fix: str, source: str, **more: Any
 ) -> Callable[[BatchCheck], BatchCheck]:
     """Declare a rule that looks at a batch of records.
 
@@ -45,21 +44,19 @@ def rule(
         why: what comes of it.
         fix: what to do.
         source: who says so: a specification, a file of a project, an issue.
-        repair: what ``tfod repair`` does about it, if anything.
-        once: see :class:`Rule`.
+        more: ``repair``, ``once`` and ``cases`` of :class:`Rule`.
 
     Raises:
         ValueError: the heading is ill-formed, of no family, or its code is taken.
     """
-    return _declaration(heading, why=why, fix=fix, source=source, repair=repair, once=once)
+    return _declaration(heading, why=why, fix=fix, source=source, **more)
 
 
 def dataset_rule(
-    heading: str, *, why: str, fix: str, source: str, repair: str = ""
+    heading: str, *, why: str, fix: str, source: str, **more: Any
 ) -> Callable[[DatasetCheck], DatasetCheck]:
     """Declare a rule that looks at what the shards of a data set add up to, as :func:`rule`."""
-    more = {"why": why, "fix": fix, "source": source, "repair": repair}
-    return _declaration(heading, **more, of_dataset=True)
+    return _declaration(heading, why=why, fix=fix, source=source, of_dataset=True, **more)
 
 
 def _declaration(heading: str, **more: Any) -> Callable[[Check], Check]:
@@ -77,14 +74,10 @@ def _declaration(heading: str, **more: Any) -> Callable[[Check], Check]:
     return declare
 
 
-def detection_rule(heading: str, wrong: Wrong, *, why: str, fix: str, source: str) -> None:
-    """Declare the rule that reports a problem of the detections, which also stops an import."""
-
-    @rule(heading, why=why, fix=fix, source=source)
-    def of_kind(batch: Batch) -> Iterator[Finding]:
-        for problem in batch.detections.problems:
-            if problem.wrong is wrong:
-                yield batch.finding(problem.row, f"{problem.key} {problem.cause}", problem.key)
+def detection_rule(heading: str, *, why: str, fix: str, source: str, **more: Any) -> None:
+    """Declare the rule that reports the problems of its code, at which importers may stop, too."""
+    declare = rule(heading, why=why, fix=fix, source=source, **more)
+    declare(lambda batch: batch.problems(heading[:6]))
 
 
 def each_image(check: Callable[[ImageFacts], Iterable[Finding]]) -> BatchCheck:
@@ -116,7 +109,7 @@ def _of_rows(batch: Batch, rows: list[int], found: Finding) -> Iterator[Finding]
     key = found.feature
     if key is not None and (own := batch.own(key)) != key:
         found = found._replace(message=found.message.replace(key, own), feature=own)
-    return batch.findings(rows, lambda row: found.at(batch.place(row)), found.case_severity)
+    return batch.findings(rows, lambda row: found.at(batch.place(row)), found.case)
 
 
 def each_label_map(check: Callable[[LabelMapFile], Iterable[Finding]]) -> DatasetCheck:
@@ -141,12 +134,11 @@ def all_rules() -> Mapping[str, Rule]:
     return MappingProxyType({code: _RULES[code] for code in codes})
 
 
-def run_rules(
-    subject: Batch | DatasetResult, codes: Collection[str], findings: Findings, *, of_dataset: bool
-) -> None:
-    """Let the rules of these codes look at a batch, or at a data set; keep what they find."""
+def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset: bool) -> None:
+    """Let the rules that are on look at a batch, or at a data set; keep what they find."""
     for one in all_rules().values():
-        if one.of_dataset is of_dataset and one.code in codes:
+        is_on = any(map(findings.levels.get, map(one.name, ("", *one.cases))))
+        if one.of_dataset is of_dataset and is_on:
             subject.room = findings.most - len(findings.listed.get(one.code, ()))
             findings.add(one, one.check(subject))
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tfod.check.finding import Finding, JsonValue, first_of
+from tfod.check.finding import Finding, JsonValue, Severity, first_of
 from tfod.check.records.batch import Batch
-from tfod.check.records.result import DatasetResult
+from tfod.check.records.result import DatasetResult, ShardResult
 from tfod.check.rules.registry import dataset_rule, rule
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.damage import DamageKind
@@ -328,9 +328,10 @@ def different_label_maps(result: DatasetResult) -> Iterator[Finding]:
             same_id = first.find_id(item.id)
             same_text = first.find(item.class_name)
             if same_id and same_id.class_name != item.class_name:
-                what = f"id {item.id} is {item.class_name!r} here and {same_id.class_name!r}"
+                what = f"id {item.id} is {item.class_name!r:.81} here "
+                what += f"and {same_id.class_name!r:.81}"
             elif same_text and same_text.id != item.id and not same_id:
-                what = f"class {item.class_name!r} has id {item.id} here and {same_text.id}"
+                what = f"class {item.class_name!r:.81} has id {item.id} here and {same_text.id}"
             else:
                 continue
             yield Finding(message=f"{what} in {first_name}", shard=name)
@@ -346,8 +347,7 @@ def different_label_maps(result: DatasetResult) -> Iterator[Finding]:
 def empty_shard(result: DatasetResult) -> Iterator[Finding]:
     """A shard holds no record at all."""
     for shard in result.shards:
-        is_read = not (shard.unreadable or shard.damage)
-        if shard.is_empty_file or (is_read and not shard.records and not shard.has_defects):
+        if _is_hollow(shard):
             yield Finding(message="the shard holds no record", shard=shard.name)
 
 
@@ -356,11 +356,25 @@ def empty_shard(result: DatasetResult) -> Iterator[Finding]:
     why="TensorFlow reads files of 0 bytes as a dataset without records and says nothing.",
     fix="Export or download the shards again.",
     source="cvat-ai/cvat#821",
+    cases={"part": Severity.WARNING},
 )
 def empty_set(result: DatasetResult) -> Iterator[Finding]:
-    """All shards of a numbered set are files of 0 bytes; what was not given is not judged."""
+    """All shards of a numbered set are files of 0 bytes, or no shard has a record for no reason.
+
+    Only a part of a set that is given is a warning if another set has records.
+    """
+    has_records = any(one.records for one in result.shards)
     for members in result.by_subset.values():
         most = max(stated_name(one.name).total or 0 for one in members)
-        if all(one.is_empty_file for one in members) and most <= len(members):
+        if all(one.is_empty_file for one in members):
             message = f"all shards of the set are empty ({len(members):,} of 0 bytes)"
-            yield Finding(message=message, shard=members[0].name)
+            case = "part" if has_records and most > len(members) else ""
+            yield Finding(message=message, shard=members[0].name, case=case)
+        elif not has_records and all(map(_is_hollow, members)):
+            yield Finding(message="no shard holds a record", shard=members[0].name)
+
+
+def _is_hollow(shard: ShardResult) -> bool:
+    """Whether nothing is wrong with a shard but that it has no record."""
+    is_read = not (shard.unreadable or shard.damage)
+    return shard.is_empty_file or (is_read and not shard.records and not shard.has_defects)

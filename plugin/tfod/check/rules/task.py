@@ -16,6 +16,7 @@ from tfod.check.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.detection.losses import listed
+from tfod.formats.cvat.detections import OCCLUDED, TRACK
 
 if TYPE_CHECKING:
     from tfod.check.references.cvat_task import Frame
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"
 _NAMES_SHOWN = 5
+HONEYPOTS = " (honeypots get the boxes of the ground truth)"
 _ALL = "all shards"
 
 
@@ -51,15 +53,15 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
     classes = _as_labelled(result, result.classes, labels)
     tags = _as_labelled(result, result.tags, labels)
     some = first_of([*map(repr, sorted(labels))], _NAMES_SHOWN)
-    for text in sorted((classes.keys() | tags.keys()) - labels):
+    for text in sorted((classes.keys() - {""} | tags.keys()) - labels):  # LAB014 says "" of boxes
         near = names_near_labels(labels).nearest(text)
         boxes = [plural(classes[text], "box")] * (text in classes)
         uses = " and ".join([*boxes, *[plural(tags[text], "image")] * (text in tags)])
-        message = f"class {text!r} of {uses} is not a label of the "
+        message = f"class {text!r:.81} of {uses} is not a label of the "
         message += f"task, which has {some}"
-        message += f"; did you mean {near!r}?" if near else ""
-        fix = f"Rename the class to {near!r}, or add {text!r} to the task." if near else ""
-        key = result.profile.own(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
+        message += f"; did you mean {near!r:.81}?" if near else ""
+        fix = f"Rename the class to {near!r:.81}, or add {text!r:.81} to the task." if near else ""
+        key = result.profile.key_for(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
         yield Finding(message=message, shard=_ALL, item=text, feature=key, value=text, fix=fix)
 
 
@@ -86,16 +88,18 @@ def no_frame(result: DatasetResult) -> Iterator[Finding]:
     """Folders count, extensions do not."""
     for one in result.attachments:
         if one.place is None and one.row.filename:
-            near = f"; the nearest is {one.nearest!r}" if one.nearest else ""
-            message = f"image {one.row.filename!r} matches no frame of the task{near}"
+            near = f"; the nearest is {one.nearest!r:.81}" if one.nearest else ""
+            message = f"image {one.row.filename!r:.81} matches no frame of the task{near}"
             yield _of_name(result, one, message)
         elif one.place is None:
             message = "record has no file name, so that it matches no frame"
-            yield Finding(message, result.profile.own(keys.FILENAME)).at(one.row.place)
+            yield Finding(message, result.profile.key_for(keys.FILENAME)).at(one.row.place)
 
 
 def _of_name(result: DatasetResult, one: Attachment, message: str) -> Finding:
-    return Finding(message, result.profile.own(keys.FILENAME), one.row.filename).at(one.row.place)
+    return Finding(message, result.profile.key_for(keys.FILENAME), one.row.filename).at(
+        one.row.place
+    )
 
 
 @dataset_rule(
@@ -110,8 +114,8 @@ def read_as_number(result: DatasetResult) -> Iterator[Finding]:
     for one, frame in _attached(result):
         if one.by.value != "name":
             how = " for the digits after its sixth letter" * (one.by.value == "digits")
-            message = f"image {one.row.filename!r} is the name of no frame and goes to frame "
-            message += f"{frame.number}, {frame.name!r}{how}"
+            message = f"image {one.row.filename!r:.81} is the name of no frame and goes to frame "
+            message += f"{frame.number}, {frame.name!r:.81}{how}"
             yield _of_name(result, one, message)
 
 
@@ -128,11 +132,11 @@ def other_size(result: DatasetResult) -> Iterator[Finding]:
         size, its = (one.row.height, one.row.width), (frame.height, frame.width)
         if None in (*size, *its) or size == its:
             continue
-        message = f"image is {size[1]}x{size[0]}, frame {frame.name!r} is {its[1]}x{its[0]}"
+        message = f"image is {size[1]}x{size[0]}, frame {frame.name!r:.81} is {its[1]}x{its[0]}"
         if size == its[::-1]:
             message += ": one of them is turned, as EXIF orientation does"
         key, value = (keys.HEIGHT, size[0]) if size[1] == its[1] else (keys.WIDTH, size[1])
-        yield Finding(message, result.profile.own(key), value).at(one.row.place)
+        yield Finding(message, result.profile.key_for(key), value).at(one.row.place)
 
 
 @dataset_rule(
@@ -170,8 +174,8 @@ def shared_frame(result: DatasetResult) -> Iterator[Finding]:
         if one.earlier is not None:
             record = "" if one.earlier.record is None else f"record {one.earlier.record}"
             where = ", ".join(filter(None, (one.earlier.shard, record)))
-            message = f"image {one.row.filename!r} goes to frame {frame.name!r}, as does "
-            message += f"{one.earlier.item!r}" + (f" ({where})" if where else "")
+            message = f"image {one.row.filename!r:.81} goes to frame {frame.name!r:.81}, as does "
+            message += f"{one.earlier.item!r:.81}" + (f" ({where})" if where else "")
             yield _of_name(result, one, message)
 
 
@@ -231,3 +235,44 @@ def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
         message = f"it has no record of {plural(len(names), 'frame')} whose annotations it would "
         message += f"delete: {first_of(names, _NAMES_SHOWN)}"
         yield Finding(message=message, value=len(names))
+
+
+@dataset_rule(
+    "TSK010 warning: labels lack attributes",
+    why="An import drops the values of attributes that a label does not have, without a message.",
+    fix="Add the attributes to the labels of the task before the import.",
+    source=f"{_BINDINGS}, _import_attribute",
+)
+def unknown_attributes(result: DatasetResult) -> Iterator[Finding]:
+    """The attributes of all labels together; CVAT's own marks need none."""
+    known = result.task.attributes if result.task else {}
+    lacking: Counter[str] = Counter()
+    for (text, name), count in sum((one.attributes for one in result.shards), Counter()).items():
+        (label,) = _as_labelled(result, Counter([text]), frozenset(known))
+        if label in known and name not in (*known[label], OCCLUDED, TRACK):
+            lacking[name] += count
+    if lacking:
+        message = "the labels lack attributes of the shards, whose values are lost: "
+        yield Finding(message=message + listed(lacking), value=lacking.total())
+
+
+@dataset_rule(
+    "TSK011 warning: import replaces annotations with fewer or others",
+    why="An import replaces what the task has. No export has the annotations on deleted frames and "
+    "honeypots, and TFRecord 1.0 has rectangles for masks, polygons and ellipses.",
+    fix="Restore deleted frames before the export, and export TFRecord Masks 1.0.",
+    source="cvat/apps/dataset_manager/task.py, _preprocess_input_annotations_for_gt_pool_task",
+)
+def replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
+    """Said once of frames, and once of shapes."""
+    task = result.task
+    if task is None:
+        return
+    has_masks = any(result.profile.key_for(keys.MASK) in shard.keys for shard in result.shards)
+    hidden, outlines = Counter(task.hidden), Counter({} if has_masks else task.outlines)
+    if hidden:
+        message = f"frames whose annotations are lost, since no shard has them: {listed(hidden)}"
+        yield Finding(message + HONEYPOTS * ("honeypots" in hidden), value=hidden.total())
+    if outlines:
+        message = f"shapes come back as rectangles: {listed(outlines)}"
+        yield Finding(message=message, value=outlines.total())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfod.check.finding import Finding, plural
+from tfod.check.finding import Finding, Severity, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
-from tfod.tfrecord.shard_sets.other_formats import other_format
-from tfod.tfrecord.shard_sets.search import is_hidden
+from tfod.detection.problems import READ
+from tfod.sources.other_formats import other_format
+from tfod.sources.resolved import Zip
+from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
 from tfod.tfrecord.storage.archive import ZipFault
-from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
+from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
@@ -27,26 +29,34 @@ _ARCHIVES = (
     *(".rar", ".gz", ".bz2", ".xz", ".zst"),
 )
 _READ_STEP = 1 << 18
+_CASES = {READ: Severity.ERROR}
+"""With that of what an import does not read: other files, and the checksum behind a shard."""
 
 
 def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str) -> None:
     """Declare the rule that reports a fault of the directory, which says itself what is wrong."""
 
-    @dataset_rule(heading, why=why, fix=fix, source=source)
+    @dataset_rule(heading, why=why, fix=fix, source=source, cases=_CASES)
     def of_fault(result: DatasetResult) -> Iterator[Finding]:
         return _faults(result, fault)
 
 
 def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
-        for one in archive.content.problems:
-            if one.fault is fault:
-                is_name = fault is ZipFault.OUTSIDE and one.entry is not None
-                yield Finding(
-                    message=one.cause,
-                    shard=archive.name_of(one.entry),
-                    value=printable(one.entry.name) if one.entry and is_name else None,
-                )
+        content = archive.content
+        problems = [one for one in content.problems if one.fault is fault]
+        shards = shards_in_zip(content) if problems and content.refused else ()
+        lost = {path: id(content.refused[path]) for path in shards if path in content.refused}
+        for one in problems:
+            is_name = fault is ZipFault.OUTSIDE and one.entry is not None
+            is_shard = one.entry is not None and one.entry.path in lost
+            stops = content.damage is not None or is_shard or id(one) in lost.values()
+            yield Finding(
+                message=one.cause,
+                shard=archive.name_of(one.entry),
+                value=printable(one.entry.name) if one.entry and is_name else None,
+                case="" if stops else READ,
+            )
 
 
 _zip_rule(
@@ -100,13 +110,15 @@ _zip_rule(
     why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
     fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
+    cases=_CASES,
 )
 def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
     """What unpacks has the size and the CRC-32 that the directory says, be it a shard or not."""
     yield from _faults(result, ZipFault.DAMAGED)
     for shard in result.shards:
         if shard.damage:
-            yield Finding(message=shard.damage, shard=shard.name)
+            case = READ if shard.is_whole else ""
+            yield Finding(message=shard.damage, shard=shard.name, case=case)
     for archive in result.dataset.zips:
         for entry in archive.others:
             try:
@@ -114,7 +126,8 @@ def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
                     while stream.read(_READ_STEP):
                         pass
             except ZipEntryError as error:
-                yield Finding(message=error.reason, shard=archive.name_of(entry))
+                name = archive.name_of(entry)
+                yield Finding(message=error.reason, shard=name, case=READ)
             except OSError as error:
                 message = f"cannot be read: {error.strerror or error}"
                 yield Finding(message=message, shard=archive.name_of(entry))
@@ -134,7 +147,10 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         fix, other = "", other_format([one.inside for one in archive.others])
         files = plural(len(archive.content.entries), "file")
         message = f"none of its {files} is a TFRecord shard"
-        if other:
+        if nested := _nested(archive):
+            message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
+            fix = f"Unpack {nested[0].shown} and upload the zip of its files."
+        elif other:
             message = f"this zip holds {other} annotations, not TFRecord"
             fix = f"To import these into CVAT, choose {_MENU[other]} in its menu. For shards, "
             fix += "export TFRecord 1.0 instead, or unpack the zip and convert the folder."
@@ -152,7 +168,14 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
 def nested_archive(result: DatasetResult) -> Iterator[Finding]:
     """An entry has the name of an archive."""
     for archive in result.dataset.zips:
-        for entry in archive.others:
-            if entry.inside.lower().endswith(_ARCHIVES) and not is_hidden(entry.inside):
-                message = "it is an archive itself and was not looked into"
-                yield Finding(message=message, shard=archive.name_of(entry))
+        for entry in _nested(archive):
+            message = "it is an archive itself and was not looked into"
+            yield Finding(message=message, shard=archive.name_of(entry))
+
+
+def _nested(archive: Zip) -> list[ZipEntry]:
+    return [
+        one
+        for one in archive.others
+        if one.inside.lower().endswith(_ARCHIVES) and not is_hidden(one.inside)
+    ]

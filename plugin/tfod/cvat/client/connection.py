@@ -149,6 +149,8 @@ class Server:
         with self.errors():
             if about["id"] != target.number:
                 raise ValueError(f"{target} has the number {about['id']}")
+            if target.kind == TASK and not about.get("size"):
+                raise TfodError(f"{target} has no data; upload its images first")
             if about.get("dimension") not in (_FLAT, None):
                 raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
             return dict(about)

@@ -6,18 +6,26 @@ CVAT's own XML would lose masks and images in folders there (``formats/cvat.py``
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import IO, Any
 
 import numpy as np
 
-from tfod.cvat.records import NewImages, ShapeBuilder, ZipRecord, datumaro_attributes
+from tfod.cvat.records import (
+    NewImages,
+    ShapeBuilder,
+    ZipRecord,
+    datumaro_attributes,
+    require_storable,
+)
 from tfod.detection.images.masks import run_lengths
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
 from tfod.tfrecord.image_names import safe_relative_path
@@ -28,11 +36,10 @@ _DEFAULT_SUBSET = "default"
 class _Subset:
     """A task that is to be made, and its items as they come, on disk: 100,000 are many to hold."""
 
-    def __init__(self, stream: IO[bytes], head: str) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
         self.images = 0
         self.objects = 0
-        self.stream.write(head.encode())
 
     def add(self, item: Mapping[str, Any], objects: int) -> None:
         self.stream.write((("," if self.images else "") + json.dumps(item)).encode())
@@ -41,30 +48,31 @@ class _Subset:
 
 
 def write_dataset(
-    records: Iterable[ZipRecord], labels: Sequence[str], builder: ShapeBuilder, path: str
+    records: Iterable[ZipRecord],
+    labels: Iterable[str],
+    builder: ShapeBuilder,
+    images: NewImages,
+    path: str,
 ) -> dict[str, tuple[int, int]]:
     """Write a zip with the images and ``annotations/<subset>.json``.
 
     Returns how many images and objects are in each subset; ``builder`` counts what does not come
-    along.
+    along, and ``images`` what gets another name. Classes besides the labels become labels.
 
     Raises:
-        TfodError: a record has no image.
+        TfodError: a record has no image, or a name is too long for CVAT.
     """
-    numbers = {name: number for number, name in enumerate(labels)}
-    names = [{"name": name, "parent": "", "attributes": []} for name in labels]
-    # No other keys: newer readers know some that older ones do not, and refuse the older ones'.
-    categories = {"label": {"labels": names, "attributes": ["occluded"]}}
-    head = json.dumps({"categories": categories})[:-1] + ', "items": ['
+    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    numbers.update({name: numbers[name] for name in labels})
     subsets: dict[str, _Subset] = {}
-    images = NewImages()
     with ExitStack() as files, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for record in records:
             image = images.of(record)
             subset = (safe_relative_path(record.subset) or _DEFAULT_SUBSET).replace("/", "_")
             if subset not in subsets:
                 stream = files.enter_context(tempfile.TemporaryFile(dir=os.path.dirname(path)))
-                subsets[subset] = _Subset(stream, head)
+                require_storable("subset", subset, "rename its shard")
+                subsets[subset] = _Subset(stream)
             name = image.item_id + image.extension
             archive.writestr(f"images/{subset}/{name}", image.encoded)
             shapes = builder.shapes(record, image.size)
@@ -88,10 +96,17 @@ def write_dataset(
                 "image": {"path": name, "size": list(image.size)},
             }
             subsets[subset].add(item, len(shapes))
+        for name in numbers:
+            require_storable("class", name, "give it another name")
+        names = [{"name": name, "parent": "", "attributes": []} for name in numbers]
+        # No other keys: newer readers know some that older ones do not, and refuse the older ones'.
+        categories = {"label": {"labels": names, "attributes": ["occluded"]}}
+        head = json.dumps({"categories": categories})[:-1] + ', "items": ['
         for name, subset_file in subsets.items():
             subset_file.stream.write(b"]}")
             subset_file.stream.seek(0)
             with archive.open(f"annotations/{name}.json", "w", force_zip64=True) as out:
+                out.write(head.encode())
                 shutil.copyfileobj(subset_file.stream, out)
     return {name: (one.images, one.objects) for name, one in subsets.items()}
 

@@ -7,6 +7,7 @@ import functools
 import os
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +22,21 @@ from tfod.formats.reading.files import ImageFiles
 from tfod.tfrecord.storage.publishing import Output
 
 FORMAT = "CVAT for images 1.1"
+_NONE: Mapping[str, int] = {}
 _NAME = f"the server's {FORMAT}"
 
 
-def convert_export(source: str, out: str, options: ExportOptions, tracks: int = 0) -> Exported:
+def convert_export(
+    source: str,
+    out: str,
+    options: ExportOptions,
+    hidden: Mapping[str, int] = _NONE,
+    tracks: int = 0,
+) -> Exported:
     """Convert the server's zip to one of shards, which appears complete or not at all.
 
-    Frames stream through; the shards lie beside the zip until it is complete. ``tracks`` is how
-    many tracks the server has: its export shows shapes of them, and not that they are.
+    Frames stream through; the shards lie beside the zip until it is complete. ``hidden`` counts the
+    frames that the server's export does not have, ``tracks`` its tracks, of which it has shapes.
 
     Raises:
         TfodError: the source is not what it should be, or the zip cannot be written.
@@ -41,7 +49,7 @@ def convert_export(source: str, out: str, options: ExportOptions, tracks: int = 
             prefix=".tfod-export-", dir=folder, ignore_cleanup_errors=True
         ) as scratch,
     ):
-        exported = _write_shards(source, scratch, options, tracks)
+        exported = _write_shards(source, scratch, options, hidden, tracks)
         if not exported.frames:
             raise TfodError(
                 f"nothing was written to {out}: no frame "
@@ -51,7 +59,9 @@ def convert_export(source: str, out: str, options: ExportOptions, tracks: int = 
     return exported
 
 
-def _write_shards(source: str, scratch: str, options: ExportOptions, tracks: int) -> Exported:
+def _write_shards(
+    source: str, scratch: str, options: ExportOptions, hidden: Mapping[str, int], tracks: int
+) -> Exported:
     if not zipfile.is_zipfile(source):
         raise TfodError(f"{_NAME} is not a zip; export again")
     with contextlib.ExitStack() as stack:
@@ -70,7 +80,7 @@ def _write_shards(source: str, scratch: str, options: ExportOptions, tracks: int
                         else None
                     )
                     shards.add(replace(part, subset=part.subset or meta.subset), read)
-        return shards.finish(tracks=tracks)
+        return shards.finish(hidden, tracks)
 
 
 def _pack(scratch: str, folder: str, name: str, *, compress: bool) -> None:

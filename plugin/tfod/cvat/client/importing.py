@@ -6,10 +6,9 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
-from tfod.check.find import find
 from tfod.check.references.cvat_task import Task
 from tfod.check.references.frames import Matcher
 from tfod.check.report import Report
@@ -17,11 +16,12 @@ from tfod.check.reporters.text import render_text
 from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.task import Changes, LiveTask, fetch_task
-from tfod.cvat.records import ShapeBuilder, on_frames, read_zip
-from tfod.cvat.refusal import check_upload, refusal
+from tfod.cvat.records import NewImages, ShapeBuilder, label_maps_of, on_frames, read_zip
+from tfod.cvat.refusal import check_upload, refusal, replaced
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, head_text, image_text
 from tfod.formats.reading.documents import MEMBER
+from tfod.sources.resolver import resolve
 
 Say = Callable[[str], object]
 _ANNOTATION_FORMAT, _DATASET_FORMAT = "CVAT 1.1", "Datumaro 1.0"
@@ -34,7 +34,7 @@ class ImportOptions:
     """What is to be done with a zip: replace or append, or stop before anything is touched.
 
     ``force`` replaces also what no record can bring back. ``label_map`` is the file or name of one
-    in place of that in the zip.
+    in place of that in the zip; with ``skips_others``, images of no frame are left out.
     """
 
     path: str
@@ -42,6 +42,7 @@ class ImportOptions:
     force: bool = False
     dry_run: bool = False
     label_map: str | None = None
+    skips_others: bool = False
 
 
 def import_zip(
@@ -61,8 +62,9 @@ def import_zip(
     if options.append:
         _require_append(server)
     live = fetch_task(server, target)
-    if not live.labels:
+    if not live.labels and not is_project:
         raise TfodError(f"{target} has no labels; add those of the zip to it first")
+    live = replace(live, task=replace(live.task, skips_others=options.skips_others))
     task = live.task.kept() if options.append or options.force else live.task
     report = check_zip(options, task)
     if not report.valid:
@@ -75,6 +77,8 @@ def import_zip(
             )
         if not (options.dry_run and check_zip(options, task.kept()).valid):
             return False
+    for message in replaced(report):
+        warn(message)
     format_name = _DATASET_FORMAT if is_project else _ANNOTATION_FORMAT
     _require_format(server, format_name)
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
@@ -121,7 +125,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
     Raises:
         TfodError: it is no zip, or cannot be read.
     """
-    with find([options.path], options.label_map) as found:
+    with resolve([options.path], options.label_map) as found:
         if len(found.datasets) != 1 or not found.datasets[0].zips:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
         return check_upload(found, task, options.label_map)
@@ -142,7 +146,7 @@ def _prepare_annotations(
         stream.write(END.encode())
     tell(changes.text())
     if others:
-        warn(f"frames of the task that are not in {live.target}, left out: {others}")
+        warn(f"images that are not frames of {live.target}, skipped: {others}")
     for sentence in builder.losses.sentences():
         warn(f"not imported: {sentence}")
 
@@ -184,11 +188,15 @@ def _prepare_dataset(
     live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
 ) -> None:
     """Write a dataset with its images, zipped, and tell what tasks it makes."""
-    builder = ShapeBuilder(live.labels, by_datumaro=True)
-    records = read_zip(options.path, options.label_map)
-    subsets = write_dataset(records, list(live.labels), builder, path)
-    for subset, (images, objects) in subsets.items():
-        tell(f"new task {subset!r}: {images} images, {objects} objects")
+    builder = ShapeBuilder(live.labels or None, new_attributes=True, by_datumaro=True)
+    records, images = read_zip(options.path, options.label_map), NewImages()
+    maps = [] if live.labels else label_maps_of(options.path, options.label_map)
+    names = [*live.labels, *(item.class_name for one in maps for item in one.items)]
+    subsets = write_dataset(records, names, builder, images, path)
+    for subset, (count, objects) in subsets.items():
+        tell(f"new task {subset!r}: {count} images, {objects} objects")
+    for sentence in images.sentences():
+        warn(sentence)
     for sentence in builder.losses.sentences():
         warn(f"not imported: {sentence}")
 

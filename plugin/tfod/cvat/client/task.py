@@ -30,12 +30,14 @@ class Held:
     Attributes:
         keys: of the shapes and tags on each frame.
         others: shapes and tracks that no shard can hold, by kind.
+        outlines: masks, polygons and ellipses, and their tracks, by kind.
         frames: numbers of the frames that have annotations, also those where a track shows.
         tracks: how many tracks there are besides those among the others.
     """
 
     keys: dict[int, Counter[_Key]] = field(default_factory=lambda: defaultdict(Counter))
     others: Counter[str] = field(default_factory=Counter)
+    outlines: Counter[str] = field(default_factory=Counter)
     frames: set[int] = field(default_factory=set)
     tracks: int = 0
 
@@ -54,6 +56,7 @@ class Held:
             if one["type"] not in KINDS:
                 held.others[one["type"]] += 1
                 continue
+            held.outlines[one["type"]] += KINDS[one["type"]] != BOX
             label, rotation = names.get(one["label_id"], ""), one.get("rotation") or 0.0
             key = _key(make_shape(one["type"], one["points"], rotation, label=label))
             held.keys[one["frame"]][key] += 1
@@ -66,11 +69,13 @@ class Held:
             kind = track["shapes"][0]["type"] if track["shapes"] else "empty"
             if kind in KINDS:
                 held.tracks += 1
+                held.outlines[f"{kind} tracks"] += KINDS[kind] != BOX
             else:
                 held.others[f"{kind} tracks"] += 1
         if annotations.get("intervals"):  # of sounds, since 2.73
             held.others["intervals"] = len(annotations["intervals"])
         held.frames.intersection_update(there)
+        held.outlines = +held.outlines
         return held
 
 
@@ -112,25 +117,30 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
         }
         if target.kind == PROJECT:
             # An import makes new tasks: the frames of those that are there do not matter.
-            task = Task(labels=frozenset(labels), new_tasks=True)
+            task = Task(labels=frozenset(labels) or None, new_tasks=True)
             return LiveTask(target, task, labels)
         frames, deleted, first, step = _fetch_frames(server, target, about)
         others = _other_frames(server, about, frames) if target.kind == JOB else []
         annotations = server.get(f"{target.path}/annotations")
         names = {one["id"]: one["name"] for one in known}
-        held = Held.of(annotations, names, frames.keys() - deleted)
+        held = Held.of(annotations, names, frames)
         last = {one.name: number for number, one in frames.items()}
-        for number, one in frames.items():
-            if last[one.name] != number:  # a placeholder, which CVAT fills with a copy
-                held.keys.pop(number, None)
+        # Placeholders, which CVAT fills with a copy of the last frame of the name.
+        honeypots = {number for number, one in frames.items() if last[one.name] != number}
+        for number in honeypots:
+            held.keys.pop(number, None)
+        hidden = (held.frames & honeypots) - deleted if target.kind == TASK else ()
         return LiveTask(
             target=target,
             task=Task(
                 labels=frozenset(labels),
                 frames=(*others, *frames.values()),  # of equal names the last counts: its own
                 video=about.get("mode") == _VIDEO,
+                attributes=labels,
                 not_carried=held.others,
-                annotated=frozenset(held.frames),
+                outlines=held.outlines,
+                hidden=+Counter(deleted=len(held.frames & deleted), honeypots=len(hidden)),
+                annotated=frozenset(held.frames - deleted),
                 own=frozenset(frames) if target.kind == JOB else None,
             ),
             labels=labels,
@@ -140,14 +150,15 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
         )
 
 
-def count_tracks(server: Server, target: Target) -> int:
-    """How many tracks there are, of kinds that shards have."""
+def count_unexported(server: Server, target: Target) -> tuple[Counter[str], int]:
+    """Count the frames that the server does not export, and its tracks."""
+    targets = [target]
     if target.kind == PROJECT:
         tasks = server.list("tasks", project_id=target.number)
-        return sum(count_tracks(server, Target(TASK, one["id"])) for one in tasks)
-    with server.errors():
-        annotations = server.get(f"{target.path}/annotations")
-        return Held.of({**annotations, "shapes": [], "tags": []}, {}, ()).tracks
+        targets = [Target(TASK, one["id"]) for one in tasks if one.get("size")]
+    live = (fetch_task(server, part) for part in targets)
+    counts = [(Counter(one.task.hidden), one.held.tracks) for one in live]
+    return sum((one for one, _ in counts), Counter()), sum(tracks for _, tracks in counts)
 
 
 def _other_frames(server: Server, job: Any, own: Mapping[int, Frame]) -> list[Frame]:

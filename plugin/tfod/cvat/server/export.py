@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
+from tfod.cvat.server.instance import count_hidden, option
 from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
@@ -17,8 +18,8 @@ from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat.shapes import convert_frame
 
 _log = logging.getLogger("tfod.cvat")
-_OPTION = "TFOD_CVAT_EMPTY_FRAMES"
-_PROJECT = "project"
+_LABEL_MAPS = "TFOD_CVAT_LABEL_MAPS"
+_PROJECT, _JOB = "project", "job"
 
 
 def export_zip(
@@ -46,7 +47,10 @@ def export_zip(
     readable = getattr(bindings, "CvatExportError", errors.DatasetExportError)
     try:
         options = ExportOptions(
-            with_images=save_images, save_masks=save_masks, keep_empty=_keeps_empty_frames()
+            with_images=save_images,
+            save_masks=save_masks,
+            keep_empty=option("TFOD_CVAT_EMPTY_FRAMES", "keep", "drop") == "keep",
+            label_map=_label_map_of(instance_data),
         )
         with bindings.GetCVATDataExtractor(
             instance_data, include_images=save_images, convert_annotations=convert_frame
@@ -83,7 +87,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
             if options.with_images:
                 read = functools.partial(encoder.encoded, item, item.media)
             shards.add(replace(image, subset=subset or item.subset), read)
-        return shards.finish()
+        return shards.finish(count_hidden(instance_data))
 
 
 def _message(error: Exception, temp_dir: str) -> str:
@@ -94,11 +98,23 @@ def _message(error: Exception, temp_dir: str) -> str:
             return "the server's disk is full; ask its administrator"
         cause = cause.__cause__ or cause.__context__
     text = in_plain_words(error) or str(error)
-    return text.replace(os.path.join(temp_dir, ""), "")
+    for folder in filter(None, (temp_dir, os.environ.get(_LABEL_MAPS))):
+        text = text.replace(os.path.join(folder, ""), "")
+    return text
 
 
-def _keeps_empty_frames() -> bool:
-    value = os.environ.get(_OPTION) or "keep"
-    if value not in ("keep", "drop"):
-        raise TfodError(f"{_OPTION} is {value!r}; set it to keep or drop on the server")
-    return value == "keep"
+def _label_map_of(instance_data: Any) -> str | None:
+    """The label map on the server for a project's classes, else the one for all; None for none."""
+    folder = os.environ.get(_LABEL_MAPS)
+    if not folder:
+        return None
+    if not os.path.isdir(folder):
+        raise TfodError(f"{_LABEL_MAPS} is {folder!r}, which is not a folder; set it on the server")
+    if instance_data.META_FIELD == _PROJECT:
+        project = instance_data.meta[_PROJECT]["id"]
+    else:
+        task = instance_data.db_instance
+        task = task.segment.task if instance_data.META_FIELD == _JOB else task
+        project = task.project.id if task.project else "default"
+    paths = [os.path.join(folder, f"{name}.pbtxt") for name in (project, "default")]
+    return next(filter(os.path.isfile, paths), None)

@@ -13,8 +13,6 @@ from zipfile import is_zipfile
 
 import numpy as np
 
-from tfod.check.dataset import File
-from tfod.check.find import find_uploads
 from tfod.check.finding import plural
 from tfod.cvat.records import (
     NewImage,
@@ -25,8 +23,9 @@ from tfod.cvat.records import (
     label_maps_of,
     on_frames,
     read_zip,
+    require_storable,
 )
-from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, check_upload, refusal
+from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, check_upload, refusal, replaced
 from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
@@ -37,6 +36,8 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
+from tfod.sources.resolved import File
+from tfod.sources.resolver import resolve_uploads
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import is_zip
 
@@ -46,7 +47,6 @@ _FINDINGS_KEPT = 300
 _IMAGES = "images"
 _FRAME = "frame"
 _SUBSET = "default"
-_LONGEST = 64  # names of subsets and labels in CVAT's tables
 _MOST_OUTLINES = 100
 _NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
@@ -70,8 +70,8 @@ def import_zip(
     from cvat.apps.dataset_manager.bindings import CvatImportError, import_dm_annotations
 
     path = src_file.name
-    instance = describe_instance(instance_data)
     try:
+        instance = describe_instance(instance_data)
         require_sound(path, instance)
         converter = _Converter(path, instance, bool(options.get("conv_mask_to_poly", True)))
         if load_data_callback is None:
@@ -101,12 +101,15 @@ def require_sound(path: str, instance: Instance) -> None:
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
     try:
-        found = find_uploads([File.at(path, _UPLOAD)])
+        found = resolve_uploads([File.at(path, _UPLOAD)])
         report = check_upload(found, instance.task, max_findings=_FINDINGS_KEPT)
     except TfodError as error:  # such as of masks without boxes
-        raise RefusedError(str(error).replace(f"{_UPLOAD}:", "")) from None
+        text = str(error).replace(path, "the zip")
+        raise RefusedError(text.replace(f"{_UPLOAD}:", "")) from None
     if not report.valid:
         raise refusal(report, instance.task, instance.noun, _UPLOAD)
+    for message in replaced(report):
+        _log.warning("TFRecord: %s", message)
 
 
 class _Converter:
@@ -146,7 +149,7 @@ class _Converter:
             media = _image_of(size)  # CVAT looks at its extension
             items.append(make_item(name, _SUBSET, media, annotations, attributes))
         if others:
-            _log.warning("TFRecord: %s of the task's other jobs left out", plural(others, "image"))
+            _log.warning("TFRecord: skipped %s of other jobs or tasks", plural(others, "image"))
         return self._dataset(items)
 
     def with_images(self, folder: str) -> Any:
@@ -157,7 +160,7 @@ class _Converter:
                     self._label(item.class_name)
         images, items = NewImages(), []
         for record in read_zip(self._path):
-            _require_storable("subset", record.subset, "rename its shard")
+            require_storable("subset", record.subset, "rename its shard")
             image = images.of(record)
             file = os.path.join(folder, record.subset, image.item_id + image.extension)
             _write_image(file, image)
@@ -169,6 +172,8 @@ class _Converter:
                     annotations=self._annotations(record, image.size),
                 )
             )
+        for sentence in images.sentences():
+            _log.warning("TFRecord: %s", sentence)
         dataset = self._dataset(items)
         dataset.init_cache()  # which keeps the order of the subsets
         dataset.bind(folder, TfDetectionApiBase.NAME)  # CVAT looks for the images below it
@@ -184,7 +189,7 @@ class _Converter:
 
     def _label(self, name: str) -> int:
         if self._instance.task.labels is None:
-            _require_storable("class", name, "give it another name")
+            require_storable("class", name, "give it another name")
         return self._labels.setdefault(name, len(self._labels))
 
     def _annotations(self, record: ZipRecord, size: tuple[int, int]) -> list[Any]:
@@ -245,12 +250,6 @@ def _image_of(size: tuple[int, int]) -> Any:
 
 def _draw(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
     return decode_runs(runs, extent, size)
-
-
-def _require_storable(what: str, name: str, fix: str) -> None:
-    if len(name) > _LONGEST:  # CVAT would cut it off, and not find it again
-        letters = f"{len(name)} letters, CVAT takes {_LONGEST}"
-        raise TfodError(f"the name of a {what} has {letters}; {name!r}; {fix}")
 
 
 def _write_image(path: str, image: NewImage) -> None:

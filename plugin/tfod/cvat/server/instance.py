@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,13 @@ from typing import Any, NamedTuple
 
 from tfod.check.references.cvat_task import Frame, Task, shown
 from tfod.cvat.records import AttributeSpec, Labels
+from tfod.errors import TfodError
 
 _log = logging.getLogger("tfod.cvat")
 _PROJECT, _JOB = "project", "job"  # META_FIELD
 _VIDEO = "interpolation"  # TaskMode.INTERPOLATION
 _NOT_CARRIED = ("skeleton", "points", "polyline", "cuboid")  # of ShapeType
+_OUTLINES = ("mask", "polygon", "ellipse")  # the same, which an import without masks replaces
 _ANNOTATION, _GROUND_TRUTH = "annotation", "ground_truth"  # of JobType
 _POOL = "gt_pool"  # ValidationMode.GT_POOL: an import replaces also what the ground truth has
 
@@ -39,6 +42,18 @@ class Instance:
     takes_new_attributes: bool
 
 
+def option(name: str, *choices: str) -> str:
+    """Return the value of an environment variable, by default the first choice.
+
+    Raises:
+        TfodError: the value is another.
+    """
+    value = os.environ.get(name) or choices[0]
+    if value not in choices:
+        raise TfodError(f"{name} is {value!r}; set it to {' or '.join(choices)} on the server")
+    return value
+
+
 def describe_instance(instance_data: Any) -> Instance:
     """Describe CVAT's ``TaskData``, ``JobData`` or ``ProjectData``."""
     noun: str = instance_data.META_FIELD
@@ -55,12 +70,17 @@ def describe_instance(instance_data: Any) -> Instance:
         if noun == _JOB:  # of ground truth, it has chosen frames of the range that CVAT describes
             own_frames &= {*instance_data.get_included_frames(), *instance_data.deleted_frames}
         others = _other_frames(instance_data) if noun == _JOB else {}
-        held = _deleted(instance_data, sorted(own_frames & {*instance_data.get_included_frames()}))
+        held = _deleted(instance_data, sorted(own_frames))
         frames = tuple(
             Frame(info["path"], number, info["height"], info["width"])
             # Of equal names the last counts, so that a job's placeholders come before the others.
             for number, info in [*others.items(), *own.items()]
         )
+    outlines = Counter({kind: n for kind, n in held.shapes.items() if kind.startswith(_OUTLINES)})
+    attributes = {
+        label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
+        for label in labels
+    }
     return Instance(
         noun=noun,
         task=Task(
@@ -69,14 +89,17 @@ def describe_instance(instance_data: Any) -> Instance:
             frames=frames,
             video=frames is not None and meta["mode"] == _VIDEO,
             new_tasks=frames is None,
-            not_carried=held.not_carried,
-            annotated=held.frames,
+            attributes={} if frames is None else attributes,
+            not_carried=held.shapes - outlines,
+            outlines=outlines,
+            hidden={} if frames is None else _hidden(instance_data, held.frames),
+            annotated=held.frames.intersection(
+                () if frames is None else instance_data.get_included_frames()
+            ),
             own=own_frames if noun == _JOB else None,
+            skips_others=option("TFOD_CVAT_OTHER_FRAMES", "refuse", "skip") == "skip",
         ),
-        attributes={
-            label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
-            for label in labels
-        },
+        attributes=attributes,
         takes_new_attributes=bool(instance_data.soft_attribute_import),
     )
 
@@ -91,10 +114,32 @@ def _other_frames(job_data: Any) -> dict[int, Any]:
 
 
 class _Held(NamedTuple):
-    """What the tables have: shapes by kind that no shard can hold, and frames with annotations."""
+    """What the tables have: shapes but rectangles by kind, and frames with annotations."""
 
-    not_carried: Counter[str]
+    shapes: Counter[str]
     frames: frozenset[int]
+
+
+def count_hidden(instance_data: Any) -> Counter[str]:
+    """Count the frames with annotations of a task, job or project that its export leaves out."""
+    parts = [instance_data]
+    try:
+        if instance_data.META_FIELD == _PROJECT:
+            from cvat.apps.dataset_manager.bindings import TaskData
+
+            parts = [TaskData(None, task) for task in instance_data.tasks]
+        looks = [(part, _look(part, sorted(part.frame_info)).frames) for part in parts]
+        return sum((_hidden(part, frames) for part, frames in looks), Counter())
+    except Exception:  # an export is better than none, should a version have other tables
+        _log.exception("TFRecord: annotations on deleted frames could not be looked at")
+        return Counter()
+
+
+def _hidden(instance_data: Any, annotated: frozenset[int]) -> Counter[str]:
+    hidden = annotated - {*instance_data.get_included_frames()}
+    deleted = hidden.intersection(instance_data.deleted_frames)
+    honeypots = hidden - deleted if instance_data.META_FIELD != _JOB else ()
+    return +Counter({"deleted": len(deleted), "honeypots": len(honeypots)})
 
 
 def _deleted(instance_data: Any, frames: Sequence[int]) -> _Held:
@@ -107,8 +152,8 @@ def _deleted(instance_data: Any, frames: Sequence[int]) -> _Held:
     try:
         with ThreadPoolExecutor(1) as outside:  # Django has a connection for each thread
             before = outside.submit(_look_and_close, instance_data, frames).result()
-        now = _look(instance_data, frames) if before.frames or before.not_carried else before
-        return _Held(before.not_carried - now.not_carried, before.frames - now.frames)
+        now = _look(instance_data, frames) if before.frames or before.shapes else before
+        return _Held(before.shapes - now.shapes, before.frames - now.frames)
     except Exception:  # an import is better than none, should a version have other tables
         _log.exception("TFRecord: what an import replaces could not be looked at")
         return _Held(Counter(), frozenset())
@@ -140,10 +185,11 @@ def _look(instance_data: Any, frames: Sequence[int]) -> _Held:
         track__parent=None, **{f"track__{name}": value for name, value in jobs.items()}
     )
     found: Counter[str] = Counter()
-    counts = shapes.filter(type__in=_NOT_CARRIED).values_list("type").annotate(Count("id"))
+    kinds = _NOT_CARRIED + _OUTLINES
+    counts = shapes.filter(type__in=kinds).values_list("type").annotate(Count("id"))
     for kind, count in counts.order_by():
         found[kind] += count
-    tracks = tracked.filter(type__in=_NOT_CARRIED).values_list("type")
+    tracks = tracked.filter(type__in=kinds).values_list("type")
     for kind, count in tracks.annotate(Count("track_id", distinct=True)).order_by():
         found[f"{kind} tracks"] += count
     intervals = getattr(models, "LabeledInterval", None)  # since 2.73

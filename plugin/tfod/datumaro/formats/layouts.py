@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from tfod.datumaro.formats.options import DEFAULT_NAME, ExportOptions
 from tfod.detection.labels.label_map import LabelMap, quoted
 from tfod.detection.labels.labels_file import labels_text
-from tfod.detection.labels.search import LABEL_MAP_FILE, LABELS_FILE
 from tfod.errors import TfodError
+from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.shard_sets.names import (
     EXTENSION,
     SHARD_EXTENSIONS,

@@ -7,7 +7,7 @@ tensorflow.org/tutorials/load_data/tfrecord, which has an image with one label.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,20 +37,12 @@ from tfod.detection.encoder import (
     encode_keras_annotations,
     encode_labelled_image,
 )
-from tfod.detection.features.field_mapping import (
-    KERAS_COCO,
-    FieldMapping,
-    classification_field_mapping,
-)
-from tfod.detection.labels.search import LabelMapFinder, find_labels
+from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.losses import Losses
 from tfod.errors import ShardError, TfodError
-from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.storage.urls import folder_of
+from tfod.sources.reading import ReadableShards
 
-# What follows from the image, or from the label: channels, size, a vector of zeros and a one.
-_REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
 # Of images: carried by the record, or made anew.
 _KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
 _WITHOUT_OBJECTS = "images without an object, for which there is no record"
@@ -146,7 +138,8 @@ def _is_number(value: Any) -> bool:
 
 
 class ImageClassificationBase(TfDetectionApiBase):
-    """Shards of images with a label; which keys they have shows in the first record.
+    """Shards of images with a label; which keys they have shows in the first record with
+    an image and a label.
 
     Names of the classes come from ``labels.txt`` beside the shards or one folder up, else from a
     label map there, else from the records.
@@ -155,15 +148,9 @@ class ImageClassificationBase(TfDetectionApiBase):
     NAME = "tf_image_classification"
     FIRST_ID = 0
 
-    def _find_classes(self, shard: str, finder: LabelMapFinder) -> tuple[str | None, Sequence[str]]:
-        labels = find_labels(folder_of(shard))
-        return (labels, ()) if labels else super()._find_classes(shard, finder)
-
-    def _detections(self, examples: ExampleBatch) -> Detections:
-        first = next((row for row in range(len(examples)) if row not in examples.refused), None)
-        if self._field_mapping is None and first is not None:
-            self._field_mapping = classification_field_mapping(Example(examples, first))
-        return Detections(examples, self._field_mapping or FieldMapping(), _REPEATING)
+    def _mapping_of(self, shards: ReadableShards, path: str) -> FieldMapping | None:
+        mapping = super()._mapping_of(shards, path)
+        return mapping if mapping and not mapping.box else None
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         return np.full(len(found), self._field_mapping is not None)
@@ -194,7 +181,7 @@ class ImageClassificationExporter(ShardExporter):
     def _payloads(self, item: Any) -> Iterable[bytes]:
         image = self._image(item)
         if image.size is None:
-            raise TfodError(f"item {item.id!r} has an image of unknown size")
+            raise TfodError(f"item {item.id!r:.81} has an image of unknown size")
         labels = [one for one in item.annotations if one.type.name == "label"]
         others = [one.type.name for one in item.annotations if one.type.name != "label"]
         self._losses[_ONE_LABEL].update([*others, *["further label"] * (len(labels) - 1)])

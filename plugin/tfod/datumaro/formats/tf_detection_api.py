@@ -94,7 +94,7 @@ class TfDetectionApiExporter(ShardExporter):
         image = self._image(item)
         if image.size is None and any(one.type not in OF_IMAGE for one in item.annotations):
             raise TfodError(
-                f"item {item.id!r} has no image size, so its boxes cannot be normalized; "
+                f"item {item.id!r:.81} has no image size, so its boxes cannot be normalized; "
                 "give it an image or a size"
             )
         height, width = image.size or (None, None)

@@ -13,7 +13,6 @@ from os.path import commonprefix
 from typing import Any
 
 from tfod.detection import keys
-from tfod.example.example import Example
 from tfod.example.wire import Kind
 
 
@@ -93,12 +92,17 @@ KERAS_COCO = FieldMapping.only(
 
 SLIM_CLASSIFICATION = FieldMapping.only(
     encoded=keys.ENCODED,
+    filename=keys.FILENAME,
+    source_id=keys.SOURCE_ID,
     format=keys.FORMAT,
     height=keys.HEIGHT,
     width=keys.WIDTH,
     image_class_label=keys.IMAGE_CLASS_LABEL,
 )
-"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample."""
+"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample.
+
+Other scripts add names and ids of images.
+"""
 
 IMAGE_CLASSIFICATION = FieldMapping.only(
     encoded="image_raw", height="height", width="width", image_class_label="label"
@@ -110,29 +114,26 @@ IMAGE_LABEL = FieldMapping.only(
 )
 """An image, encoded or raw, and its label, as many scripts write them."""
 
-MAPPINGS = (SLIM_CLASSIFICATION, IMAGE_CLASSIFICATION, IMAGE_LABEL)
-"""Those of other formats whose records are one image each."""
-
 # FiftyOne has image_bytes and a text in label; the flowers of Google's codelabs have a number in
 # class and a text in label, those of Kaggle's petals only the number.
-# img_raw is pixels in many a tutorial, mostly without their size.
-IMAGE_KEYS = ("image_raw", "image_bytes", "image", "img_raw", "img")
-LABEL_KEYS = ("label", "class")
+# In many tutorials, img_raw is pixels, usually without their size.
+_IMAGE_KEYS = ("image_raw", "image_bytes", "image", "img_raw", "img")
+_LABEL_KEYS = ("label", "class")
 _NAMES = ("filename", "file_name", "image_name")
 
 
-def classification_field_mapping(example: Example) -> FieldMapping | None:
-    """The field mapping of a record of an image and its label, by usual names and kinds.
+def classification_field_mapping(kinds: Mapping[str, Kind | None]) -> FieldMapping | None:
+    """Return the field mapping of records of an image and its label, by usual keys and kinds.
 
-    None where the record has no image, or has no label.
+    Returns:
+        None if the records have no image or no label.
     """
-    kinds = {key: example.kind(key) for key in example}
 
     def first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)
 
-    encoded = first(IMAGE_KEYS, Kind.BYTES)
-    label, text = first(LABEL_KEYS, Kind.INT64), first(LABEL_KEYS, Kind.BYTES)
+    encoded = first(_IMAGE_KEYS, Kind.BYTES)
+    label, text = first(_LABEL_KEYS, Kind.INT64), first(_LABEL_KEYS, Kind.BYTES)
     if encoded is None or (label is None and text is None):
         return None
     return FieldMapping.only(
@@ -142,13 +143,4 @@ def classification_field_mapping(example: Example) -> FieldMapping | None:
         width=first(("width",), Kind.INT64),
         image_class_text=text,
         image_class_label=label,
-    )
-
-
-def is_keras_coco(example: Example) -> bool:
-    """Whether a record has the keys that the Keras recipe parses, in their kinds."""
-    return (
-        example.kind("image") is Kind.BYTES
-        and example.kind("bbox") is Kind.FLOAT
-        and all(example.kind(key) is Kind.INT64 for key in ("category_id", "image_id"))
     )

@@ -117,7 +117,7 @@ def with_upright_pixels(one: Detection) -> Detection:
     Raises:
         TfodError: the image cannot be turned.
     """
-    encoded = upright_image(one.encoded or b"", f"image {one.filename!r}")
+    encoded = upright_image(one.encoded or b"", f"image {one.filename!r:.81}")
     return replace(one, encoded=encoded, sha256=hashlib.sha256(encoded).hexdigest())
 
 
@@ -129,7 +129,7 @@ def turned_back(one: Detection, orientation: int) -> Detection:
         one,
         height=sides[orientation >= QUARTER],
         width=sides[orientation < QUARTER],
-        boxes=boxes_turned_back(one.boxes, orientation).astype(np.float32),
+        boxes=boxes_turned_back(one.boxes, orientation),
         masks=one.masks and [mask and _turned_mask(mask, orientation) for mask in one.masks],
         numerical_masks=None
         if numbers is None
@@ -152,7 +152,7 @@ def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keyp
         return None
     labelled = (keypoints.visibility > 0)[..., None] | keypoints.xy.any(axis=-1, keepdims=True)
     xy = np.where(labelled, points_turned_back(keypoints.xy, orientation), keypoints.xy)
-    return replace(keypoints, xy=xy.astype(np.float32))
+    return replace(keypoints, xy=xy)
 
 
 def points_turned_back(points: np.ndarray, orientation: int) -> np.ndarray:

@@ -78,6 +78,7 @@ class ClassTable:
             if item.name and item.display_name and item.name != item.display_name:
                 scope.name_only.add(item.name)
                 scope.display_only.add(item.display_name)
+        scope.display_only.difference_update(scope.by_text)  # the name of another class wins
         for item in label_map.items if label_map else ():
             if item.display_name:
                 number = scope.by_text[item.class_name]

@@ -292,7 +292,7 @@ def read_text_file(name: str, most: int) -> bytes:
     except OSError as error:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
     except ShardError as error:
-        raise LabelMapError(str(error)) from None
+        raise LabelMapError(f"{name}: {error.cause}") from None
     return bytes(data)
 
 

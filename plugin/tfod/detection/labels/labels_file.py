@@ -63,8 +63,9 @@ def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     Raises:
         LabelMapError: it is none.
     """
-    read = read_labels if _is_labels_file(path) else read_label_map
-    return _with_shared_ids(path, *read(path))
+    read = read_labels if is_labels_file(path) else read_label_map
+    label_map, notes = read(path)
+    return label_map, [*notes, *notes_of_shared_ids(path, label_map)]
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
@@ -73,33 +74,35 @@ def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[s
     Raises:
         LabelMapError: there is neither such a file nor such a name.
     """
-    read = read_labels if _is_labels_file(file_or_name) else load_label_map
-    return _with_shared_ids(file_or_name, *read(file_or_name))
+    read = read_labels if is_labels_file(file_or_name) else load_label_map
+    label_map, notes = read(file_or_name)
+    return label_map, [*notes, *notes_of_shared_ids(file_or_name, label_map)]
 
 
-def _with_shared_ids(
-    name: str | os.PathLike[str], label_map: LabelMap, liberties: list[str]
-) -> tuple[LabelMap, list[str]]:
+def notes_of_shared_ids(name: str | os.PathLike[str], label_map: LabelMap) -> list[str]:
+    """Return a sentence if classes share an id, and one if a class has several ids."""
+    liberties: list[str] = []
     shared = label_map.names_of_shared_ids
     if shared:
         number, names = next(iter(shared.items()))
         more = f", and so are {len(shared) - 1:,} other ids to several" if len(shared) > 1 else ""
         liberties.append(
-            f"{os.fspath(name)}: id {number} is given to {names[0]!r} and {names[1]!r}{more}; "
-            "without a class text it means the first; give every class an id of its own"
+            f"{os.fspath(name)}: id {number} is given to {names[0]!r:.81} and "
+            f"{names[1]!r:.81}{more}; without a class text it means the first; give every class "
         )
     first: dict[str, int] = {}
     for item in label_map.items:
         if first.setdefault(item.class_name, item.id) != item.id:
             liberties.append(
-                f"{os.fspath(name)}: {item.class_name!r} has the ids {first[item.class_name]} and "
-                f"{item.id}, which are read as one class; give every class a name of its own"
+                f"{os.fspath(name)}: {item.class_name!r:.81} has the ids "
+                f"{first[item.class_name]} and {item.id}, which are read as one class; give "
             )
             break
-    return label_map, liberties
+    return liberties
 
 
-def _is_labels_file(path: str | os.PathLike[str]) -> bool:
+def is_labels_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is named as a ``labels.txt``, not as a label map."""
     return os.fspath(path).lower().endswith(".txt")
 
 
@@ -113,8 +116,8 @@ def labels_text(items: Iterable[LabelMapItem]) -> str:
     for item in items:
         if len(item.class_name.splitlines()) > 1 or item.class_name.endswith("\n"):
             raise LabelMapError(
-                f"the class {item.class_name!r} has a line break, which labels.txt cannot hold; "
-                "rename it"
+                f"the class {item.class_name!r:.81} has a line break, which labels.txt cannot "
+                "hold; rename it"
             )
         lines.append(f"{item.id}:{item.class_name}\n")
     return "".join(lines)

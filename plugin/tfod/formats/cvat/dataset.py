@@ -17,7 +17,6 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.cvat.detections import DetectionBuilder, frame_size, is_plain_box, shapes_of
 from tfod.formats.cvat.document import (
-    DECIMALS,
     END,
     CvatMeta,
     head_text,
@@ -32,6 +31,7 @@ from tfod.formats.cvat.shapes import (
     CvatTag,
 )
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
+from tfod.formats.numbers import DECIMALS
 from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.reading.documents import (
     MEMBER,
@@ -74,7 +74,7 @@ def read(source: str, options: Options) -> Dataset:
     builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
     problems = Problems(options)
     reading = Reading(classes, options, problems)
-    images = _image_files(file, options.images)
+    images = _image_files(file, options)
     subset = meta.subset or DEFAULT_SUBSET
 
     def frames() -> Iterator[CvatImage]:
@@ -103,11 +103,13 @@ def read(source: str, options: Options) -> Dataset:
     return reading.dataset(subsets, names, [file], notes)
 
 
-def _image_files(file: str, named: str | None) -> ImageFiles:
+def _image_files(file: str, options: Options) -> ImageFiles:
+    named = options.images
     if named is None and is_zip(file):
         return ImageFiles(["images", ""], zipfile.ZipFile(file))
     above = os.path.dirname(file)
-    return ImageFiles([named] if named else [os.path.join(above, "images"), above])
+    folders = [named] if named else [os.path.join(above, "images"), above]
+    return ImageFiles(folders, root=options.unpacked)
 
 
 def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
@@ -155,9 +157,8 @@ def _detection(
 def _with_sound_boxes(frame: CvatImage, where: str, reading: Reading) -> CvatImage:
     """The frame with those boxes that can be written; what is turned or no box stays as it is."""
     size, problems = frame_size(frame), reading.problems
-    furthest = max((abs(side) for one in frame.shapes for side in one.extent), default=0)
-    if furthest > 1:  # not only boxes tell pixels from normalized numbers
-        problems.furthest = max(problems.furthest, furthest)
+    others = [one.extent for one in frame.shapes if not is_plain_box(one)]
+    problems.count_boxes(np.array(others, np.float64).reshape(-1, 4))
     rows = [row for row, one in enumerate(frame.shapes) if is_plain_box(one)]
     extents = [frame.shapes[row].extent for row in rows]
     places = [f"{where}, box {number}" for number, _ in enumerate(rows, 1)]
@@ -205,9 +206,9 @@ class Writer(FormatWriter):
             shapes = [CvatShape(BOX, *pair) for pair in zip(texts, boxes, strict=True)]
             tags: list[CvatTag] = []
             if not images.is_plain:
-                one = images.detections[row]
+                one = images.renumbered(row, images.detections[row])
                 shapes = self._shapes(one, shapes, (height, width))
-                tags = self._tags(one, label_map)
+                tags = self._tags(one)
             frame = {"id": self._count, "name": name, "subset": images.subset}
             text = image_text(frame, (height, width), shapes, tags, DECIMALS)
             self._frames.write(text.encode("utf-8", "replace"))
@@ -256,11 +257,10 @@ class Writer(FormatWriter):
             found.append((name, str(value).lower() if kind == "checkbox" else str(value)))
         return tuple(found)
 
-    def _tags(self, one: Detection, label_map: LabelMap) -> list[CvatTag]:
+    def _tags(self, one: Detection) -> list[CvatTag]:
         tags = []
         for each in one.image_labels:
-            item = label_map.find_id(each.label) if each.label is not None else None
-            name = each.text or (item.class_name if item else "")
+            name = each.text
             if not name or each.confidence == 0:
                 self.losses[NO_PLACE]["classes that are absent, or have no name"] += 1
                 continue

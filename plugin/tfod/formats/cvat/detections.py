@@ -6,7 +6,6 @@ The one way out of CVAT and into it: of its own formats (:mod:`tfod.cvat.server`
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import itertools
@@ -16,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.attributes import box_as_drawn
+from tfod.detection.attributes import box_as_drawn, number_as_typed
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import (
     AttributeValue,
@@ -42,6 +41,7 @@ from tfod.formats.cvat.shapes import (
     draw_shape,
     encode_runs,
 )
+from tfod.formats.numbers import multiply_as_typed
 from tfod.tfrecord.image_names import split_extension
 
 OCCLUDED = "occluded"
@@ -50,7 +50,6 @@ _CHECKBOX, _NUMBER = "checkbox", "number"
 _TRUTH = {"true": True, "false": False}
 _VIDEO_FRAME_EXTENSION = ".PNG"
 """What CVAT's own exports add to a video frame's name (``FrameProvider.VIDEO_FRAME_EXT``)."""
-_DIGITS = 2
 _HUNDREDTH = 0.005
 """CVAT's XML has hundredths of a pixel: what reaches out by less is rounding."""
 _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
@@ -60,6 +59,7 @@ _NO_PLACE = "not written, the format has no place for them"
 _OUTSIDE = "not written, wholly outside their frame"
 _ATTRIBUTES = "attributes not written"
 _ENCLOSED = "written as their enclosing box"
+_RECTANGLES = "written as rectangles, which they remain after an import"
 _MASKED = "written as masks"
 TRACKS = "tracks written as single shapes, one a frame"
 _CLIPPED = "clipped to their frame"
@@ -89,7 +89,7 @@ class DetectionBuilder:
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
         self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
-        self.changed = Losses(TRACKS, _ENCLOSED, _MASKED, _CLIPPED, _CONVERTED)
+        self.changed = Losses(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts its own from 0
 
     def build(self, image: CvatImage) -> Detection:
@@ -125,7 +125,7 @@ class DetectionBuilder:
             height=height,
             width=width,
             encoded=b"",
-            boxes=boxes.astype(np.float32),
+            boxes=boxes,
             class_text=[one.label for one in shapes],
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
@@ -201,7 +201,7 @@ class DetectionBuilder:
         except Exception as error:  # whatever Pillow raises for what is not an image
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TfodError(
-                f"frame {name!r} is {kind}, which TensorFlow does not read, and cannot be "
+                f"frame {name!r:.81} is {kind}, which TensorFlow does not read, and cannot be "
                 f"stored as PNG ({reason}); export without images"
             ) from None
         self.changed[_CONVERTED][str(kind)] += 1
@@ -211,8 +211,8 @@ class DetectionBuilder:
         item = self._label_map.find(label)
         if item is None:
             raise TfodError(
-                f"image {image.name!r} has the class {label!r}, which is not a label of the task; "
-                "export it again"
+                f"image {image.name!r:.81} has the class {label!r:.81}, which is not a label of "
+                "the task; export it again"
             )
         return item.id
 
@@ -220,7 +220,7 @@ class DetectionBuilder:
         for shape in shapes:
             kind = f"rotated {shape.kind}" if shape.rotation else shape.kind
             if not self._save_masks and not is_plain_box(shape):
-                self.changed[_ENCLOSED][kind] += 1
+                self.changed[_ENCLOSED if shape.kind == BOX else _RECTANGLES][kind] += 1
             elif self._save_masks and shape.kind not in (BOX, MASK):
                 self.changed[_MASKED][kind] += 1
 
@@ -248,10 +248,7 @@ class DetectionBuilder:
             if kind == _CHECKBOX:
                 found[name] = _TRUTH.get(text.lower(), text)
             elif kind == _NUMBER and len(text) <= 20:
-                with contextlib.suppress(ValueError):
-                    found[name] = float(text)
-                with contextlib.suppress(ValueError):
-                    found[name] = int(text)
+                found[name] = number_as_typed(text)
         return found
 
 
@@ -324,8 +321,8 @@ def keypoints_of(one: Detection, number: int, size: tuple[int, int]) -> tuple[fl
     if one.keypoints is None:
         return ()
     there = one.keypoints.visibility[number] > 0
-    xy = np.nan_to_num(one.keypoints.xy[number][there].astype(np.float64)) * size[::-1]
-    return tuple(xy.round(_DIGITS).reshape(-1).tolist())
+    xy = multiply_as_typed(np.nan_to_num(one.keypoints.xy[number][there]), np.array(size[::-1]))
+    return tuple(xy.reshape(-1).tolist())
 
 
 def _count_shape(counter: Counter[str]) -> None:
@@ -351,5 +348,5 @@ def is_plain_box(shape: CvatShape) -> bool:
 def frame_size(image: CvatImage) -> tuple[int, int]:
     """Height and width of a frame; raises TfodError where they are not known."""
     if not image.height or not image.width or min(image.height, image.width) < 0:
-        raise TfodError(f"image {image.name!r} has no size, so its boxes cannot be normalized")
+        raise TfodError(f"image {image.name!r:.81} has no size, so its boxes cannot be normalized")
     return image.height, image.width

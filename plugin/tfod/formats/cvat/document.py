@@ -29,6 +29,7 @@ from tfod.formats.cvat.shapes import (
     CvatTag,
     make_shape,
 )
+from tfod.formats.numbers import DECIMALS
 from tfod.formats.reading.documents import (
     iterate,
     open_xml,
@@ -39,8 +40,6 @@ from tfod.formats.reading.documents import (
 _MOST_FRAMES = 1_000_000
 _LONGEST_REASON = 80
 _NO_SHAPES = ("tag", "attribute")
-DECIMALS = 6
-"""Of a pixel, as tfod reads and writes them; CVAT's own have two."""
 _CVATS_OWN = {tag: name for name, tag in KINDS.items()}
 _Part = TypeVar("_Part", CvatImage, "CvatMeta")
 
@@ -310,18 +309,22 @@ def _shape_text(shape: CvatShape, decimals: int) -> str:
         named |= {"rle": ", ".join(map(str, shape.runs)), "left": int(left), "top": int(top)}
         named |= {"width": int(right - left), "height": int(bottom - top)}
     elif shape.kind == POINTS:
-        pairs = zip(shape.points[::2], shape.points[1::2], strict=True)
-        named["points"] = ";".join(f"{x:.{decimals}f},{y:.{decimals}f}" for x, y in pairs)
+        numbers = [_number(one, decimals) for one in shape.points]
+        named["points"] = ";".join(map(",".join, zip(numbers[::2], numbers[1::2], strict=True)))
     else:
         assert shape.kind == BOX  # a shard holds nothing else
         sides = zip(("xtl", "ytl", "xbr", "ybr"), shape.extent, strict=True)
-        named |= {side: f"{value:.{decimals}f}" for side, value in sides}
+        named |= {side: _number(value, decimals) for side, value in sides}
         if shape.rotation:
-            named["rotation"] = f"{shape.rotation:.{decimals}f}"
+            named["rotation"] = _number(shape.rotation, decimals)
     named["z_order"] = shape.z_order
     if shape.group:
         named["group_id"] = shape.group
     return f"<{shape.kind}{_attributes(named)}>{_inner(shape.attributes)}</{shape.kind}>\n"
+
+
+def _number(value: float, decimals: int) -> str:
+    return f"{round(value, decimals):.15g}"
 
 
 def _inner(attributes: Attributes) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfod.detection.boxes import PixelBox, enclosing_pixels, enclosing_points, enclosing_rotated
+from tfod.detection.boxes import PixelBox, degrees_of, enclosing_pixels, enclosing_points
 from tfod.detection.images.masks import (
     box_outline,
     ellipse_outline,
@@ -88,7 +88,7 @@ class CvatShape:
             return self.extent
         x, y, rx, ry = self._ellipse
         if self.kind != ELLIPSE:
-            return enclosing_rotated(x, y, 2 * rx, 2 * ry, self.rotation)
+            return enclosing_points(self.outline)
         angle = math.radians(self.rotation)
         half_width = math.hypot(rx * math.cos(angle), ry * math.sin(angle))
         half_height = math.hypot(rx * math.sin(angle), ry * math.cos(angle))
@@ -206,7 +206,7 @@ def make_shape(
     return CvatShape(
         kind=KINDS[kind],
         extent=extent,
-        rotation=round(float(rotation), digits) if turns and rotation else 0.0,
+        rotation=round(float(rotation), digits) if turns and degrees_of(rotation) else 0.0,
         **marks,
     )
 

@@ -8,6 +8,7 @@ CWE-611).
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import html
 import io
@@ -36,6 +37,7 @@ ten in each frame."""
 _BEGINNING = 2048
 _LONGEST_QUOTE = 40
 _LONGEST_VALUE = 60
+_CAPITALS = re.compile(rb"<[/\w]*[A-Z]")
 _ZIP_SIGNATURE = b"PK\x03\x04"
 
 
@@ -157,7 +159,7 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
 
 
 def parse(path: str) -> Any:
-    """The root of a small document.
+    """The root of a small document; names of elements become lowercase, as VOC's should be.
 
     Raises:
         TfodError: it cannot be read, is not well-formed XML, has a document type, or is too long.
@@ -167,8 +169,12 @@ def parse(path: str) -> Any:
             most = _LONGEST_PARSED >> 20
             raise TfodError(f"{path} has more than {most} MiB, too much for one image")
         # Not the file, whose name lxml would take for UTF-8.
-        tree = etree.parse(io.BytesIO(Path(path).read_bytes()), etree.XMLParser(**_SAFE))
+        data = Path(path).read_bytes()
+        tree = etree.parse(io.BytesIO(data), etree.XMLParser(**_SAFE))
     _check(tree, path, None)
+    if _CAPITALS.search(data.replace(b"\0", b"")):  # of UTF-16, too
+        for one in tree.iter("*"):
+            one.tag = one.tag.lower()
     return tree.getroot()
 
 
@@ -248,30 +254,31 @@ def parse_number(text: str, where: str, finite: bool = True) -> float:
     raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where a number is expected; correct it")
 
 
-def parse_flag(text: str, where: str) -> int:
-    """A whole number in a text of annotations, 0 or 1 but for what an int64_list holds besides.
+def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
+    """Open a text in UTF-8 or UTF-16, which its first two bytes tell apart."""
+    file = Path(path).open("rb")
+    head = file.peek(2)[:2]
+    plain: dict[tuple[bool, ...], str]
+    plain = {(False, True): "utf-16-le", (True, False): "utf-16-be"}
+    encoding = plain.get(tuple(byte == 0 for byte in head), "utf-8-sig")
+    if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        encoding = "utf-16"
+    return io.TextIOWrapper(file, encoding, newline=newline)
 
-    Raises:
-        TfodError: it is none; the line begins with ``where``.
-    """
-    with contextlib.suppress(ValueError):
-        value = int(text)
-        if value.bit_length() < 64:
-            return value
-    raise TfodError(f"{where} {text[:_LONGEST_QUOTE]!r} where 0 or 1 is expected; correct it")
 
-
-def read_lines(path: str) -> Iterator[tuple[int, str]]:
+def read_lines(path: str, blanks: str | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a text that are not empty, without blanks at their ends, and their numbers.
+
+    ``blanks`` are the characters that are left out; None for all of them.
 
     Raises:
         TfodError: it cannot be read, or is not UTF-8.
     """
     try:
-        with reading(path), open(path, encoding="utf-8-sig") as file:
+        with reading(path), open_text(path) as file:
             for number, line in enumerate(file, 1):
-                if line := line.strip():
-                    yield number, line
+                if line.strip():
+                    yield number, line.strip(blanks)
     except UnicodeDecodeError as error:
         raise TfodError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
 

@@ -1,7 +1,7 @@
 """The images that documents name: one way to find them, whatever the format, and what they are.
 
 Names in documents are those of another machine or another folder, with either slash, without their
-extension, or with another one; what is found is read as it is.
+extension, with another one, or in another form of Unicode. Image files are known by their bytes.
 
 Tools show a photo as its EXIF orientation says, or as its pixels are stored. The size that the
 annotation gives tells the two apart where the image is turned by a quarter and is not square
@@ -10,20 +10,30 @@ annotation gives tells the two apart where the image is turned by a quarter and 
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import ntpath
 import os
 import posixpath
+import unicodedata
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tfod.detection.detection import Detection
-from tfod.detection.images.image import FORMAT_OF_EXTENSION, QUARTER, UPRIGHT, read_image_header
+from tfod.detection.images.image import (
+    FORMAT_OF_EXTENSION,
+    QUARTER,
+    UPRIGHT,
+    read_image_header,
+    sniff_format,
+)
 from tfod.detection.images.upright import opposite, turned_back, with_upright_pixels
 from tfod.errors import TfodError
 from tfod.formats.options import Options, Problems, Refusal
-from tfod.tfrecord.image_names import safe_relative_path, split_extension
+from tfod.tfrecord.image_names import names_in_folder, safe_relative_path, split_extension
 
 _MISSING = Refusal(
     "images that are missing",
@@ -36,14 +46,15 @@ _AMBIGUOUS = Refusal(
 )
 _TWICE = "images that several annotations have, a record for each"
 _LONGEST_PACKED = 256 << 20
+_SIGNATURE = 16
 _MOST_PARTS = 16  # of a name, that are looked for alone
 
 
-def files_below(folder: str, extensions: Collection[str]) -> Iterator[str]:
+def files_below(folder: str, extensions: Collection[str] | None) -> Iterator[str]:
     """Paths of the files in a folder and all below it with such lowercase extensions, in order.
 
-    What is hidden is left out; linked folders are followed, but for those that lead back to one
-    that they are in.
+    None is any extension. What is hidden is left out; linked folders are followed, but for those
+    that lead back to one that they are in.
     """
     around = {folder: frozenset({os.path.realpath(folder)})}
     for where, folders, names in os.walk(folder, followlinks=True):
@@ -53,7 +64,8 @@ def files_below(folder: str, extensions: Collection[str]) -> Iterator[str]:
         around |= {os.path.join(where, one): above | {reals[one]} for one in folders}
         for name in sorted(names):
             path = os.path.join(where, name)
-            is_wanted = name[0] != "." and os.path.splitext(name)[1].lower() in extensions
+            extension = os.path.splitext(name)[1].lower()
+            is_wanted = name[0] != "." and (extensions is None or extension in extensions)
             # No pipe; of a link that leads nowhere the reader says that it cannot be read.
             if is_wanted and (os.path.isfile(path) or os.path.islink(path)):
                 yield path
@@ -78,35 +90,57 @@ class ImageFile:
 
 
 class _Listing(NamedTuple):
-    """The names of all files in a folder, and those of its images by their stems."""
+    """The names of all files in a folder: by themselves, and by their stems unless hidden.
 
-    names: frozenset[str]
-    images: dict[str, list[str]]
+    Keys are in Unicode's composed form.
+    """
+
+    names: Mapping[str, str]
+    stems: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, names: Sequence[str]) -> _Listing:
-        images: dict[str, list[str]] = {}
+        stems: dict[str, list[str]] = {}
         for name in sorted(names):
-            stem, extension = os.path.splitext(name)
-            if extension.lower() in FORMAT_OF_EXTENSION and name[0] != ".":
-                images.setdefault(stem, []).append(name)
-        return cls(frozenset(names), images)
+            if name[0] != ".":
+                stems.setdefault(_composed(os.path.splitext(name)[0]), []).append(name)
+        composed = {_composed(name): name for name in names}
+        return cls({**composed, **dict(zip(names, names, strict=True))}, stems)
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def may_read(path: str, root: str | None) -> bool:
+    """Whether a path may be read: with a root only inside it, and not through symbolic links."""
+    if root is None:
+        return True
+    top = os.path.realpath(root)
+    return os.path.realpath(path) in (os.path.join(top, os.path.relpath(path, root)), top)
 
 
 class ImageFiles:
     """Finds images by the names that documents give them.
 
-    A name is looked for in each folder as it is and by its stem alone, then so by its last parts,
-    with either slash in it.
+    A whole path is taken if it exists. Else a name is looked for in each folder as it is and by its
+    stem alone, then so by its last parts, with either slash in it.
 
     Args:
         folders: where to look, in this order; within a zip the folders of it.
         archive: the zip that the images are in.
+        root: folder of an unpacked archive; files outside it, and links, are not read.
     """
 
-    def __init__(self, folders: Iterable[str], archive: zipfile.ZipFile | None = None) -> None:
+    def __init__(
+        self,
+        folders: Iterable[str],
+        archive: zipfile.ZipFile | None = None,
+        root: str | None = None,
+    ) -> None:
         self._folders = list(dict.fromkeys(folders))
         self._archive = archive
+        self._root = root
         self._listed: dict[str, _Listing] = {}
         self._found: set[str] = set()
         if archive is not None:
@@ -116,20 +150,40 @@ class ImageFiles:
                     packed.setdefault(above, []).append(name)
             self._listed = {folder: _Listing.of(names) for folder, names in packed.items()}
 
+    @functools.cached_property
+    def _first_parts(self) -> frozenset[str]:
+        """First parts of names, with and without extension; no other name needs a look."""
+        names = {_composed(x) for folder in self._folders for x in names_in_folder(folder or ".")}
+        return frozenset(names | {os.path.splitext(name)[0] for name in names})
+
     def find(self, names: Sequence[str], where: str, problems: Problems) -> tuple[str, str] | None:
         """Path and name of the first of some names that there is an image of; None for none.
 
         Several of a stem are a refusal, of which the first is returned.
         """
-        for path in filter(None, dict.fromkeys(map(safe_relative_path, names))):
-            for inside in ends_of(path):
-                for folder in self._folders:
+        for given in filter(None, dict.fromkeys(names)):
+            has_folder = "/" in given or "\\" in given
+            if has_folder and (existing := self._existing(given.replace("\\", "/"))):
+                return existing
+            for inside in ends_of(_relative(given)) if has_folder else [given]:
+                first = _composed(inside.partition("/")[0])
+                is_new = self._first_parts.isdisjoint((first, split_extension(first)[0]))
+                for folder in self._folders if self._archive or not is_new else ():
                     found = self._find(folder, inside)
                     if len(found) > 1:
                         problems.add(_AMBIGUOUS, f"{where}: {', '.join(found)}")
                     if found:
-                        name = posixpath.join(posixpath.dirname(inside), found[0])
-                        return _joined(folder, name), name
+                        return _joined(folder, found[0]), found[0]
+        return None
+
+    def _existing(self, given: str) -> tuple[str, str] | None:
+        """Path and name of a file that a document has the whole path of, or one with ``..``."""
+        if self._archive is None and (os.path.isabs(given) or ".." in given):
+            for path in (os.path.normpath(os.path.join(one, given)) for one in self._folders):
+                if os.path.isfile(path) and may_read(path, self._root):
+                    inside = (os.path.relpath(path, one) for one in self._folders)
+                    name = next((one for one in inside if one[:2] != ".."), _relative(given))
+                    return path, name.replace(os.sep, "/")
         return None
 
     def read(
@@ -145,8 +199,8 @@ class ImageFiles:
         found = self.find(names, where, problems)
         if found is None:
             if is_needed:
-                first = _joined(self._folders[0], safe_relative_path(names[0]))
-                problems.add(_MISSING, f"{first}, of {where}")
+                looked_for = os.path.normpath(os.path.join(self._folders[0], names[0]))
+                problems.add(_MISSING, f"{looked_for}, of {where}")
             return None
         path, name = found
         if path in self._found:
@@ -158,6 +212,8 @@ class ImageFiles:
             raise TfodError(
                 f"{where}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
             )
+        if not header.complete:
+            problems.add("images that are cut short", path)
         size = header.height, header.width
         return ImageFile(name, data, *size, header.orientation)
 
@@ -174,36 +230,71 @@ class ImageFiles:
             entry = self._archive.getinfo(path)
             if entry.file_size > _LONGEST_PACKED:
                 most = _LONGEST_PACKED >> 20
-                raise TfodError(f"{where}: image {path!r} is longer than {most} MiB")
+                raise TfodError(f"{where}: image {path!r:.81} is longer than {most} MiB")
             return self._archive.read(entry)  # as many bytes as that, whatever is packed
         except OSError as error:
             reason = error.strerror or error
             raise TfodError(f"{where}: the image {path} cannot be read ({reason})") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise TfodError(
-                f"{where}: image {path!r} cannot be unpacked ({error}); pack it again"
+                f"{where}: image {path!r:.81} cannot be unpacked ({error}); pack it again"
             ) from None
 
     def _find(self, folder: str, inside: str) -> list[str]:
-        """Names of the images that a name may be, in its part of the folder."""
-        above, own = posixpath.split(inside)
-        there = self._listing(_joined(folder, above) if above else folder)
-        if own in there.names:
-            return [own]
+        """Names in a folder that a name may be, whatever form of Unicode it has."""
+        forms = [inside]
+        if not inside.isascii():
+            forms += (unicodedata.normalize(form, inside) for form in ("NFC", "NFD"))
+        for above, own in map(posixpath.split, dict.fromkeys(forms)):
+            names = self._names(_joined(folder, above) if above else folder, own)
+            if paths := [posixpath.join(above, name) for name in names]:
+                return paths
+        return []
+
+    def _names(self, folder: str, own: str) -> Sequence[str]:
+        listing = self._listing(folder)
+        if name := listing.names.get(own) or listing.names.get(_composed(own)):
+            return [name]
+
+        def images(stem: str) -> Sequence[str]:
+            names = listing.stems.get(_composed(stem), ())
+            known = [x for x in names if os.path.splitext(x)[1].lower() in FORMAT_OF_EXTENSION]
+            return known or [name for name in names if is_image_file(_joined(folder, name))]
+
         # A stem may have dots: frame.000123 and a.v2 are some without an extension.
         stem, extension = split_extension(own)
         is_image = extension.lower() in FORMAT_OF_EXTENSION
-        stems = there.images
-        return (is_image and stems.get(stem)) or stems.get(own) or stems.get(stem) or []
+        return (is_image and images(stem)) or images(own) or images(stem)
 
     def _listing(self, folder: str) -> _Listing:
         if folder not in self._listed:
             names: list[str] = []
             if self._archive is None and os.path.isdir(folder or "."):
                 with os.scandir(folder or ".") as entries:
-                    names = [one.name for one in entries if one.is_file()]
+                    files = filter(os.DirEntry.is_file, entries)
+                    names = [one.name for one in files if may_read(one.path, self._root)]
             self._listed[folder] = _Listing.of(names)
         return self._listed[folder]
+
+
+def images_beside(folder: str, subset: str) -> ImageFiles:
+    """Find the images of annotation-only shards: next to the shard, and in ``images``."""
+    images = [os.path.join(one, "images") for one in (folder, os.path.dirname(folder))]
+    return ImageFiles(
+        [folder, *(path for one in images for path in (one, os.path.join(one, subset)))]
+    )
+
+
+def _relative(path: str) -> str:
+    """A path of any system as a safe relative one; of an absolute one without its root."""
+    return safe_relative_path(ntpath.splitdrive(path)[1].lstrip("/\\"))
+
+
+def is_image_file(path: str) -> bool:
+    """Whether a file has the bytes of an image, whatever its name."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return sniff_format(file.read(_SIGNATURE)) is not None
+    return False
 
 
 def _joined(folder: str, inside: str) -> str:

@@ -10,16 +10,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
+from tfod.detection.boxes import degrees_of, enclosing_visible
+from tfod.detection.detection import (
+    AttributeValue,
+    Detection,
+    Drawn,
+    Keypoints,
+    PngMask,
+    drawn_by_number,
+)
+from tfod.detection.images.masks import box_outline
+from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
     load_label_map,
     read_label_map,
     shipped_label_map,
 )
-from tfod.detection.labels.search import LABEL_MAP_FILE
 from tfod.errors import TfodError
-from tfod.formats.dataset import Classes, Dataset, Images
+from tfod.formats.dataset import Dataset, Images
 from tfod.formats.options import OddBoxes, Options, Problems, Refusal
 from tfod.formats.reading.files import (
     OTHER_SIZE,
@@ -31,6 +40,7 @@ from tfod.formats.reading.files import (
     frame_of,
     settled,
 )
+from tfod.sources.label_map_search import find_in_folder
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(
@@ -46,6 +56,7 @@ NORMALIZED = (1, 1)
 _ORDER = "where many are, look whether xmin, ymin, xmax and ymax are mixed up; "
 _FIX = "correct them"
 _CHOICE = ", or choose --odd-boxes clip or --odd-boxes drop"
+ROTATED = "rotated boxes, read as the boxes around them"
 _NOT_FINITE = "boxes with a number that is not finite"
 _INVERTED = "boxes whose maximum is below their minimum"
 _FLAT = "boxes without width or height"
@@ -56,21 +67,25 @@ _LEAST_SIDE = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class KnownClasses:
-    """A label map that has to have every class, what messages call it, and how it was read."""
+    """A label map that has to have every class, what messages call it, and how it was read.
+
+    ``file`` is where the ids are from; '' for ids that were made.
+    """
 
     label_map: LabelMap
     name: str
     notes: tuple[str, ...] = ()
+    file: str = ""
 
     def id_of(self, text: str, where: str) -> int:
         """The id of a class; raises TfodError where the map lacks it."""
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.near_names.nearest(text)
-            hint = f", did you mean {near!r}? Correct it" if near else "; correct it"
+            hint = f", did you mean {near!r:.81}? Correct it" if near else "; correct it"
             raise TfodError(
-                f"{where}: class {text!r} is not in the label map {self.name}{hint}, add it to the "
-                "label map, or name another one with --label-map"
+                f"{where}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
+                "to the label map, or name another one with --label-map"
             )
         return item.id
 
@@ -87,7 +102,7 @@ class KnownClasses:
 
         Args:
             named: a file, or the name of one that tfod ships.
-            folder: of the source, whose ``label_map.pbtxt`` has the ids that classes once had.
+            folder: of the source, whose label map has the ids that classes once had.
             names: of all classes, in their order.
             origin: where these are from, for messages.
             shipped: that is taken where it has every class.
@@ -97,17 +112,21 @@ class KnownClasses:
         """
         if named is not None:
             label_map, notes = load_label_map(named)
-            return cls(label_map, named, tuple(notes))
-        beside = os.path.join(folder, LABEL_MAP_FILE)
+            return cls(label_map, named, tuple(notes), named)
         found = list(dict.fromkeys(names()))
-        if os.path.isfile(beside):
+        beside, several = find_in_folder(folder or os.curdir, "")
+        unused = [f"several label maps are there, none was used: {', '.join(several)}"]
+        if beside is not None:
             label_map, notes = read_label_map(beside)
-            if all(map(label_map.find, found)):
-                return cls(label_map, beside, tuple(notes))
+            lacking = [repr(one) for one in found if not label_map.find(one)]
+            if not lacking:
+                return cls(label_map, beside, tuple(notes), beside)
+            unused = [f"{beside} was not used: it lacks the classes {', '.join(lacking)}"]
+        unused *= bool(beside or several)
         ready = shipped_label_map(shipped) if shipped else None
         if ready and all(map(ready.find, found)):
-            return cls(ready, shipped)
-        return cls(LabelMap.from_names(found), f"made from {origin}")
+            return cls(ready, shipped, tuple(unused))
+        return cls(LabelMap.from_names(found), f"made from {origin}", tuple(unused))
 
 
 class Object(NamedTuple):
@@ -121,6 +140,7 @@ class Object(NamedTuple):
         points: its keypoints, x, y and visibility in each row, in the unit of the box; of all
             objects of a dataset as many.
         outline: what its mask is drawn of.
+        drawn: the box before it was rotated, if it was.
     """
 
     name: str
@@ -129,6 +149,25 @@ class Object(NamedTuple):
     attributes: Mapping[str, AttributeValue] = {}
     points: np.ndarray | None = None
     outline: Any = None
+    drawn: Drawn = Drawn()
+
+    def enclosed(self, size: Size) -> Object:
+        """A rotated object with the box around what the image shows of it, and its outline."""
+        if self.drawn.box is None:
+            return self
+        outline = box_outline(self.drawn.box, self.drawn.rotation)
+        return self._replace(
+            box=enclosing_visible(outline, size), outline=self.outline or [outline]
+        )
+
+
+def rotated(box: Sequence[float], rotation: object, place: str, problems: Problems) -> Drawn:
+    """How a box was drawn that is rotated by some degrees, which is counted."""
+    if degrees := degrees_of(rotation):
+        problems.add(ROTATED, place)
+        left, top, right, bottom = box
+        return Drawn((left, top, right, bottom), degrees)
+    return Drawn()
 
 
 @dataclass(frozen=True)
@@ -192,9 +231,11 @@ class Reading:
         size = NORMALIZED if self.is_normalized else frame.size
         if size is None and objects:
             problems.add(_NO_SIZE, where)
+        size_or_unit = size or NORMALIZED
+        objects = [one.enclosed(size_or_unit) for one in objects]
         corners, rows = sound_boxes(
             [one.box for one in objects],
-            size or NORMALIZED,
+            size_or_unit,
             [one.place for one in objects],
             self.options,
             problems,
@@ -209,10 +250,11 @@ class Reading:
             width=width,
             format="",
             encoded=image.data if image and is_needed else b"",
-            boxes=normalized(corners, size or NORMALIZED),
+            boxes=corners / (size_or_unit[::-1] * 2),
             class_text=[one.name for one in kept],
             class_label=[self.classes.id_of(one.name, one.place) for one in kept],
             attributes={name: [one.attributes.get(name) for one in kept] for name in attributes},
+            drawn=drawn_by_number([one.drawn for one in kept]),
             masks=self.draw(kept, frame) if self.draw and size else None,
             keypoints=_keypoints(kept, size, point_count, point_names)
             if size and point_count
@@ -239,7 +281,8 @@ class Reading:
             source_ids: of all images, where the format has ids.
         """
         label_map = self.classes.label_map
-        classes = Classes([label_map])
+        target = self.options.target_map
+        classes = Classes({self.classes.file: label_map}, target.base if target else None)
 
         def read() -> Iterator[Images]:
             for subset, found in parts:
@@ -249,7 +292,7 @@ class Reading:
 
         def finish(images: int, objects: int) -> Sequence[str]:
             self.problems.raise_refusals(images, objects)
-            return [*self.classes.notes, *self.problems.sentences(), *notes()]
+            return [*self.classes.notes, *classes.notes(), *self.problems.sentences(), *notes()]
 
         return Dataset(classes, list(subsets), read, finish, files, source_ids)
 
@@ -261,14 +304,7 @@ def _keypoints(
     nothing = np.zeros((count, 3))
     found = [nothing if one.points is None else one.points for one in objects]
     points = np.reshape(found, (len(objects), count, 3))
-    xy = (points[:, :, :2] / size[::-1]).astype(np.float32)
-    return Keypoints(xy, points[:, :, 2].astype(np.int64), tuple(names))
-
-
-def normalized(boxes: np.ndarray, size: Size) -> np.ndarray:
-    """Boxes divided by height and width; float32 of shape (n, 4)."""
-    height, width = size
-    return np.asarray((boxes / (width, height, width, height)).astype(np.float32))
+    return Keypoints(points[:, :, :2] / size[::-1], points[:, :, 2].astype(np.int64), tuple(names))
 
 
 def sound_boxes(
@@ -293,8 +329,10 @@ def sound_boxes(
     sides = np.array((width, height, width, height), np.float64)
     in_pixels = size != NORMALIZED
     if in_pixels:
-        furthest = float(np.abs(given[np.isfinite(given)]).max(initial=0))
-        problems.furthest = max(problems.furthest, furthest)
+        problems.count_boxes(given)
+    is_inside = (given >= 0).all() and (given <= sides).all()
+    if is_inside and (given[:, 2:] - given[:, :2] > _LEAST_SIDE * sides[2:]).all():  # nearly always
+        return given, list(range(len(given)))
     clipped = np.clip(given, 0, sides)
     rounding = _ROUNDING + (_DECIMALS / sides if in_pixels else 0)
     kept = []

@@ -20,6 +20,7 @@ from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.image_names import names_in_folder
 from tfod.tfrecord.shard_sets.names import (
     MOST_MISSING,
+    SHARD_EXTENSIONS,
     SPLITS,
     ShardName,
     is_one_of_several,
@@ -28,7 +29,6 @@ from tfod.tfrecord.shard_sets.names import (
     shard_names,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.other_formats import none_in_folder, other_format_in_zip
 from tfod.tfrecord.storage.open import open_shard, zip_entry
 from tfod.tfrecord.storage.remote import Listing, list_remote
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, is_zip, name_of
@@ -49,6 +49,7 @@ _OTHER_EXTENSIONS = frozenset(
     )
 )
 _MAX_DEPTH = 3
+HOW_SHARDS_ARE_NAMED = f"shards are named *{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
 _PACKED_HEAD_BYTES = 512
 
 
@@ -77,35 +78,6 @@ class RemoteShards:
     sets: Sequence[ShardSet]
     zips: Sequence[str]
     files: Listing
-
-
-def find_all_shards(source: Sources) -> list[ShardSet]:
-    """The shards to be read that one source means, or several: those of one subset together.
-
-    The files of a numbered set may be named one by one, as a shell does with a glob. Raises as
-    :func:`find_shards`, and where a shard is given twice, or all shards of a set have 0 bytes.
-    """
-    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    each = [(os.fspath(one), find_shards(one)) for one in sources]
-    files = [path for path, sets in each if [one.paths for one in sets] == [(path,)]]
-    subset_of = {path: one.subset for one in group_shards(files) for path in one.paths}
-    found: dict[str, list[ShardSet]] = {}
-    for path, own in each:
-        for one in own:
-            found.setdefault(subset_of.get(path, one.subset), []).append(one)
-    sets = []
-    seen: set[str] = set()
-    for subset, parts in found.items():
-        paths = [path for part in parts for path in part.paths]
-        missing = parts[0].missing if len(parts) == 1 else missing_of_sets(paths)
-        sets.append(ShardSet(subset, tuple(paths), tuple(missing)))
-        require_content(paths)
-        for path in paths:
-            real = path if is_url(path) else os.path.realpath(path)
-            if real in seen:
-                raise TfodError(f"{path} is given twice; name each shard once")
-            seen.add(real)
-    return sets
 
 
 def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
@@ -353,10 +325,11 @@ def _is_tensorboard_log(path: str) -> bool:
 
 def _not_found(text: str) -> str:
     if os.path.isfile(text):
-        none = f"{text}: no shard in this archive; look at it with: tfod check"
-        return other_format_in_zip(text) or none
+        return f"{text}: no shard in this archive; look at it with: tfod check"
     if os.path.isdir(text):
-        return none_in_folder(text, sorted(files_below(text)))
+        return (
+            f"{text}: no shard in this folder or the three levels below it; {HOW_SHARDS_ARE_NAMED}"
+        )
     if glob.has_magic(text):
         return f"{text}: no file matches this pattern"
     if text == "-":
@@ -368,7 +341,7 @@ def _not_found(text: str) -> str:
 
 def _not_found_remotely(url: str) -> str:
     if not is_pattern(url):
-        return none_in_folder(url, ())
+        return f"{url}: no shard in this folder; {HOW_SHARDS_ARE_NAMED}"
     hint = ""
     if absolute(url) != url.rstrip("/"):
         hint = "; a listing takes no query: name the shards one by one, each with its own"

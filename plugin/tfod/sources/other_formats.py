@@ -7,7 +7,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
+from tfod.errors import ShardsNotFoundError
+from tfod.tfrecord.shard_sets.search import files_below
 
 _SIGNS = (
     ("COCO", r"(.*/)?((instances|person_keypoints|panoptic)_[^/]*|_annotations\.coco)\.json"),
@@ -36,8 +37,18 @@ def other_format(paths: Sequence[str]) -> str | None:
     return next((name for end, name in _BESIDE_IMAGES.items() if end in beside), None)
 
 
-def none_in_folder(folder: str, files: Sequence[str]) -> str:
-    """What a folder without shards holds instead, and what to type; ``files`` are all in it."""
+def no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:
+    """Return an error that says what a source without shards holds instead, if that is known."""
+    if os.path.isdir(source):
+        return ShardsNotFoundError(_none_in_folder(source) or str(error))
+    if os.path.isfile(source):
+        return ShardsNotFoundError(other_format_in_zip(source) or str(error))
+    return error
+
+
+def _none_in_folder(folder: str) -> str | None:
+    """What a folder without shards holds instead, and what to type."""
+    files = sorted(files_below(folder))
     what = other_format([os.path.relpath(one, folder).replace(os.sep, "/") for one in files])
     table = next((one for one in files if one.lower().endswith(".csv") and _is_table(one)), None)
     if what is not None:
@@ -45,10 +56,7 @@ def none_in_folder(folder: str, files: Sequence[str]) -> str:
     elif table is not None:
         what, command = "a CSV of boxes", f"tfod convert {shlex.quote(table)} shards"
     else:
-        return (
-            f"{folder}: no shard in this folder or the three levels below it; shards are named "
-            f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
-        )
+        return None
     return f"{folder}: holds {what}, and no shards; to make some type: {command}"
 
 

@@ -1,6 +1,7 @@
-"""What sources mean: shards, sets and globs of them, folders, zips, standard input and URLs.
+"""The resolver: what sources mean, the same for every command and reader.
 
-A data set is the shards of one folder, with those of its folders for splits; or a zip.
+Sources are shards, sets and globs of them, folders, zips, standard input and URLs. A data set is
+the shards of one folder, with those of its folders for splits; or a zip.
 """
 
 from __future__ import annotations
@@ -8,39 +9,39 @@ from __future__ import annotations
 import functools
 import glob
 import os
-import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import BinaryIO
 
-from tfod.check.dataset import Dataset, File, Found, LabelMapFile, Shard, Zip
-from tfod.check.finding import plural
+from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import require_label_map
-from tfod.detection.labels.search import (
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.sources.grouping import datasets_of
+from tfod.sources.label_map_search import (
     LabelMapFinder,
-    is_label_map,
+    find_labels,
     is_named_label_map,
     label_maps_in,
     may_be_label_map,
+    read_label_map_or_none,
 )
-from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.tfrecord.shard_sets.names import SPLITS, parse_shard_name, subset_of_stem
+from tfod.sources.layouts import classes_in, layout_of
+from tfod.sources.other_formats import no_shards_error
+from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
+from tfod.sources.zips import zip_dataset
+from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.search import (
-    ROBOFLOW_NOTE,
     files_below,
     find_remote_shards,
     find_shards,
     group_shards,
-    is_hidden,
-    is_roboflow_export,
-    shards_in_zip,
 )
-from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
-from tfod.tfrecord.storage.open import ShardStream, open_stream
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip, name_of
+from tfod.tfrecord.storage.archive import ZipLimits
+from tfod.tfrecord.storage.open import ShardStream, open_stream, zip_entry
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip
 
 STANDARD_INPUT = "-"
 _ZIP_ENDING = ".zip"
@@ -48,40 +49,53 @@ _FOLDER = os.path.abspath(os.sep)
 
 
 @contextmanager
-def find(
-    sources: Sequence[str], label_map: str | None = None, limits: ZipLimits | None = None
-) -> Iterator[Found]:
-    """Find out what sources mean. What has to be held meanwhile is given back at the end.
+def resolve(
+    sources: Sequence[str],
+    label_map: str | None = None,
+    limits: ZipLimits | None = None,
+    *,
+    field_mapping: FieldMapping | None = None,
+    finds_label_maps: bool = True,
+    is_checked: bool = True,
+) -> Iterator[ResolvedSources]:
+    """Find out what sources mean. Temporary copies are removed at the end.
 
     Args:
-        sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` among them is a label map. One that goes
-            with none of the others stands for the shards beside it.
-        label_map: file or name of one for all shards, in place of those that are found.
-        limits: where the reading of zips stops.
+        sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` among them is a label map. If it goes
+            with none of the others, it stands for the shards next to it.
+        label_map: file or name of one for all shards, instead of those that are found.
+        limits: limits for the reading of zips.
+        field_mapping: the keys of the records; None for those of the layout that fits best.
+        finds_label_maps: whether label maps are looked for.
+        is_checked: whether a check reads them, for which standard input and remote zips are copied
+            and the zips next to the shards of a folder are opened.
 
     Raises:
         ShardsNotFoundError: a source means nothing.
-        LabelMapError: a label map that was named is not there.
+        LabelMapError: a label map that was named does not exist.
         TfodError: a source cannot be reached.
     """
     named: list[str] = []
     others: list[str] = []
-    for one in dict.fromkeys(sources):
-        is_map = may_be_label_map(one) and not os.path.isdir(one)
-        (named if is_map else others).append(one)
+    for source in dict.fromkeys(sources):
+        is_map = may_be_label_map(source) and not os.path.isdir(source)
+        (named if is_map else others).append(source)
     if not others and not any(map(is_named_label_map, named)):
         raise ShardsNotFoundError(f"{named[0]}: name the shards that it goes with, too")
-    for one in named:
-        require_label_map(one)
+    for path in named:
+        require_label_map(path)
     for_all = LabelMapFile.named(label_map) if label_map is not None else None
-    with ExitStack() as held:
-        search = _Search(named, limits or ZipLimits(), held, for_all is None)
+    with ExitStack() as cleanup:
+        finds_label_maps = finds_label_maps and for_all is None
+        search = _Search(
+            named, limits or ZipLimits(), cleanup, finds_label_maps, field_mapping, is_checked
+        )
         for source in others:
             search.add(source)
         if for_all is None:
             search.add_beside_label_maps()
-        found = search.found()
-        yield found.with_label_map(for_all) if for_all else found
+        resolved = search.resolved()
+        yield resolved.with_label_map(for_all) if for_all else resolved
 
 
 class _Search:
@@ -93,7 +107,13 @@ class _Search:
     """
 
     def __init__(
-        self, named: Sequence[str], limits: ZipLimits, held: ExitStack, looks_for_maps: bool
+        self,
+        named: Sequence[str],
+        limits: ZipLimits,
+        cleanup: ExitStack,
+        finds_label_maps: bool,
+        field_mapping: FieldMapping | None,
+        is_checked: bool,
     ) -> None:
         self._shards: dict[str, Shard] = {}  # by where they are, whatever links lead to them
         self._zips: dict[str, Dataset] = {}
@@ -103,11 +123,19 @@ class _Search:
             self._named_in.setdefault(folder_of(path), []).append(path)
         is_for_all = len(named) == 1 and not _shards_beside(named[0])
         self._for_all = named[0] if is_for_all else None
-        self._finder = LabelMapFinder(self._texts_in if looks_for_maps else lambda _: ())
+        self._finds_label_maps = finds_label_maps
+        self._field_mapping = field_mapping
+        self._is_checked = is_checked
+        self._finder = LabelMapFinder(
+            lambda path: classes_in(path, field_mapping),
+            self._texts_in if finds_label_maps else lambda _: (),
+        )
         self._is_relative = False
         self._limits = limits
-        self._held = held
+        self._cleanup = cleanup
         self._scratch = ""  # the folder of what was copied here
+        self._repeated: list[str] = []
+        self._notes: list[str] = []
 
     def add(self, source: str) -> None:
         """Look at one more.
@@ -125,13 +153,17 @@ class _Search:
             return
         if source != STANDARD_INPUT:
             file = File.at(source)
+        elif not self._is_checked:
+            raise ShardsNotFoundError(
+                f"{source}: only tfod check and tfod show read standard input; name a file"
+            )
         elif sys.stdin is None:
             raise TfodError("standard input is closed; name a file")
         else:
             file = self._spool(sys.stdin.buffer, "<stdin>")
         if is_zip(file.path):
             where = os.path.realpath(file.path)
-            self._zips.setdefault(where, zip_dataset(file, self._limits))
+            self._zips.setdefault(where, self._zip_dataset(file))
         else:
             self._add_shard(file, "", by_itself=True)  # its subset: all names together say it
 
@@ -145,20 +177,26 @@ class _Search:
                 for shard in _shards_beside(one):
                     self.add(shard)
 
-    def found(self) -> Found:
-        """The data sets, once all has been looked at."""
+    def _zip_dataset(self, file: File) -> Dataset:
+        return zip_dataset(file, self._limits, self._field_mapping)
+
+    def resolved(self) -> ResolvedSources:
+        """Return the data sets, once all sources were added."""
         alone = [one.name for one in self._shards.values() if one.by_itself]
         subset_of = {name: group.subset for group in group_shards(alone) for name in group.paths}
-        datasets = _datasets_of(
+        datasets = datasets_of(
             replace(one, subset=subset_of[one.name]) if one.by_itself else one
             for one in self._shards.values()
         )
+        if self._finds_label_maps:
+            datasets = [_with_labels_files(one, self._field_mapping) for one in datasets]
         for path, one in self._zips.items():
             own = self._named_for(path)
             datasets.append(one.with_label_map(LabelMapFile.at(own)) if own else one)
         unused = self._unused({name for one in datasets for name in one.label_maps})
         rest = Dataset("", label_maps={one: LabelMapFile.at(one) for one in unused})
-        return Found(datasets, rest, self._for_all)
+        notes = [*self._notes, *self._finder.notes]
+        return ResolvedSources(datasets, rest, self._for_all, self._repeated, notes)
 
     def _unused(self, used: Set[str | None]) -> list[str]:
         """The named label maps that are not used; another ``.pbtxt`` may be any protobuf text."""
@@ -184,10 +222,14 @@ class _Search:
         label_map = self._named_for(file.path)
         if label_map is None and file.name == file.path:
             label_map, candidates = self._finder.find(file.path)
+        entry = None if os.path.lexists(file.path) or file.is_remote else zip_entry(file.path)
+        size = file.size if entry is None else entry.size
         shard = Shard(
-            file.name, file.path, file.size, subset, label_map, candidates, by_itself=by_itself
+            file.name, file.path, size, subset, label_map, candidates, entry, by_itself=by_itself
         )
         where = file.path if file.is_remote else os.path.realpath(file.path)
+        if where in self._shards:
+            self._repeated.append(file.name)
         self._shards.setdefault(where, shard)
 
     def _add_found(self, source: str) -> None:
@@ -195,18 +237,21 @@ class _Search:
         is_folder = os.path.isdir(source)
         paths = files_below(source) if is_folder else glob.iglob(source, recursive=True)
         zips = {
-            path: zip_dataset(File.at(path), self._limits)
+            path: self._zip_dataset(File.at(path))
             for path in sorted(paths)
             if path.lower().endswith(_ZIP_ENDING) and os.path.isfile(path)
         }
         try:
             sets = find_shards(source)
-        except ShardsNotFoundError:
+        except ShardsNotFoundError as error:
             if not zips:
-                raise
+                raise no_shards_error(source, error) from None
             sets = []
         for path, one in zips.items():
-            if one.zips[0].has_shards or not (sets and is_folder):
+            is_beside = is_folder and bool(sets)
+            if is_beside and not self._is_checked:
+                self._notes.append(f"{path} was not read, next to shards; name it to read it")
+            elif one.zips[0].has_shards or not is_beside:
                 self._zips.setdefault(os.path.realpath(path), one)
         for group in sets:
             for path in group.paths:
@@ -221,9 +266,14 @@ class _Search:
                 file = File(url, url, found.files[url])
                 self._add_shard(file, group.subset, by_itself=list(found.files) == [source])
         for url in found.zips:
+            if not self._is_checked:
+                raise ShardsNotFoundError(
+                    f"{url}: the shards of a remote zip cannot be read one by one; copy it here "
+                    "first, or look at it with: tfod check"
+                )
             with open_stream(url) as stream:
                 copy = self._spool(stream, url)
-            self._zips[copy.path] = zip_dataset(copy, self._limits)
+            self._zips[copy.path] = self._zip_dataset(copy)
 
     def _spool(self, stream: BinaryIO | ShardStream, name: str) -> File:
         """Copy a stream to a file: it may be a zip, and it is read more than once."""
@@ -231,14 +281,14 @@ class _Search:
 
         if not self._scratch:
             folder = tempfile.TemporaryDirectory(prefix="tfod-check-")
-            self._scratch = self._held.enter_context(folder)
+            self._scratch = self._cleanup.enter_context(folder)
         handle, path = tempfile.mkstemp(dir=self._scratch)
         with open(handle, "wb") as file:
             shutil.copyfileobj(stream, file, 1 << 20)
         return File.at(path, name)
 
 
-def find_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> Found:
+def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> ResolvedSources:
     """What files are that were handed in under names which are no paths, as uploads are.
 
     The rules for names are those of files in one folder.
@@ -257,130 +307,40 @@ def find_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> Foun
     if not shards and not zips:
         what = " but label maps; add the shards that they go with" if texts else ""
         raise ShardsNotFoundError(f"there is neither a shard nor a zip among the files{what}")
-    finder = LabelMapFinder(lambda _: sorted(texts), lambda name: is_label_map(texts[name]))
+    finder = LabelMapFinder(
+        lambda path: classes_in(shards[path].path),
+        lambda _: sorted(texts),
+        lambda name: read_label_map_or_none(texts[name]),
+    )
     found = [
         Shard(file.name, file.path, file.size, group.subset, *finder.find(path))
         for group in group_shards(list(shards), _FOLDER)
         for path in group.paths
         if (file := shards[path])
     ]
-    datasets = _datasets_of(found, lambda name: LabelMapFile.at(texts[name], name))
+    datasets = datasets_of(found, lambda name: LabelMapFile.at(texts[name], name))
     datasets += [zip_dataset(one, limits or ZipLimits()) for one in zips]
     if zips and len(texts) == 1:  # it is meant for the zip
         ((name, path),) = texts.items()
-        return Found(datasets).with_label_map(LabelMapFile.at(path, name))
-    return Found(datasets)
+        return ResolvedSources(datasets).with_label_map(LabelMapFile.at(path, name))
+    return ResolvedSources(datasets)
 
 
-def _datasets_of(
-    shards: Iterable[Shard], read: Callable[[str], LabelMapFile] = LabelMapFile.at
-) -> list[Dataset]:
-    """The data sets of shards that lie open, in the order of these.
+def _with_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> Dataset:
+    """Give shards of images with labels the ``labels.txt`` next to them, which lists their classes.
 
-    Shards belong together that lie in one folder, or in folders below it that are named as splits
-    (``train``, ``valid``, ``test``, …) or that a Roboflow export has.
-
-    Args:
-        shards: none of them twice.
-        read: reads a label map by its name.
+    Other shards have boxes, whose classes are in a label map.
     """
-    read = functools.cache(read)
-    whole = functools.cache(_folder_of_dataset)
-    members: dict[str, list[Shard]] = {}
-    for shard in shards:
-        members.setdefault(whole(folder_of(shard.path)), []).append(shard)
-    return [
-        Dataset(
-            _name_of(own),
-            _by_split(own),
-            {one.label_map: read(one.label_map) for one in own if one.label_map},
-        )
-        for own in members.values()
+    labels_for = functools.cache(find_labels)
+    files = {one.path: labels_for(folder_of(one.path)) for one in dataset.shards}
+    if not any(files.values()) or (field_mapping or layout_of(dataset.shards).field_mapping).box:
+        return dataset
+    shards = [
+        replace(one, label_map=files[one.path] or one.label_map, candidates=())
+        for one in dataset.shards
     ]
-
-
-def _by_split(shards: Sequence[Shard]) -> Sequence[Shard]:
-    """Subsets that have one name in several folders get the names of their folders."""
-    folders: dict[str, set[str]] = {}
-    for one in shards:
-        folders.setdefault(one.subset, set()).add(folder_of(one.path))
-    return [
-        replace(one, subset=subset_of_stem(name_of(folder_of(one.path))))
-        if len(folders[one.subset]) > 1
-        else one
-        for one in shards
-    ]
-
-
-def _folder_of_dataset(folder: str) -> str:
-    """The folder itself, or the one above it where it is one of a split."""
-    parent = folder_of(folder)
-    is_split = name_of(folder).lower() in SPLITS
-    if is_split or (not is_url(parent) and is_roboflow_export(parent)):
-        return parent
-    # ``train_data`` and ``val_data`` are one split, too.
-    words = re.split("([^a-z]+)", name_of(folder).lower())
-    if SPLITS.isdisjoint(words):
-        return folder
-    alike = "".join("*" if word in SPLITS else word for word in words)
-    return f"{parent.rstrip('/')}/{alike}" if is_url(parent) else os.path.join(parent, alike)
-
-
-def _name_of(shards: Sequence[Shard]) -> str:
-    """The folder as the shards are named by it; of uploads, which have none, their names."""
-    first = shards[0]
-    folders = {folder_of(one.path) for one in shards}
-    folder = folders.pop() if len(folders) == 1 else _folder_of_dataset(folder_of(first.path))
-    if first.is_remote:
-        return folder
-    if first.name != first.path:  # an upload, or standard input
-        more = len(shards) - 1
-        return f"{first.name} and {plural(more, 'more file')}" if more else first.name
-    return folder if os.path.isabs(first.name) else os.path.relpath(folder)
-
-
-def zip_dataset(file: File, limits: ZipLimits) -> Dataset:
-    """What is in a zip: its shards with their label maps, and the rest."""
-    path = os.path.abspath(file.path)  # as the folders are in which label maps are looked for
-    try:
-        content = read_zip(path, limits)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        return Dataset(file.name, zips=[Zip(file.name, file.path, file.size, unreadable=reason)])
-    shards = dict.fromkeys(shards_in_zip(content))
-    others = [one for at, one in content.readable.items() if at not in shards]
-    is_one = content.damage is not None or bool(shards)
-    archive = Zip(file.name, file.path, file.size, content, others, is_one)
-    groups = group_shards(
-        [one for one in shards if one in content.readable],
-        path,
-        by_folder=os.path.join(path, ROBOFLOW_NOTE) in content.entries,
-    )
-    finder = LabelMapFinder(functools.partial(_label_maps_in, content))
-    label_maps: dict[str, LabelMapFile] = {}
-    names: dict[int, Sequence[str]] = {}  # of candidates, which many shards may share
-    found = []
-    for subset, at in ((group.subset, at) for group in groups for at in group.paths):
-        label_map, several = finder.find(at)
-        if id(several) not in names:
-            names[id(several)] = tuple(archive.name_of(content.entries[one]) for one in several)
-        name = archive.name_of(content.entries[label_map]) if label_map else None
-        if label_map and name and name not in label_maps:
-            label_maps[name] = LabelMapFile.at(label_map, name)
-        entry = content.entries[at]
-        shown = archive.name_of(entry)
-        found.append(Shard(shown, at, entry.size, subset, name, names[id(several)], entry))
-    return Dataset(file.name, found, label_maps, [archive])
-
-
-def _label_maps_in(content: ZipContent, folder: str) -> Sequence[str]:
-    return [
-        path
-        for path in sorted(content.folders.get(folder, ()))
-        if may_be_label_map(path)
-        and path in content.readable
-        and not is_hidden(content.entries[path].inside)
-    ]
+    label_maps = {name: LabelMapFile.at(name) for name in filter(None, files.values())}
+    return dataset._replace(shards=shards, label_maps={**dataset.label_maps, **label_maps})
 
 
 def _shards_beside(label_map: str) -> list[str]:

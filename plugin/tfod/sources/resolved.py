@@ -1,4 +1,4 @@
-"""What is checked: data sets, and their shards, wherever the bytes of these are."""
+"""What sources mean: data sets, and their shards, wherever the bytes of these are."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tfod.detection.labels.label_map import (
     load_label_map,
     read_text_file,
 )
+from tfod.detection.labels.labels_file import is_labels_file, read_labels
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import ShardName, stated_name
 from tfod.tfrecord.storage.archive import ZipContent
@@ -121,9 +122,11 @@ class LabelMapFile(NamedTuple):
         """The label map of a file or a URL, under its path or another name."""
         name = path if name is None else name
         try:
+            if is_labels_file(path):
+                return LabelMapFile(name, read_labels(path)[0], path=path)
             return LabelMapFile.of(read_text_file(path, LONGEST_LABEL_MAP), name, path)
         except LabelMapError as error:
-            return LabelMapFile(name, None, str(error), path=path)
+            return LabelMapFile(name, None, str(error).replace(path, name), path=path)
 
     @staticmethod
     def named(name: str) -> LabelMapFile:
@@ -133,7 +136,8 @@ class LabelMapFile(NamedTuple):
             LabelMapError: there is none.
         """
         try:
-            label_map, liberties = load_label_map(name)
+            load = read_labels if is_labels_file(name) else load_label_map
+            label_map, liberties = load(name)
         except LabelMapError as error:
             if not os.path.isfile(name):
                 raise
@@ -170,12 +174,14 @@ class Dataset(NamedTuple):
         shards: in the order of their subsets.
         label_maps: those of its shards, by name.
         zips: its zip; of several data sets that were joined all of them.
+        notes: what was left out, as sentences.
     """
 
     name: str
     shards: Sequence[Shard] = ()
     label_maps: Mapping[str, LabelMapFile] = {}
     zips: Sequence[Zip] = ()
+    notes: Sequence[str] = ()
 
     @property
     def files(self) -> Sequence[File]:
@@ -192,18 +198,22 @@ class Dataset(NamedTuple):
         return self.label_maps.get(shard.label_map) if shard.label_map else None
 
 
-class Found(NamedTuple):
+class ResolvedSources(NamedTuple):
     """What sources mean.
 
     Attributes:
         datasets: in the order in which they were named.
         rest: label maps that were named and go with nothing.
-        label_map: the one that was named for all shards, where there is one.
+        label_map: the label map that was named for all shards, if there is one.
+        repeated: names of shards that were named or found again.
+        notes: what was left out, as sentences.
     """
 
     datasets: Sequence[Dataset] = ()
     rest: Dataset = Dataset("")
     label_map: str | None = None
+    repeated: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def shards(self) -> list[Shard]:
@@ -215,7 +225,9 @@ class Found(NamedTuple):
         """All files, in order."""
         return [file for dataset in self.datasets for file in dataset.files]
 
-    def without(self, is_excluded: Callable[[str], bool]) -> tuple[Found, Collection[str]]:
+    def without(
+        self, is_excluded: Callable[[str], bool]
+    ) -> tuple[ResolvedSources, Collection[str]]:
         """The same without the files of some names, and those names."""
         names = {one.name for one in self.files if is_excluded(one.name)}
         left = []
@@ -226,12 +238,12 @@ class Found(NamedTuple):
                 left += [dataset._replace(shards=shards)] if shards or zips else []
         return self._replace(datasets=left), names
 
-    def with_label_map(self, label_map: LabelMapFile) -> Found:
+    def with_label_map(self, label_map: LabelMapFile) -> ResolvedSources:
         """The same with one label map for all shards."""
         datasets = [one.with_label_map(label_map) for one in self.datasets]
         return self._replace(datasets=datasets, label_map=label_map.name)
 
-    def joined(self) -> Found:
+    def joined(self) -> ResolvedSources:
         """The same as one data set."""
         whole = Dataset(
             ", ".join(one.name for one in self.datasets),

@@ -1,4 +1,4 @@
-"""Which file beside a shard names its classes: a label map, or what other formats have instead."""
+"""Which file next to a shard names its classes: a label map, or a ``labels.txt``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import glob
 import os
 import re
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
-from tfod.detection.labels.label_map import read_label_map
+from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.storage.open import zip_entry
@@ -40,42 +42,59 @@ def label_maps_in(folder: str) -> list[str]:
     return sorted(filter(may_be_label_map, files_in(folder)))
 
 
-def is_label_map(path: str) -> bool:
-    """Whether a file can be read as a label map, and has classes."""
+def read_label_map_or_none(path: str) -> LabelMap | None:
+    """Read a label map; None if the file is not a label map or has no classes."""
     try:
-        return bool(read_label_map(path)[0].items)
+        label_map = read_label_map(path)[0]
     except LabelMapError:
-        return False
+        return None
+    return label_map if label_map.items else None
 
 
-def find_label_map(shard: str) -> tuple[str | None, list[str]]:
-    """Find the label map that goes with one shard; as :meth:`LabelMapFinder.find`."""
-    found, candidates = LabelMapFinder().find(shard)
-    return found, list(candidates)
+class ClassesOfShard(NamedTuple):
+    """The classes of the first objects of a shard: their texts, or their ids if none has a text."""
+
+    texts: AbstractSet[str] = frozenset()
+    ids: AbstractSet[int] = frozenset()
+
+    def are_in(self, label_map: LabelMap) -> bool:
+        """Whether a label map has one of the texts or, if there are none, all ids."""
+        if self.texts:
+            return any(label_map.ids_of(text) for text in self.texts)
+        return all(label_map.find_id(class_id) for class_id in self.ids)
 
 
 class LabelMapFinder:
     """Finds the label maps of many shards, each folder looked at once: the only way to find them.
 
     Args:
+        classes_of: returns the first classes of a shard, by its path.
         texts_in: lists the files of a folder that may be label maps.
-        is_one: whether such a file is one.
+        read: reads such a file; returns None if it is not a label map.
+
+    Attributes:
+        notes: which label maps one folder up were not used, as sentences.
     """
 
     def __init__(
         self,
+        classes_of: Callable[[str], ClassesOfShard],
         texts_in: Callable[[str], Sequence[str]] = label_maps_in,
-        is_one: Callable[[str], bool] = is_label_map,
+        read: Callable[[str], LabelMap | None] = read_label_map_or_none,
     ) -> None:
-        self._texts_in, self._is_one = texts_in, is_one
+        self._classes_of = functools.cache(classes_of)
+        self._texts_in, self._read = texts_in, functools.cache(read)
         self._folders: dict[str, _Candidates] = {}
+        self._first_of_folder: dict[str, str] = {}
+        self.notes: list[str] = []
 
     def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
-        """Find the label map that goes with a shard: beside it, or one folder up.
+        """Find the label map that goes with a shard: next to it, or one folder up.
 
         In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
         ``*label*map*.pbtxt``, or another ``*.pbtxt``. Of several with equally good names the only
-        one that can be read as a label map is taken.
+        one that can be read as a label map is taken. One folder up, a label map must have the
+        classes of the first shard of the folder (:meth:`ClassesOfShard.are_in`).
 
         Returns:
             Its path or None, and the candidates when there are still several (then None): of all
@@ -83,22 +102,35 @@ class LabelMapFinder:
         """
         folder = folder_of(shard)
         stem = stated_name(shard).stem.lower()
-        places = [folder, folder_of(folder)]
+        first = self._first_of_folder.setdefault(folder, shard)
+        label_map, several = self._best(folder, stem)
+        above = folder_of(folder)
         # A zip is the top; so is a bucket.
-        for where in places[:1] if os.path.isfile(folder) else dict.fromkeys(places):
-            if where not in self._folders:
-                self._folders[where] = _Candidates(self._texts_in(where), self._is_one)
-            found, several = self._folders[where].best(stem)
-            if found or several:
-                return found, several
-        return None, ()
+        if label_map or several or above == folder or os.path.isfile(folder):
+            return label_map, several
+        label_map, several = self._best(above, stem)
+        if label_map is not None and not self._has_classes(label_map, first):
+            note = f"{label_map} was not used: it has none of the classes of {first}"
+            self.notes += [note] if note not in self.notes else []
+            return None, ()
+        return label_map, several
+
+    def _has_classes(self, path: str, shard: str) -> bool:
+        label_map = self._read(path)
+        # A file that is not a label map is taken, so that its reader says what is wrong with it.
+        return label_map is None or self._classes_of(shard).are_in(label_map)
+
+    def _best(self, folder: str, stem: str) -> tuple[str | None, Sequence[str]]:
+        if folder not in self._folders:
+            self._folders[folder] = _Candidates(self._texts_in(folder), self._read)
+        return self._folders[folder].best(stem)
 
 
 class _Candidates:
-    """The label maps that lie in one folder, by what their names say."""
+    """The label maps in one folder, by what their names say."""
 
-    def __init__(self, paths: Sequence[str], is_one: Callable[[str], bool]) -> None:
-        self._is_one = is_one
+    def __init__(self, paths: Sequence[str], read: Callable[[str], LabelMap | None]) -> None:
+        self._read = read
         self._by_name: dict[str, list[str]] = {}
         self._decided: dict[str, tuple[str | None, Sequence[str]]] = {}
         named: list[str] = []
@@ -121,10 +153,20 @@ class _Candidates:
         name = next((one for one in own if one in self._by_name), _LABEL_MAP)
         if name not in self._decided:
             fitting = self._by_name[name]
-            readable = list(filter(self._is_one, fitting)) if len(fitting) > 1 else fitting
+            readable = list(filter(self._read, fitting)) if len(fitting) > 1 else fitting
             one = len(readable) == 1
             self._decided[name] = (readable[0], ()) if one else (None, tuple(fitting))
         return self._decided[name]
+
+
+def find_in_folder(folder: str, shard: str) -> tuple[str | None, Sequence[str]]:
+    """Find the label map for a shard in one folder; returns as :meth:`LabelMapFinder.find`.
+
+    Files that turn out to be other protobuf text are left out, unless they are named as label maps.
+    """
+    paths = label_maps_in(folder) if os.path.isdir(folder) else ()
+    paths = [path for path in paths if is_named_label_map(path) or read_label_map_or_none(path)]
+    return _Candidates(paths, read_label_map_or_none).best(stated_name(shard).stem.lower())
 
 
 def is_named_label_map(path: str) -> bool:
@@ -155,19 +197,3 @@ def _remote_files(folder: str) -> list[str]:
         return files_in_folder(folder)
     except RemoteError:
         return []
-
-
-def label_maps_of(paths: Sequence[str], notes: list[str]) -> dict[str, str | None]:
-    """The label map, or the ``labels.txt``, of each shard; None where it has neither.
-
-    Shards beside which several label maps lie are noted; none of these is theirs.
-    """
-    finder, labels_for = LabelMapFinder(), functools.cache(find_labels)
-    found: dict[str, str | None] = {}
-    for path in paths:
-        label_map, candidates = finder.find(path)
-        if candidates:
-            names = ", ".join(candidates)
-            notes.append(f"{path}: several label maps are there, none was used: {names}")
-        found[path] = label_map or (None if candidates else labels_for(folder_of(path)))
-    return found
