@@ -147,13 +147,13 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         fix, other = "", other_format([one.inside for one in archive.others])
         files = plural(len(archive.content.entries), "file")
         message = f"none of its {files} is a TFRecord shard"
-        if nested := _nested(archive):
-            message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
-            fix = f"Unpack {nested[0].shown} and upload the zip of its files."
-        elif other:
+        if other:
             message = f"this zip holds {other} annotations, not TFRecord"
             fix = f"To import these into CVAT, choose {_MENU[other]} in its menu. For shards, "
             fix += "export TFRecord 1.0 instead, or unpack the zip and convert the folder."
+        elif nested := _nested(archive):
+            message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
+            fix = f"Unpack {nested[0].shown} and zip its files."
         elif not archive.content.entries:
             message = "it has no files in it"
         yield Finding(message=message, shard=archive.name, value=other, fix=fix)
