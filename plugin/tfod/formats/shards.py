@@ -7,7 +7,7 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +34,7 @@ from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
 from tfod.formats.writer import FormatWriter
 from tfod.sources.label_map_search import LABEL_MAP_FILE
-from tfod.sources.layouts import no_objects_sentence
+from tfod.sources.layouts import OD_API, no_objects_sentence
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
@@ -180,6 +180,9 @@ class Writer(FormatWriter):
         options: what was asked for.
     """
 
+    LAYOUT = OD_API.name
+    """The name of the layout of its records."""
+
     def __init__(
         self, output: OutputFolder, folder: str, name: str, dataset: Dataset, options: Options
     ) -> None:
@@ -247,7 +250,12 @@ class Writer(FormatWriter):
                 self._completed(one)
             )
             with _sound_texts(one.filename or ""):
-                self._writers[images.subset].write(encode_detection(one))
+                for payload in self._payloads(images.subset, one):
+                    self._writers[images.subset].write(payload)
+
+    def _payloads(self, subset: str, one: Detection) -> Iterable[bytes]:
+        """The records of an image."""
+        return (encode_detection(one),)
 
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()
@@ -260,9 +268,9 @@ class Writer(FormatWriter):
             if writer.count:
                 complete += [CompleteShard(*one, subset) for one in shards.items()]
             else:
-                self.notes.append(f"{subset} holds no image")
+                self.notes.append(f"{subset} holds no record")
         if self._options.verify is not None:
-            self._options.verify(complete, text)
+            self._options.verify(complete, text, self.LAYOUT)
 
     def _add_label_map(self, name: str, content: bytes) -> None:
         self.label_map_file = name
