@@ -17,7 +17,7 @@ import numpy as np
 
 from tfod.check.finding import first_of, plural
 from tfod.check.references.cvat_task import Frame, Task
-from tfod.check.references.frames import Matcher, of_other_jobs
+from tfod.check.references.frames import Matcher
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
@@ -157,10 +157,10 @@ def on_frames(
         is_own = place is not None and frames[place].number in own
         others, placed = others + (not is_own), placed + is_own
         yield record, frames[place] if place is not None and is_own else None
-    if not placed and task.skips_others:
-        raise TfodError(f"none of the {plural(others, 'image')} is a frame of {what}")
     if not placed:
-        raise TfodError(f"{of_other_jobs(what, others)}; import the zip there, or into the task")
+        which = "the image is not" if others == 1 else f"none of the {others} images is"
+        fix = "" if task.skips_others else ", but of the task's other jobs; import the zip there, "
+        raise TfodError(f"{which} a frame of {what}{fix and fix + 'or into the task'}")
 
 
 class NewImage(NamedTuple):

@@ -23,6 +23,7 @@ from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.problems import DetectionProblem, find_problems
 from tfod.errors import RecordError
+from tfod.example.columns import Column
 from tfod.example.wire import Kind
 
 
@@ -125,8 +126,8 @@ def detection_of(found: Detections, row: int) -> Detection:
     first, end = found.box_splits[row : row + 2].tolist()
     start, stop = found.encoded[row].tolist()
     records = found.examples.records
-    texts = found.column(keys.CLASS_TEXT, Kind.BYTES).row_splits[row : row + 2].tolist()
-    labels = found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
+    texts = found.column(keys.CLASS_TEXT, Kind.BYTES)
+    labels = found.column(keys.CLASS_LABEL, Kind.INT64)
     return Detection(
         filename=found.filenames[row],
         source_id=found.source_ids[row],
@@ -136,11 +137,17 @@ def detection_of(found: Detections, row: int) -> Detection:
         width=found.widths[row],
         encoded=memoryview(records.buffer)[start:stop] if start >= 0 else None,
         boxes=found.boxes[first:end],
-        class_text=found.class_text_values[texts[0] : texts[1]] or None,
-        class_label=labels or None,
+        class_text=found.class_text_values[slice(*texts.row_splits[row : row + 2].tolist())]
+        or _nothing(texts, row, end - first),
+        class_label=labels[row].tolist() or _nothing(labels, row, end - first),
         **(_rare_fields(found, row, end - first) if found.other_keys else {}),
         oddities=found.oddities(row),
     )
+
+
+def _nothing(column: Column, row: int, count: int) -> list[Any] | None:
+    """Return what stands for no values: an empty list if no object needs one, None for no key."""
+    return [] if column.has(row) and not count else None
 
 
 def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:

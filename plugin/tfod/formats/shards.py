@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -249,19 +248,24 @@ class Writer(FormatWriter):
             one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
                 self._completed(one)
             )
-            with _sound_texts(one.filename or ""):
-                for payload in self._payloads(images.subset, one):
-                    self._writers[images.subset].write(payload)
+            # Refuses what no reader takes, also of records in another layout.
+            payload = encode_detection(one)
+            for record in self._records(images.subset, one, payload):
+                self._writers[images.subset].write(record)
 
-    def _payloads(self, subset: str, one: Detection) -> Iterable[bytes]:
-        """The records of an image."""
-        return (encode_detection(one),)
+    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
+        """Return the records of an image, which is ``payload`` as the OD API has it."""
+        return (payload,)
 
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()
-        with _sound_texts("the label map"):
-            if not self.label_map_file:
+        if not self.label_map_file:
+            try:
                 self._add_label_map(LABEL_MAP_FILE, text.encode())
+            except UnicodeEncodeError as error:  # half a surrogate pair
+                part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
+                what = f"the label map: {part} is not Unicode text; rename it"
+                raise TfodError(what) from None
         complete = []
         for subset, writer in self._writers.items():
             shards = writer.complete()
@@ -309,14 +313,3 @@ class Writer(FormatWriter):
                 drawn = fill_box(tuple(corners.tolist()), size)
             found[row] = PngMask(encode_mask_png(drawn, is_box=is_box))
         return found
-
-
-@contextlib.contextmanager
-def _sound_texts(where: str) -> Iterator[None]:
-    """A text that UTF-8 cannot hold becomes an error that reads as one line."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        # Half a surrogate pair, or a file name of bytes that are no text.
-        part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
-        raise TfodError(f"{ascii(where)[1:-1]}: {part} is not Unicode text; rename it") from None

@@ -470,7 +470,8 @@ def test_what_no_export_has_is_lost_by_an_import(
     """The notes of the export say so, and the log of the import, which is one of rectangles."""
     polygon = shape("polygon", 0, "cat", (1, 1, 9, 1, 9, 9))
     honeypots = {"frames": ["a.jpg", "b.jpg", "a.jpg"], "placeholders": [2]} if cvat.IS_NEW else {}
-    task = make_task(polygon, box(1, "cat"), deleted_frames=[1], **honeypots)
+    drawn = polygon, box(1, "cat"), *[box(2, "cat")] * cvat.IS_NEW
+    task = make_task(*drawn, deleted_frames=[1], **honeypots)
     found = export(task, tmp_path)
     notes = found.files["EXPORT_NOTES.txt"].decode()
     hidden = "1 deleted, 1 honeypots" if honeypots else "1 deleted"

@@ -62,7 +62,7 @@ class Writer(shards.Writer):
         self._count_losses(images)
         super().add(images, label_map)
 
-    def _payloads(self, subset: str, one: Detection) -> Iterable[bytes]:
+    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
         name, image_id = one.filename or "", int(one.source_id or 0)
         other = self._names_by_id.setdefault((subset, image_id), name)
         if other != name:

@@ -99,7 +99,7 @@ class Writer(shards.Writer):
         self._count_losses(images)
         super().add(images, label_map)
 
-    def _payloads(self, subset: str, one: Detection) -> Iterable[bytes]:
+    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
         return (encode(one),)
 
     def _add_label_map(self, name: str, content: bytes) -> None:
