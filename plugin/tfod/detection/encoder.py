@@ -11,7 +11,7 @@ import enum
 import functools
 import operator
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -314,6 +314,17 @@ class KerasAnnotation:
     category_id: int
     box: tuple[float, float, float, float]
     area: float
+
+    @classmethod
+    def of(
+        cls, number: int, category: int, corners: Sequence[float], area: float | None = None
+    ) -> KerasAnnotation:
+        """Make one of the corners in pixels, rounded as Datumaro does; without area, the box's."""
+        left, top, right, bottom = corners
+        x, y, width, height = (round(one, 2) for one in (left, top, right - left, bottom - top))
+        return cls(
+            number, category, (x, y, width, height), width * height if area is None else area
+        )
 
 
 def encode_keras_annotations(

@@ -58,8 +58,8 @@ class CompleteShard(NamedTuple):
     source: str
 
 
-Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str], None]"
-"""Is given all shards and the text of their label map; if it raises, nothing gets its name."""
+Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str, str], None]"
+"""Takes all shards, their label map's text and their layout; if it raises, nothing is published."""
 
 
 @dataclass(frozen=True)

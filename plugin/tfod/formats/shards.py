@@ -6,7 +6,7 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +33,7 @@ from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
 from tfod.formats.writer import FormatWriter
 from tfod.sources.label_map_search import LABEL_MAP_FILE
-from tfod.sources.layouts import no_objects_sentence
+from tfod.sources.layouts import OD_API, no_objects_sentence
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
@@ -179,6 +179,9 @@ class Writer(FormatWriter):
         options: what was asked for.
     """
 
+    LAYOUT = OD_API.name
+    """The name of the layout of its records."""
+
     def __init__(
         self, output: OutputFolder, folder: str, name: str, dataset: Dataset, options: Options
     ) -> None:
@@ -245,7 +248,14 @@ class Writer(FormatWriter):
             one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
                 self._completed(one)
             )
-            self._writers[images.subset].write(encode_detection(one))
+            # Refuses what no reader takes, also of records in another layout.
+            payload = encode_detection(one)
+            for record in self._records(images.subset, one, payload):
+                self._writers[images.subset].write(record)
+
+    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
+        """Return the records of an image, which is ``payload`` as the OD API has it."""
+        return (payload,)
 
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()
@@ -262,9 +272,9 @@ class Writer(FormatWriter):
             if writer.count:
                 complete += [CompleteShard(*one, subset) for one in shards.items()]
             else:
-                self.notes.append(f"{subset} holds no image")
+                self.notes.append(f"{subset} holds no record")
         if self._options.verify is not None:
-            self._options.verify(complete, text)
+            self._options.verify(complete, text, self.LAYOUT)
 
     def _add_label_map(self, name: str, content: bytes) -> None:
         self.label_map_file = name

@@ -40,6 +40,7 @@ class ShardLayout:
         num_shards: so many shards of each subset, records dealt in turn; fewer where there are
             fewer records.
         shard_size: or a new shard when one would grow beyond this many bytes, uncompressed.
+        shard_records: or when it has so many records.
         compression: of each shard as a whole.
 
     Raises:
@@ -49,6 +50,7 @@ class ShardLayout:
     num_shards: int | None = None
     shard_size: int | None = None
     compression: Compression | None = None
+    shard_records: int | None = None
 
     def __post_init__(self) -> None:
         if self.num_shards is not None and self.shard_size is not None:

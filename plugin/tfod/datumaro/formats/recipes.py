@@ -104,13 +104,8 @@ class KerasCocoExporter(ShardExporter):
         labels = objects.class_label or ()
         for one, box, label in zip(found, corners.tolist(), labels, strict=True):
             self._objects_done += 1
-            left, top, right, bottom = box
-            # Rounded as Datumaro rounds corners.
-            sides = left, top, right - left, bottom - top
-            x, y, width, height = (round(side, 2) for side in sides)
             number = one.id if self._keeps_objects else self._objects_done
-            area = _area(one, width * height)
-            annotations.append(KerasAnnotation(number, label, (x, y, width, height), area))
+            annotations.append(KerasAnnotation.of(number, label, box, _area(one)))
         return encode_keras_annotations(image.encoded or b"", image.filename, image_id, annotations)
 
 
@@ -123,14 +118,14 @@ def _image_id(item: Any) -> int:
     return number if isinstance(number, int) else -1
 
 
-def _area(one: ExportedObject, of_box: float) -> float:
-    """COCO's: what an attribute says, or of the outline where there is one."""
+def _area(one: ExportedObject) -> float | None:
+    """Return COCO's area: the attribute's, or that of the outline; None for that of the box."""
     if _is_number(one.attributes.get("area")):
         return float(one.attributes["area"])
     if one.outlines:
         return float(sum(part.get_area() for part in one.outlines))
     is_box = one.shape is None or one.shape.type.name == "bbox"
-    return of_box if is_box else float(one.shape.get_area())
+    return None if is_box else float(one.shape.get_area())
 
 
 def _is_number(value: Any) -> bool:
