@@ -134,7 +134,12 @@ def reshard(
     if target and (target.others or {*(copies or {}).values()} != {target.content}):
         copies = None
     joined = JoinedClasses(maps, target.base if target else None) if copies is None else None
-    texts = {} if target else copies or {}
+    inside = os.path.dirname(os.path.relpath(target.path, folder)) if target else ""
+    texts = {
+        name: content
+        for name, content in (copies or {}).items()
+        if target is None or inside not in ("", os.path.dirname(name))
+    }
     with OutputFolder(folder, read, overwrite) as out:
         for name, text in texts.items():
             out.add_text(name, text)
@@ -155,8 +160,12 @@ def reshard(
                 completed = target.complete(classes, overwrite)
                 notes += completed.notes
                 name, content = os.path.relpath(target.path, folder), completed.content
-            texts[name] = content
-            out.add_text(name, content)
+            name = os.path.basename(name)
+            # A label map of one subset's folder is not found from the others.
+            folders = {os.path.dirname(_names(one, 1)[0]) for one in sets} if inside else set[str]()
+            texts = {os.path.join(one, name): content for one in {inside, *folders}}
+            for name in texts:
+                out.add_text(name, content)
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
     if len(sets) > _MANY_SUBSETS and sum(counts) < _FEW_RECORDS * len(sets):
         of_each = f"{len(sets)} subsets of {sum(counts)} records in all, each with its own shards"
