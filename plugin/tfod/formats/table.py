@@ -7,6 +7,7 @@ A new format is a module with ``read`` and a ``Writer``, one entry of :data:`FOR
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib
 import os
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.target_map import TargetMap
 from tfod.sources.format_recognition import Recognized, holds_shards, recognize_annotations
+from tfod.sources.other_tools import describe_other_tool
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.publishing import ReadPaths
 from tfod.tfrecord.storage.urls import is_url, is_zip
@@ -71,6 +73,12 @@ FORMATS = {
     "cvat_xml": Format("cvat.dataset", ".xml"),
 }
 """By the names that ``--from`` and ``--to`` take."""
+TARGETS = {
+    **FORMATS,
+    "keras_coco": Format("layouts.keras_coco", has_ids=True),
+    "roboflow": Format("layouts.roboflow", has_ids=True),
+}
+"""The same, and layouts of shards that are only written by name: they are read as shards."""
 
 
 def recognize(path: str, named: str | None, option: str = "--from") -> Recognized:
@@ -91,6 +99,8 @@ def recognize(path: str, named: str | None, option: str = "--from") -> Recognize
     if not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
     names = recognized.names
+    if not names and (description := describe_other_tool(path)):
+        raise TfodError(description)
     what = f"could be {' or '.join(names)}" if names else "is of no format that is recognized"
     raise TfodError(f"{path} {what}; say which with {option}: {', '.join(FORMATS)}")
 
@@ -125,6 +135,8 @@ def format_of_target(path: str, named: str | None, source: str) -> str:
         TfodError: the path does not say which.
     """
     if named is not None:
+        if named not in FORMATS and parse_shard_name(path):
+            raise TfodError(f"{path}: {named} is a folder of shards; name a folder")
         return named
     for name, one in FORMATS.items():
         if one.is_file(path):
@@ -136,7 +148,7 @@ def format_of_target(path: str, named: str | None, source: str) -> str:
         if ending in _FILES and not os.path.isdir(path):
             raise TfodError(f"{path}: shards would be a folder of that name; leave {ending} out")
         return SHARDS
-    names = ", ".join(FORMATS)
+    names = ", ".join(TARGETS)
     what = "SOURCE is shards, and DEST does not say which format to write"
     raise TfodError(f"{path}: {what}; say it with --to: {names}")
 
@@ -169,13 +181,17 @@ def convert(
         raise TfodError(f"--images {options.images}: no such folder; name that of the images")
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")
+    if source_format != SHARDS and options.boxes_in_pixels:
+        raise TfodError(f"{source}: --boxes is for shards; leave it out")
     # Shards may lie among what they are made from, and replace only shards.
     if target_format != SHARDS or source_format == SHARDS:
         ReadPaths([source]).require_other(target)
-    one = FORMATS[target_format]
+    one = TARGETS[target_format]
     is_file = one.is_file(target) or (target_format == SHARDS and bool(parse_shard_name(target)))
     folder = os.path.dirname(target) if is_file else target
     shard = target if is_file else os.path.join(target, "shard")
+    if target_format == "roboflow":  # its label maps are in the folders of the subsets
+        shard = next(glob.iglob(os.path.join(glob.escape(target), "*", "*.tfrecord")), shard)
     found = None if is_url(target) else TargetMap.find(folder, [shard], options.label_map)
     options = replace(options, target_map=found)
     with open_source(source, options, source_format) as (_, dataset):

@@ -274,14 +274,3 @@ def convert_command(path: str, recognized: Recognized) -> str:
     target = "../shards" if os.path.normpath(path) == os.curdir else "shards"
     several = f" --from {recognized.names[0]}" if len(recognized.names) > 1 else ""
     return f"tfod convert {shlex.quote(path)} {target}{several}"
-
-
-def no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:
-    """Return an error that says what a source without shards holds instead, if that is known."""
-    recognized = recognize_annotations(source)
-    if not recognized.names:
-        return error
-    command = convert_command(source, recognized)
-    return ShardsNotFoundError(
-        f"{source}: holds {recognized.titles} annotations, no shards; to make some type: {command}"
-    )

@@ -19,13 +19,13 @@ from tfod.detection.labels.labels_file import notes_of_shared_ids
 from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.sources.format_recognition import no_shards_error
 from tfod.sources.label_map_search import (
     LabelMapFinder,
     is_named_label_map,
     may_be_label_map,
 )
 from tfod.sources.layouts import OD_API, Layout, classes_in, layout_of, layout_of_batch
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches

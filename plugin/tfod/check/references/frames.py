@@ -178,12 +178,6 @@ def attach(task: Task, rows: Sequence[ImageRow]) -> list[Attachment]:
     return found
 
 
-def of_other_jobs(job: object, images: int) -> str:
-    """What to say where none of the images is in the job that they are imported into."""
-    which = "the image is not a frame" if images == 1 else f"none of the {images} images is a frame"
-    return f"{which} of {job}, but of the task's other jobs"
-
-
 def _to_int(text: str) -> int | None:
     """As CVAT casts: whatever Python's ``int`` takes, spaces and underscores included."""
     if len(text) <= _LONGEST_NUMBER:

@@ -47,7 +47,8 @@ def _spelled(corners: list[float]) -> str:
 )
 def different_lengths(batch: Batch) -> Iterator[Finding]:
     """The lists over a record's objects do not have one length."""
-    problems = [one for one in batch.detections.problems if one.code == "BOX001"]
+    live, found = batch.live, batch.detections.problems
+    problems = [one for one in found if one.code == "BOX001" and live[one.row]]
     by_row = {one.row: one for one in sorted(problems, key=lambda one: one.case, reverse=True)}
 
     def make(row: int) -> Finding:
@@ -134,7 +135,7 @@ def _how_far(corners: list[float], outside: float) -> str:
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
 def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
-    """A coordinate is larger than 2, in most boxes of the batch or in one outside its image."""
+    """A coordinate is above 2, and the box lies outside the image or begins in its first pixel."""
     boxes = batch.boxes
     if boxes.all_proper:
         return ()

@@ -162,10 +162,12 @@ def _convert(
     others = 0
     reached = Matcher(live.task, ())
     records = on_frames(options.path, live.task, live.target, options.label_map)
-    for record, frame in records:
-        if frame is None or frame.number is None:
+    for pair in records:
+        if pair is None:
             others += 1
             continue
+        record, frame = pair
+        assert frame.number is not None  # of a live task
         if not reached.is_reached_by_cvat(frame):
             raise TfodError(
                 f"{record.where}: another frame of the task is called as {frame.name!r} but for "
