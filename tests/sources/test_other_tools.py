@@ -72,7 +72,7 @@ READ_BY_DATUMARO: dict[str, tuple[str, Mapping[str, bytes | str]]] = {
         "annotations/panoptic_train/a.png": picture("PNG")}),
     "datumaro": (
         "Datumaro", {"images/default/a.jpg": picture(), "annotations/default.json": DATUMARO}),
-    "label_me": ("LabelMe XML", {"a.jpg": picture(), "a.xml": LABELME_XML}),
+    "label_me": ("LabelMe XML", {"Images/a.jpg": picture(), "Annotations/a.xml": LABELME_XML}),
     "open_images": ("Open Images", {
         "images/train/a.jpg": picture(), "annotations/train-annotations-bbox.csv": OPEN_IMAGES,
         "annotations/class-descriptions.csv": "/m/01yrx,Cat\n"}),
@@ -92,6 +92,7 @@ OTHERS: list[tuple[str, str, Mapping[str, bytes | str]]] = [
     ("CreateML", "_annotations.createml.json", {"a.json": CREATE_ML}),
     ("COCO panoptic", "panoptic_train", {"panoptic_train.json": PANOPTIC, "a.jpg": picture()}),
     ("KITTI", "label_2", {"labels/1.txt": KITTI}),
+    ("LabelMe XML", "Annotations", {"a.xml": LABELME_XML, "a.jpg": picture()}),
     ("archive", "set.tar", {"set.tar": b"", "a.jpg": picture()}),
 ]
 NEAR_MISSES: list[Mapping[str, bytes | str]] = [

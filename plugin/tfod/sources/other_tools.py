@@ -120,8 +120,8 @@ _TOOLS = (
         r"[^/]+\.xml",
         LABELME_XML.pattern.decode(),
         "label_me",
-        [r"[^/]+\.xml"],
-        "name the folder that has the XML files and the images",
+        [r"Annotations/.+\.xml", r"Images/.+"],
+        "put the XML files into Annotations and the images into Images",
         "LabelMe 3.0",
     ),
     Tool(
@@ -161,10 +161,10 @@ _TOOLS = (
 )
 
 
-def find_other_tool(files: SourceFiles) -> tuple[Tool, str] | None:
-    """Return the first kind of files that tfod does not read, with a file of it, or None."""
+def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
+    """Return the first kind of files that tfod does not read, and such a file; or None and ''."""
     named = ((tool, tool.first_of(files)) for tool in _TOOLS)
-    return next(((tool, name) for tool, name in named if name), None)
+    return next(((tool, name) for tool, name in named if name), (None, ""))
 
 
 def describe_other_tool(path: str) -> str | None:
@@ -176,8 +176,8 @@ def describe_other_tool(path: str) -> str | None:
     if is_url(path) or not os.path.exists(path):
         return None
     files = SourceFiles.at(path)
-    if found := find_other_tool(files):
-        tool, name = found
+    tool, name = find_other_tool(files)
+    if tool:
         what = f"is {tool.title}" if files.is_file else f"holds {tool.title} ({name})"
         return f"{path}: {what}, which tfod does not read; {tool.next_step(path, files)}"
     if files.is_file:

@@ -151,22 +151,20 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         is_here = archive.name == archive.path
         name = archive.name if is_here else name_of(archive.name)  # an upload, or a URL
         if other:
+            message = f"this zip holds {other} annotations, not TFRecord"
             command = convert_command(name, recognized) + " in its folder" * (not is_here)
             fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
-        elif found := find_other_tool(listed := SourceFiles.at(archive.path)):
-            other, menus = found[0].title, [found[0].cvat_title]
-            fix = f"For shards: {found[0].next_step(name, listed)}"
+        elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
+            other, menus = tool.title, [tool.cvat_title]
+            message = f"this zip holds {other}, not TFRecord"
+            fix = f"For shards: {tool.next_step(name, listed)}"
         elif nested := _nested(archive):
             message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
         elif not archive.content.entries:
             message = "it has no files in it"
-        if other:
-            message = (
-                f"this zip holds {other}{' annotations' * len(recognized.names)}, not TFRecord"
-            )
-            menu = " or ".join(filter(None, menus))
-            fix = f"To import these into CVAT, choose {menu} in its menu. " * bool(menu) + fix
+        if menu := " or ".join(filter(None, menus)):
+            fix = f"To import these into CVAT, choose {menu} in its menu. {fix}"
         yield Finding(message=message, shard=archive.name, value=other, fix=fix)
 
 
