@@ -153,11 +153,11 @@ def test_near_misses(run: Run, tmp_path: Path, files: Mapping[str, bytes | str])
     assert "is of no format that is recognized" in run(*given_to("convert", folder)).refused()
 
 
-def tar(mode: str, tar_format: int = tarfile.PAX_FORMAT) -> bytes:
+def tar(mode: str, tar_format: int = tarfile.PAX_FORMAT, name: str = "train.record") -> bytes:
     """A tar archive of a shard."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode=mode, format=tar_format) as archive:
-        entry = tarfile.TarInfo("train.record")
+        entry = tarfile.TarInfo(name)
         entry.size = len(SHARD)
         archive.addfile(entry, io.BytesIO(SHARD))
     return stream.getvalue()
@@ -174,6 +174,7 @@ ARCHIVES = {
     "ustar.tar": ("tar", tar("w", tarfile.USTAR_FORMAT)),
     "train.tfrecord": ("tar", tar("w", tarfile.GNU_FORMAT)),
     "v7.record": ("tar", without_magic(tar("w", tarfile.USTAR_FORMAT))),
+    "zlib.record": ("tar", tar("w", name="80_looks_like_zlib")),
     "a.tar.gz": ("tar", tar("w:gz")),
     "train.tfrecord.gz": ("tar", gzip.compress(tar("w"))),
     "a.tar.xz": ("xz", tar("w:xz")),

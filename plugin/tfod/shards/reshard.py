@@ -289,7 +289,8 @@ def _copies(sets: Sequence[ShardSet], maps: Mapping[str, str | None]) -> dict[st
     found: dict[str, dict[tuple[str, bytes], None]] = {}  # by folder; no name for no label map
     sources: dict[str, set[str]] = {}
     for one in sets:
-        if len({read(maps[path]) for path in one.paths}) > 1:
+        # Of copies under several names, none would be found next to shards of one name.
+        if len({(name_of(maps[path] or ""), read(maps[path])) for path in one.paths}) > 1:
             return None
         first = os.path.dirname(_names(one, 1)[0])
         for path in one.paths:

@@ -16,8 +16,8 @@ from tfod.sources.format_recognition import (
     convert_command,
     recognize_annotations,
 )
-from tfod.tfrecord.compression import PeekedStream
-from tfod.tfrecord.damage import HEAD_BYTES, looks_like
+from tfod.tfrecord.compression import HEAD_BYTES, PeekedStream
+from tfod.tfrecord.damage import looks_like
 from tfod.tfrecord.storage.urls import is_url
 
 _MAX_TRIED = 20

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from dataclasses import dataclass
 
 from tfod.errors import ShardError
+from tfod.tfrecord.compression import is_tar
 from tfod.tfrecord.framing import HEADER_BYTES
 
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
 _SHARD = "pass the shard; tfod convert makes shards of annotations"
 _UNPACK = "unpack it first"
-HEAD_BYTES = 512
-"""What :func:`looks_like` needs to know a tar archive by the checksum of its first header."""
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
     (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
@@ -25,10 +23,10 @@ _SIGNATURES = (
     (b"<HTML", "an HTML page", "download the raw file, not the page about it"),
     (b"<html", "an HTML page", "download the raw file, not the page about it"),
     (b"\x1f\x8b", "gzip inside gzip", "decompress it once"),
-    (b"Rar!", "a RAR archive", _UNPACK),
-    (b"7z\xbc\xaf", "a 7-Zip archive", _UNPACK),
+    (b"Rar!\x1a\x07", "a RAR archive", _UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK),
     (b"\xfd7zXZ\0", "a file compressed by xz", _UNPACK),
-    (b"BZh", "a file compressed by bzip2", _UNPACK),
+    *((b"BZh%d1AY&SY" % level, "a file compressed by bzip2", _UNPACK) for level in range(1, 10)),
     (b"\x28\xb5\x2f\xfd", "a file compressed by Zstandard", _UNPACK),
     (b"{", "JSON text", _SHARD),
     (b"[", "JSON text", _SHARD),
@@ -98,17 +96,13 @@ def empty_file(shard: str) -> Damage:
 
 def looks_like(head: bytes) -> tuple[str, str] | None:
     """What a file that is no shard is instead, by its first bytes, and what to do with it."""
+    if is_tar(head):  # before the name of its first file is taken for something else
+        return "a tar archive", _UNPACK
     text = head.lstrip()
     for signature, what, fix in _SIGNATURES:
         # A damaged length may begin with any byte, but it has zeros; text has none.
         if text.startswith(signature) and (len(signature) > 1 or b"\0" not in head):
             return what, fix
-    if len(head) >= HEAD_BYTES and any(head):
-        import tarfile  # few files are no shards
-
-        with contextlib.suppress(tarfile.HeaderError):
-            tarfile.TarInfo.frombuf(head[:HEAD_BYTES], "utf-8", "surrogateescape")
-            return "a tar archive", _UNPACK
     return None
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfod.kernel import WHY_NOT_COMPILED
 from tfod.kernel.result import WalkEnd
+from tfod.tfrecord.compression import HEAD_BYTES
 from tfod.tfrecord.damage import (
-    HEAD_BYTES,
     Damage,
     bad_data,
     bad_length,

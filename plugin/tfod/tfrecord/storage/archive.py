@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfod.errors import ShardError
+from tfod.tfrecord.compression import HEAD_BYTES
 from tfod.tfrecord.damage import looks_like
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.storage.urls import is_zip
@@ -187,7 +188,7 @@ class _Source(io.FileIO):
 
 def _what_it_is(archive: str, error: Exception) -> str:
     with open(archive, "rb") as file:
-        head = file.read(16)
+        head = file.read(HEAD_BYTES)
         size = file.seek(0, os.SEEK_END)
     if not size:
         return "it is empty (0 bytes)"
