@@ -177,18 +177,6 @@ def test_however_few_are_listed(train: Path, most: int) -> None:
     assert report.total == sum(report.counts.by_severity.values())
 
 
-def test_hanging_boxes_are_the_same_when_their_shard_is_in_pixels(tmp_path: Path) -> None:
-    sound = [encode({**image(f"{one}.jpg"), **objects([SOUND], ["cat"])}) for one in range(9)]
-    far = encode({**image("far.jpg"), **objects([FAR], ["cat"])})
-    shard = write_shard(tmp_path, "train", *sound, far)
-    baseline = baseline_of([shard])
-    assert check_sources([shard], options(None)).counts.by_code["BOX003"] == 1
-    assert check_sources([shard], options(baseline)).total == 0
-    shard = write_shard(tmp_path, "train", far)
-    assert check_sources([shard], options(None)).counts.by_code["BOX005"] == 1
-    assert check_sources([shard], options(baseline)).total == 0
-
-
 def test_a_shard_that_is_known_to_be_empty_or_damaged_is_no_other_finding(tmp_path: Path) -> None:
     """What follows from findings follows from known ones, too."""
     shards = [tmp_path / f"train-0000{one}-of-00002" for one in range(2)]

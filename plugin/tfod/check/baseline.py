@@ -22,8 +22,6 @@ from tfod.tfrecord.storage.urls import name_of
 
 _OF_FILES = ("TFR", "ZIP", "SET")
 """Families that are about a file, and not about a record that may be in another one tomorrow."""
-_OUTSIDE = {"BOX005": "BOX003"}
-"""Which of the two a box far outside is depends on the boxes around it."""
 
 
 class Baseline(NamedTuple):
@@ -105,4 +103,4 @@ def _fingerprint_of(finding: Mapping[str, Any]) -> str:
     if not about:
         about = name_of(finding["shard"].rpartition(":")[2])
         about = about if rule.family in _OF_FILES else stated_name(about).stem
-    return json.dumps([_OUTSIDE.get(code, code), about, finding["feature"], value])
+    return json.dumps([code, about, finding["feature"], value])

@@ -69,6 +69,8 @@ def _run(options: argparse.Namespace) -> int:
             output.write(render_cards(shown.cards, title))
     records, boxes = plural(len(shown.cards), "record"), plural(shown.boxes, "box")
     print_line(f"{options.output}: {records}, {boxes}")
+    if shown.without_objects:
+        print_note(shown.without_objects)
     if shown.unreadable:
         print_note(f"{plural(shown.unreadable, 'damaged record')} skipped; tfod check lists them")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ class Corrections:
         return cls(
             dict(detection.image_extra),
             drawn={
-                number: {name: value for name, value in vars(one).items() if value}
+                int(number): {name: value for name, value in vars(one).items() if value}
                 for number, one in detection.drawn.items()
                 if one
             },
@@ -121,7 +122,9 @@ def encode_attribute(
     for number, value in enumerate(values):
         if value is None:
             corrections.absent.setdefault(number, []).append(name)
-        elif type(value) is not _TYPE_OF_KIND[kind] and (known is None or isinstance(value, str)):
+        elif (
+            type(value) is not _TYPE_OF_KIND[kind] and (known is None or isinstance(value, str))
+        ) or (kind is Kind.FLOAT and type(value) is int and float(np.float32(value)) != value):
             corrections.objects.setdefault(number, {})[name] = value
 
 
@@ -228,13 +231,13 @@ def _corrected(extra: Any, attributes: dict[str, list[AttributeValue]], count: i
         attributes[str(other)] = attributes.pop(name)
     return Extra(
         image=dict(extra.get("image", {})),
-        drawn={numbers[key]: _drawn(one) for key, one in extra.get("drawn", {}).items()},
+        drawn={numbers[key]: drawn_of(one) for key, one in extra.get("drawn", {}).items()},
         labels={int(key): dict(one) for key, one in extra.get("labels", {}).items()},
     )
 
 
-def _drawn(one: Mapping[str, Any]) -> Drawn:
-    """Raises ValueError: numbers are not finite, or a box has not four."""
+def drawn_of(one: Mapping[str, Any]) -> Drawn:
+    """Return how an object was drawn; ValueError if a number is not finite or a box is invalid."""
     rotation, box = float(one.get("rotation", 0)), None
     if rotation:
         left, top, right, bottom = map(float, one["box"])
@@ -296,7 +299,7 @@ def number_as_typed(text: str) -> int | float | str:
         number = _number_of(text)
     except ValueError:
         return text
-    is_plain = abs(number) < 1 << 63 if isinstance(number, int) else not number.is_integer()
+    is_plain = abs(number) < 1 << 63 if isinstance(number, int) else math.isfinite(number)
     return number if is_plain and str(_shortest(number)) == text else NumberText(text)
 
 

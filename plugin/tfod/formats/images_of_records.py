@@ -22,7 +22,6 @@ _OTHER_IMAGES = (
     "records with another image than an earlier record of the same image number, whose image was "
     "taken"
 )
-_MAX_KEYS = 8
 
 
 class ImagesOfRecords:
@@ -91,28 +90,3 @@ def _values(
         for values, record in zip(lists, records, strict=True)
         for value in (values if values is not None else [None] * len(record.boxes))
     ]
-
-
-class UnreadObjects:
-    """The keys of records in which no object was found, for a message about them."""
-
-    def __init__(self) -> None:
-        self._keys: dict[str, None] = {}
-        self._boxes: set[str] = set()
-
-    def add(self, found: Sequence[Detection]) -> None:
-        """Note the keys of a batch of records."""
-        if isinstance(found, Detections):
-            self._keys.update(dict.fromkeys(found.examples.columns))
-            self._boxes.add(found.mapping.box_prefix)
-
-    def sentences(self) -> list[str]:
-        """Return where objects were looked for, and what the records hold."""
-        if not self._boxes - {""}:
-            return ["no objects: the records are images with labels, without boxes"]
-        names = ", ".join(list(self._keys)[:_MAX_KEYS])
-        more = ", …" if len(self._keys) > _MAX_KEYS else ""
-        return [
-            f"no objects under {' or '.join(sorted(self._boxes))}; the records have {names}{more}; "
-            "if boxes are under other keys, name them with --profile (tfod describe --as-profile)"
-        ]

@@ -150,7 +150,7 @@ def _require_repairable(source: str, found: ResolvedSources) -> None:
             raise TfodError(f"{file.name}: only files on this machine can be repaired")
     zips = sum(bool(one.zips) for one in found.datasets)
     if zips + (zips < len(found.datasets)) > 1:  # their entries may have the same names
-        raise TfodError(f"{source}: there are several zips; repair them one by one")
+        raise TfodError(f"{source}: there are several zips, or shards next to one; name one")
     for dataset in found.datasets:
         for subset in {} if dataset.zips else {one.subset for one in dataset.shards}:
             require_content([one.path for one in dataset.shards if one.subset == subset])
@@ -301,6 +301,8 @@ class _Run:
             writer = RecordWriter(file, PeekedStream(stream).compression)
         for records in self._walk(shard):
             if isinstance(records, Damage):
+                if records.is_archive:
+                    raise records.to_error()
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:

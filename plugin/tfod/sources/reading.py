@@ -25,7 +25,7 @@ from tfod.sources.label_map_search import (
     may_be_label_map,
 )
 from tfod.sources.layouts import OD_API, Layout, classes_in, layout_of, layout_of_batch
-from tfod.sources.other_formats import no_shards_error
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches

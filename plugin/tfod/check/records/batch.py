@@ -257,7 +257,7 @@ class Batch:
         if (held != counts).any():  # of records that are skipped
             corners = corners[np.repeat(counts > 0, held)]
         sizes = np.where(found.sizes > 0, found.sizes, np.nan)
-        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1])
+        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], found.has_pixel_boxes)
 
     def classes_of(self, row: int) -> Sequence[object]:
         """What names the classes of a record's boxes: texts, or else ids."""

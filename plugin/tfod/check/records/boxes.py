@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tfod.detection.boxes import BoxCounts, far_boxes, touch_image
+from tfod.detection.boxes import far_boxes, pixel_boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +21,14 @@ class Boxes:
         corners: float64 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
         counts: boxes of each record, int of shape (records,).
         height, width: of each record's image in pixels, NaN where unknown, shape (records,).
+        are_pixels: whether the records have pixels, which were divided to get the corners.
     """
 
     corners: np.ndarray
     counts: np.ndarray
     height: np.ndarray
     width: np.ndarray
+    are_pixels: bool = False
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -54,16 +56,8 @@ class Boxes:
 
     @cached_property
     def in_pixels(self) -> np.ndarray:
-        """Boxes in pixels, bool of shape (n,).
-
-        Where most boxes of the batch look so all that do; of a few, those that do not touch their
-        image.
-        """
-        counts = BoxCounts.of(self.corners)
-        if counts.in_pixels == counts.far:
-            return self.far
-        found: np.ndarray = self.far & ~touch_image(self.corners)
-        return found
+        """Boxes that were written in pixels instead, bool of shape (n,)."""
+        return np.zeros(len(self.corners), bool) if self.are_pixels else pixel_boxes(self.corners)
 
     @cached_property
     def normalized(self) -> np.ndarray:

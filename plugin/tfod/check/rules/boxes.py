@@ -135,7 +135,7 @@ def _how_far(corners: list[float], outside: float) -> str:
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
 def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
-    """A coordinate is larger than 2, in most boxes of the batch or in one outside its image."""
+    """A coordinate is above 2, and the box lies outside the image or begins in its first pixel."""
     boxes = batch.boxes
     if boxes.all_proper:
         return ()

@@ -20,7 +20,7 @@ from tfod.cvat.records import NewImages, ShapeBuilder, label_maps_of, on_frames,
 from tfod.cvat.refusal import check_upload, refusal, replaced
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, head_text, image_text
-from tfod.formats.reading.documents import MEMBER
+from tfod.sources.format_recognition import CVAT_FILE
 from tfod.sources.resolver import resolve
 
 Say = Callable[[str], object]
@@ -139,7 +139,7 @@ def _prepare_annotations(
     builder = ShapeBuilder(live.labels)
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open(MEMBER, "w", force_zip64=True) as stream,
+        archive.open(CVAT_FILE, "w", force_zip64=True) as stream,
     ):
         stream.write(head_text(str(live.target), {}).encode())
         others = _convert(live, options, stream, builder, changes)
