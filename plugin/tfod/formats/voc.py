@@ -56,6 +56,7 @@ _FLAGS = ("truncated", "difficult", "occluded")
 _FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
 _NO = ("", "unspecified", "unknown", "false", "no", "n", "f", "none", "null", "nan")
 _WORDS = {**dict.fromkeys(_NO, "0"), **dict.fromkeys(("true", "yes", "y", "t"), "1")}
+_OTHER_XML = f"XML files whose root is not <{_ROOT}>, left out"
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 
 # Reading
@@ -188,7 +189,8 @@ class _Year:
 
 
 def _class_names(paths: Sequence[str]) -> list[str]:
-    objects = (one for path in paths for one in parse(path).iter("object"))
+    roots = (root for root in map(parse, paths) if root.tag == _ROOT)
+    objects = (one for root in roots for one in root.iter("object"))
     return sorted({(one.findtext("name") or "").strip() for one in objects})
 
 
@@ -203,7 +205,10 @@ def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator
     for path in paths:
         root = parse(path)
         if root.tag != _ROOT:
-            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
+            if year.annotations != year.root or root.find(".//bndbox") is not None:
+                raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
+            reading.problems.add(_OTHER_XML, path)
+            continue
         elements = list(root.iter("object"))
         is_boxless = all(one.find("bndbox") is one.find("robndbox") for one in elements)
         if is_boxless and (elements or root.find(".//bndbox") is not None):

@@ -39,6 +39,8 @@ _MAX_TRIED = 1000
 """Files of a folder whose beginnings are read."""
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 7
 _XML_HEAD_BYTES = 1 << 13
+LABELME_XML = re.compile(rb"(?s)\A(?!.*<bndbox).*<(polygon>|sourceAnnotation>LabelMe)")
+"""LabelMe's XML has the root of VOC's, and no box."""
 _IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
 _PANOPTIC = re.compile(rb'"segments_info"\s*:')
 _YAML_KEY = re.compile(rb"""^[\s{]*["']?(?:names|nc|train|val)["']?\s*:""", re.MULTILINE)
@@ -186,7 +188,10 @@ def _is_voc(files: SourceFiles) -> bool:
     if files.is_file or (is_outer and not files.ending_with(".xml")):
         return False  # the reader begins in the only folder, which has the lists
     names = files.ending_with(".xml", folder=None)[:_MAX_TRIED]
-    return any(files.xml_root(name).lower() == "annotation" for name in names)
+    return any(
+        files.xml_root(name).lower() == "annotation" and not LABELME_XML.search(files.head(name))
+        for name in names
+    )
 
 
 def _is_yolo(files: SourceFiles) -> bool:

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from tfod.errors import ShardsNotFoundError
 from tfod.sources.format_recognition import (
+    LABELME_XML,
     SourceFiles,
     convert_command,
     recognize_annotations,
 )
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import HEAD_BYTES, looks_like
-from tfod.tfrecord.storage.urls import is_url, is_zip
+from tfod.tfrecord.storage.urls import is_url
 
 _MAX_TRIED = 20
 """Files of a kind that are looked into."""
@@ -58,17 +59,18 @@ class Tool(NamedTuple):
         return None
 
     def next_step(self, path: str, files: SourceFiles) -> str:
-        """Return what to do with a path that has such files."""
+        """Return what to do with files that messages call ``path``."""
         if not self.datum or files.is_file:
-            return self.advice if not self.datum else "name its folder to see what reads it"
+            return "name its folder to see what reads it" if self.datum else self.advice
         roots = [level.root for level in files.levels() if self._has_layout(level)]
         steps, target = [] if roots else [self.advice], "shards"
-        folder = next(iter(roots), path)
-        if is_zip(path):
+        folder = next(iter(roots), files.root)[len(files.root) :]
+        if os.path.isfile(files.root):
             steps.insert(0, "unpack it first")
-            folder = os.path.splitext(os.path.basename(path))[0] + folder[len(path) :]
-        elif os.path.normpath(path) == os.curdir:
-            target = "../shards"
+            folder = os.path.splitext(os.path.basename(path))[0] + folder
+        else:
+            folder = path + folder
+            target = "../shards" if os.path.normpath(path) == os.curdir else target
         command = f"datum convert -i {shlex.quote(folder)} -if {self.datum} -f tf_detection_api"
         steps.append(f"type: {command} -o {target} -- --save-media")
         return "; then ".join(steps)
@@ -116,9 +118,11 @@ _TOOLS = (
     Tool(
         "LabelMe XML",
         r"[^/]+\.xml",
-        r"(?s)\A(?!.*<bndbox).*<annotation>.*<polygon>",
+        LABELME_XML.pattern.decode(),
         "label_me",
-        cvat_title="LabelMe 3.0",
+        [r"Annotations/.+\.xml", r"Images/.+"],
+        "put the XML files into Annotations and the images into Images",
+        "LabelMe 3.0",
     ),
     Tool(
         "Open Images CSV",
@@ -157,10 +161,10 @@ _TOOLS = (
 )
 
 
-def find_other_tool(files: SourceFiles) -> tuple[Tool, str] | None:
-    """Return the first kind of files that tfod does not read, with a file of it, or None."""
+def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
+    """Return the first kind of files that tfod does not read, and such a file; or None and ''."""
     named = ((tool, tool.first_of(files)) for tool in _TOOLS)
-    return next(((tool, name) for tool, name in named if name), None)
+    return next(((tool, name) for tool, name in named if name), (None, ""))
 
 
 def describe_other_tool(path: str) -> str | None:
@@ -172,8 +176,8 @@ def describe_other_tool(path: str) -> str | None:
     if is_url(path) or not os.path.exists(path):
         return None
     files = SourceFiles.at(path)
-    if found := find_other_tool(files):
-        tool, name = found
+    tool, name = find_other_tool(files)
+    if tool:
         what = f"is {tool.title}" if files.is_file else f"holds {tool.title} ({name})"
         return f"{path}: {what}, which tfod does not read; {tool.next_step(path, files)}"
     if files.is_file:

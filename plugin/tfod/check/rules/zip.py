@@ -144,28 +144,27 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         if archive.has_shards or archive.unreadable:
             continue
         fix, recognized = "", recognize_annotations(archive.path)
-        other = f"{recognized.titles} annotations" if recognized.names else None
+        other = recognized.titles if recognized.names else None
         files = plural(len(archive.content.entries), "file")
         message = f"none of its {files} is a TFRecord shard"
         menus = [FORMATS[one].cvat_title for one in recognized.names]
         is_here = archive.name == archive.path
         name = archive.name if is_here else name_of(archive.name)  # an upload, or a URL
         if other:
+            message = f"this zip holds {other} annotations, not TFRecord"
             command = convert_command(name, recognized) + " in its folder" * (not is_here)
             fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
-        elif found := find_other_tool(listed := SourceFiles.at(archive.path)):
-            other, menus = found[0].title, [found[0].cvat_title]
-            fix = f"For shards: {found[0].next_step(archive.path, listed)}"
-            fix = fix.replace(archive.path, name)
+        elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
+            other, menus = tool.title, [tool.cvat_title]
+            message = f"this zip holds {other}, not TFRecord"
+            fix = f"For shards: {tool.next_step(name, listed)}"
         elif nested := _nested(archive):
             message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
         elif not archive.content.entries:
             message = "it has no files in it"
-        if other:
-            message = f"this zip holds {other}, not TFRecord"
-            menu = " or ".join(filter(None, menus))
-            fix = f"To import these into CVAT, choose {menu} in its menu. " * bool(menu) + fix
+        if menu := " or ".join(filter(None, menus)):
+            fix = f"To import these into CVAT, choose {menu} in its menu. {fix}"
         yield Finding(message=message, shard=archive.name, value=other, fix=fix)
 
 
