@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -299,7 +298,7 @@ def number_as_typed(text: str) -> int | float | str:
         number = _number_of(text)
     except ValueError:
         return text
-    is_plain = abs(number) < 1 << 63 if isinstance(number, int) else math.isfinite(number)
+    is_plain = abs(number) < 1 << 63 if isinstance(number, int) else not number.is_integer()
     return number if is_plain and str(_shortest(number)) == text else NumberText(text)
 
 

@@ -28,9 +28,9 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.images_of_records import ImagesOfRecords
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
+from tfod.formats.reading.images_of_records import ImagesOfRecords
 from tfod.formats.writer import FormatWriter
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.layouts import OD_API, no_objects_sentence

@@ -487,7 +487,18 @@ def test_what_no_export_has_is_lost_by_an_import(
 @pytest.mark.parametrize("name", [BOXES, MASKS])
 @pytest.mark.parametrize("kind", [AttributeType.NUMBER, AttributeType.TEXT])
 def test_numbers_come_back_as_they_were_typed(tmp_path: Path, kind: Any, name: str) -> None:
-    typed = ["12.34", "007", "1e1", "1.50", "7", "-0", "0.1", "3.14159265358979", f"{1 << 64}"]
+    typed = [
+        "12.34",
+        "007",
+        "1e1",
+        "1.0",
+        "1.50",
+        "7",
+        "-0",
+        "0.1",
+        "3.14159265358979",
+        f"{1 << 64}",
+    ]
     both = [{"area": text, "weights": text} for text in typed]
     shapes = [box(0, "cat", 1, 1, 9, 9 + side, attributes=one) for side, one in enumerate(both)]
     tags = [{**tag(1, "cat"), "attributes": one} for one in both]

@@ -232,6 +232,8 @@ class Writer(FormatWriter):
                 continue
             if kinds.setdefault(name, kind) != kind:
                 kinds[name] = "text"
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)  # as CVAT writes it
             found.append((name, str(value).lower() if kind == "checkbox" else str(value)))
         return tuple(found)
 
