@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 import zipfile
@@ -83,7 +84,8 @@ def test_the_suggested_command_works(
     said = run("describe", name).refused()
     if not expected:
         assert "tfod convert" not in said
-        assert "no format that is recognized" in run("convert", name, "../out").refused()
+        said = run("convert", name, "../out").refused()
+        assert re.search("no format that is recognized|which tfod does not read", said)
         return
     titles = [FORMATS[one].title for one in expected.split()]
     assert f"holds {' or '.join(titles)} annotations, no shards" in said
