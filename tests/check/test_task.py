@@ -277,9 +277,9 @@ class TestBadInput:
         [
             (real_zip([("a.txt", b"")]), r"no annotations\.xml"),
             (real_zip([(f"{one}/{XML}", b"") for one in "ab"]), r"several annotations\.xml"),
-            (real_zip([(XML, b"<annotations/>")])[:-30], "damaged zip"),
-            (forge(Item(XML, b"<annotations/>", crc=1)), "damaged zip"),
-            (forge(Item(XML, b"<annotations/>", flags=1)), "cannot be unpacked"),
+            (real_zip([(XML, b"<annotations/>")])[:-30], "not a readable zip"),
+            (forge(Item(XML, b"<annotations/>", crc=1)), "is damaged: its CRC-32"),
+            (forge(Item(XML, b"<annotations/>", flags=1)), "is encrypted"),
         ],
     )
     def test_zips(self, write: Write, data: bytes, says: str) -> None:
@@ -290,7 +290,7 @@ class TestBadInput:
     def test_a_bomb_is_called_one(self, tmp_path: Path, inside: str) -> None:
         path = write_bomb(tmp_path / "bomb.zip", inside, b"<a b='%s'/>" % (b"x" * 990), 21)
         assert path.stat().st_size < 100_000
-        with pytest.raises(TfodError, match=r"unpacks to more than [\d,]+ bytes, as a decompr"):
+        with pytest.raises(TfodError, match="times are allowed"):
             load_task(cvat_xml=str(path))
 
     @pytest.mark.parametrize("inside", ["<image>", "<image><points>", "<track>"])

@@ -144,7 +144,7 @@ _TOOLS = (
     Tool(
         "KITTI annotations",
         r"[^/]+\.txt",
-        r"(?m)^[A-Za-z]\S*( -?[\d.]+){14,15}\s*$",
+        r"(?m)^[A-Za-z]\S*( -?[\d.]+(e-?\d+)?){14,15}\s*$",
         "kitti_detection",
         [r"(.+/)?label_2/[^/]+\.txt"],
         "name its folders label_2 and image_2",
@@ -153,7 +153,7 @@ _TOOLS = (
     Tool(
         "DOTA annotations",
         r"[^/]+\.txt",
-        r"(?m)^(imagesource:|(-?[\d.]+ ){8}\S+ \d\s*$)",
+        r"(?m)^(imagesource:|(-?[\d.]+[ \t]+){8}[A-Za-z]\S*([ \t]+\d)?\s*$)",
         "dota",
         [r"[^/]+/labelTxt/[^/]+\.txt", r"[^/]+/images/.+"],
         "put the text files into train/labelTxt and the images into train/images",
