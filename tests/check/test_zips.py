@@ -323,7 +323,7 @@ def test_zip013_names_other_formats(check: Check) -> None:
         ("annotations.xml", b"<annotations>"),
     ]
     (finding,) = check(real_zip(files)).findings
-    assert (finding.code, finding.value) == ("ZIP013", "CSV or CVAT for images annotations")
+    assert (finding.code, finding.value) == ("ZIP013", "CSV or CVAT for images")
     assert finding.message == "this zip holds CSV or CVAT for images annotations, not TFRecord"
     assert finding.fix == (
         "To import these into CVAT, choose CVAT 1.1 in its menu. For shards, export TFRecord 1.0 "
