@@ -52,6 +52,7 @@ SOURCES: dict[str, tuple[str, dict[str, str | bytes]]] = {
     "YOLO, classes": ("yolo", {"classes.txt": "cat", **YOLO}),
     "CSV": ("csv", {"a.csv": CSV, "a.png": PNG, "b.csv": "x,y\n"}),
     "CVAT": ("cvat_xml", {"task_7/annotations.xml": CVAT, "task_7/images/a.png": PNG}),
+    "CVAT, folders": ("cvat_xml", {"x/annotations.xml": CVAT, "x/a.png": PNG, "y/z.txt": ""}),
     "two": ("voc yolo", {"a.xml": VOC, "a.png": PNG, "data.yaml": "{names: [cat], train: .}"}),
     "VOC with classes.txt": ("voc", {"a.xml": VOC, "a.png": PNG, "classes.txt": "cat"}),
     "hidden": ("", {"__MACOSX/._a.xml": VOC, ".x/a.xml": VOC, "a.png": PNG}),

@@ -174,9 +174,12 @@ def find_yolo_file(files: SourceFiles) -> str | None:
 
 
 def find_cvat_file(files: SourceFiles) -> str | None:
-    """Return the XML of CVAT for images; None if there is none."""
-    names = files.names if files.is_file else [CVAT_FILE] * (CVAT_FILE in files.names)
-    return next((files.path(one) for one in names if files.xml_root(one) == "annotations"), None)
+    """Return the XML of CVAT for images nearest to the root; None for none or several."""
+    names = [one for one in files.names if files.is_file or posixpath.basename(one) == CVAT_FILE]
+    depth = min((one.count("/") for one in names), default=0)
+    names = [one for one in names if one.count("/") == depth]
+    is_cvat = len(names) == 1 and files.xml_root(names[0]) == "annotations"
+    return files.path(names[0]) if is_cvat else None
 
 
 def _is_voc(files: SourceFiles) -> bool:
