@@ -35,8 +35,8 @@ NAMES_FILES = ("obj.names", "classes.txt", "labels/classes.txt")  # Darknet's, t
 CVAT_FILE = "annotations.xml"
 COCO_ROBOFLOW_FILE = "_annotations.coco.json"  # next to the images of each subset
 _HEAD_BYTES = 1 << 16
-_MAX_TRIED = 1000
-"""Files of a folder whose beginnings are read."""
+_MAX_TRIED, _MAX_JSON_TRIED = 1000, 20
+"""Files of a folder whose beginnings are read, and JSON files that are read to their end."""
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 7
 _XML_HEAD_BYTES = 1 << 13
 _IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
@@ -146,11 +146,13 @@ def find_coco_files(files: SourceFiles) -> list[str]:
         names = [one for one in names if not posixpath.basename(one).startswith(others)]
         instances = [one for one in names if posixpath.basename(one).startswith("instances")]
         names = instances or names
-    return [
-        files.path(name)
-        for name in names
-        if files.contains(name, _IMAGES) and not files.contains(name, _PANOPTIC)
-    ]
+
+    def is_coco(name: str) -> bool:
+        return files.contains(name, _IMAGES) and not files.contains(name, _PANOPTIC)
+
+    # Other tools write a long JSON for each image.
+    names = names if any(map(is_coco, names[:_MAX_JSON_TRIED])) else []
+    return [files.path(name) for name in names if is_coco(name)]
 
 
 def find_csv_files(files: SourceFiles) -> list[str]:
