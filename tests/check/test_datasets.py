@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.check.conftest import ReportOf
 from tests.commands import Run
-from tests.files import files_in, write_files
+from tests.files import files_in
 from tests.records import encode, image, objects, write_shard
 from tests.zip_forge import real_zip
 
@@ -259,24 +259,6 @@ class TestSeveral:
         (two / "empty").mkdir()
         refused = check(two / "cats", two / "empty").refused()
         assert refused.startswith(f"tfod: {two}/empty: no shard in this folder")
-
-    @pytest.mark.parametrize(
-        ("files", "what"),
-        [
-            (["VOC2007/Annotations/a.xml", "VOC2007/JPEGImages/a.jpg"], "Pascal VOC"),
-            (["annotations/instances_train.json", "images/a.jpg"], "COCO"),
-            (["data.yaml", "labels/train/a.txt", "images/train/a.jpg"], "YOLO"),
-            (["annotations.xml", "images/a.jpg"], "CVAT for images or video"),
-        ],
-    )
-    def test_a_folder_of_another_format(
-        self, tmp_path: Path, check: Run, files: list[str], what: str
-    ) -> None:
-        folder = write_files(tmp_path / "my data", dict.fromkeys(files, ""))
-        assert check(folder).refused() == (
-            f"tfod: {folder}: holds {what}, and no shards; to make some type: "
-            f"tfod convert '{folder}' shards\n"
-        )
 
 
 class TestLabelMaps:

@@ -26,6 +26,7 @@ from datumaro.components.errors import DatasetExportError
 from PIL import Image as PillowImage
 from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
+from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.labels.label_map import read_label_map
@@ -97,10 +98,12 @@ def test_without_images_the_ten_keys_are_there_and_empty(tmp_path) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"layout": "roboflow"}, {"save_media": True}])
 def test_an_image_without_objects_has_a_record(tmp_path, options: dict[str, Any]) -> None:
-    """A detector learns from negatives, too (mediapipe#4423)."""
+    """A detector learns from negatives, too (mediapipe#4423); readers expect the keys of each."""
     nothing, box = item("nothing", data=jpeg()), Bbox(50, 10, 50, 30, label=2)
     found = export(dataset_of(item("a", box, data=jpeg()), nothing), tmp_path, **options)
     assert sorted(len(one.boxes) for one in found) == [0, 1]
+    for example in read_examples(tmp_path):
+        assert {*keys.BOX, keys.CLASS_TEXT, keys.CLASS_LABEL} <= set(example)
     assert sorted(len(one.annotations) for one in import_dataset(tmp_path)) == [0, 1]
 
 

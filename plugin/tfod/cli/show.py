@@ -17,8 +17,9 @@ from tfod.cli.arguments import (
     whole_number,
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
-from tfod.errors import TfodError
+from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.show import draw_records
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolver import resolve
 
 _MOST = 10_000
@@ -64,7 +65,8 @@ def _run(options: argparse.Namespace) -> int:
             )
             if not shown.cards:
                 what = "no record to show; tfod check says what is wrong"
-                raise TfodError(f"{options.source}: {what}")
+                error = ShardsNotFoundError(f"{options.source}: {what}")
+                raise no_shards_error(options.source, error) if not found.shards else error
             title = os.path.basename(os.path.normpath(options.source)) or options.source
             output.write(render_cards(shown.cards, title))
     records, boxes = plural(len(shown.cards), "record"), plural(shown.boxes, "box")

@@ -141,7 +141,7 @@ def _batches(
 
 def on_frames(
     path: str, task: Task, what: object, label_map: str | None = None
-) -> Iterator[tuple[ZipRecord, Frame | None]]:
+) -> Iterator[tuple[ZipRecord, Frame] | None]:
     """The records of a zip, each with its frame; None for one of another job, or another task.
 
     Raises:
@@ -152,11 +152,16 @@ def on_frames(
     names = (name or "" for *_, found in _batches(path, label_map) for name in found.filenames)
     matcher = Matcher(task, names)
     others = placed = 0
-    for record in read_zip(path, label_map):
-        place = matcher.place(record.detection.filename or "", record.where)
-        is_own = place is not None and frames[place].number in own
-        others, placed = others + (not is_own), placed + is_own
-        yield record, frames[place] if place is not None and is_own else None
+    for subset, shard, own_map, found in _batches(path, label_map):
+        for number, name in enumerate(found.filenames):
+            where = f"{shard}, record {found.examples.records.first + number}"
+            place = matcher.place(name or "", where)
+            if place is None or frames[place].number not in own:
+                others += 1  # which is not read, and may be broken
+                yield None
+            else:
+                placed += 1
+                yield ZipRecord(subset, where, found[number], own_map), frames[place]
     if not placed:
         which = "the image is not" if others == 1 else f"none of the {others} images is"
         fix = "" if task.skips_others else ", but of the task's other jobs; import the zip there, "

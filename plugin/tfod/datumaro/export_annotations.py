@@ -171,7 +171,8 @@ class ObjectBuilder:
         if kind == "rotated_bbox" and not degrees_of(one.r):
             kind = "bbox"
         if kind == "bbox" and "rotation" not in attributes:
-            left, top, right, bottom = one.points
+            is_box = one.type.name == kind  # a rotated one has its centre, size and angle
+            left, top, right, bottom = one.points if is_box else _as_corners(one.get_bbox())
             corners = left, top, right, bottom
             return ExportedObject(one.label, corners, attributes, shape=one, drawn=_how(one))
         corners = _as_corners(one.get_bbox())

@@ -65,8 +65,6 @@ class DetectionColumns:
     def __len__(self) -> int:
         return len(self.examples)
 
-    # Columns
-
     def own_key(self, key: str) -> str | None:
         """The key that holds what the OD API has under a key; None where nothing does."""
         return own_key(self.mapping, key)

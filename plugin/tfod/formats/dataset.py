@@ -36,6 +36,7 @@ class Dataset:
             nothing may be written.
         sources: the files that are read, which are never written over.
         source_ids: of all images, where the format has ids; images without one get other numbers.
+        shown: replaces temporary paths in a text by those in the zip that was unpacked there.
     """
 
     classes: Classes
@@ -44,6 +45,7 @@ class Dataset:
     finish: Callable[[int, int], Sequence[str]]
     sources: Sequence[str] = ()
     source_ids: Sequence[str] = ()
+    shown: Callable[[str], str] = str
 
 
 def no_subset(source: str, wanted: str, names: Iterable[str]) -> TfodError:

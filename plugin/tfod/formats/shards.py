@@ -28,9 +28,9 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.images_of_records import ImagesOfRecords
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
+from tfod.formats.reading.images_of_records import ImagesOfRecords
 from tfod.formats.writer import FormatWriter
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.layouts import OD_API, no_objects_sentence
@@ -40,28 +40,15 @@ from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import (
     ShardSet,
-    find_shards,
-    looks_like_shard,
     missing_shards,
     shards_by_subset,
 )
-from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text
 
 
 # Reading
-
-
-def is_at(path: str) -> bool:
-    """Whether a path holds shards."""
-    try:
-        # Every reader takes a file that is named for a shard.
-        is_other = os.path.isfile(path) and not is_zip(path)
-        return looks_like_shard(path) if is_other else bool(find_shards(path))
-    except TfodError:
-        return False
 
 
 def read(source: str, options: Options) -> Dataset:

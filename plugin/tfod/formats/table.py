@@ -1,25 +1,27 @@
-"""The formats of ``tfod convert``, how they are recognized, and the way from one to another.
+"""The formats of ``tfod convert``, and the way from one to another.
 
-A new format is a module with ``is_at``, ``read`` and a ``Writer``, and one entry of
-:data:`FORMATS`. It is loaded when it is asked for.
+A new format is a module with ``read`` and a ``Writer``, one entry of :data:`FORMATS`, and a row in
+:mod:`tfod.sources.format_recognition`. The module is loaded on demand.
 """
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import importlib
 import os
-import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.target_map import TargetMap
-from tfod.sources.other_formats import other_format_in_zip
+from tfod.sources.format_recognition import Recognized, holds_shards, recognize_annotations
+from tfod.sources.other_tools import describe_other_tool
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.publishing import ReadPaths
-from tfod.tfrecord.storage.urls import is_url
+from tfod.tfrecord.storage.urls import is_url, is_zip
 
 if TYPE_CHECKING:
     from tfod.formats.dataset import Converted, Dataset
@@ -30,7 +32,7 @@ class Format:
     """One format: its module in this folder, and what of it is asked before it is loaded.
 
     Attributes:
-        module: with ``is_at``, ``read`` and ``Writer``.
+        module: with ``read`` and ``Writer``.
         ending: of the file that stands for a dataset of one subset; '' where it is a folder.
         has_ids: whether it has ids of classes and of images, not only names.
     """
@@ -38,10 +40,6 @@ class Format:
     module: str
     ending: str = ""
     has_ids: bool = False
-
-    def is_at(self, path: str) -> bool:
-        """Whether a path that is there holds it; several formats may say so."""
-        return bool(self._loaded.is_at(path))
 
     def read(self, path: str, options: Options) -> Dataset:
         """Read a dataset; what its reader raises."""
@@ -83,32 +81,51 @@ TARGETS = {
 """The same, and layouts of shards that are only written by name: they are read as shards."""
 
 
-def format_of_source(path: str, named: str | None, option: str = "--from") -> str:
-    """The name of the format of what is at a path, if it was not named with an option.
+def recognize(path: str, named: str | None, option: str = "--from") -> Recognized:
+    """Recognize the format of a source, unless an option names it; ``names`` has exactly one.
 
     Raises:
-        TfodError: the path is not there, or does not say which.
+        TfodError: the path does not exist, or its format is unclear.
     """
-    if named is not None:
-        return named
-    if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
-        return SHARDS
-    if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
-        return SHARDS  # whose reader says what is wrong with it
-    found = [name for name, one in FORMATS.items() if name != SHARDS and one.is_at(path)]
-    if len(found) == 1:
-        return found[0]
-    if not found and is_url(path):
+    if named == SHARDS or (named is None and holds_shards(path)):
+        return Recognized([SHARDS], path)
+    recognized = recognize_annotations(path, named)
+    if len(recognized.names) == 1:
+        return recognized
+    if is_url(path):
         raise TfodError(
             f"{path}: holds no shards, and only shards are read from a URL; copy it here"
         )
-    if not found and not os.path.exists(path):
+    if not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
-    if not found and zipfile.is_zipfile(path):
-        what = other_format_in_zip(path)
-        raise TfodError(what or f"{path}: holds neither shards nor CVAT's XML; unpack it first")
-    what = f"could be {' or '.join(found)}" if found else "is of no format that is recognized"
+    names = recognized.names
+    if not names and (description := describe_other_tool(path)):
+        raise TfodError(description)
+    what = f"could be {' or '.join(names)}" if names else "is of no format that is recognized"
     raise TfodError(f"{path} {what}; say which with {option}: {', '.join(FORMATS)}")
+
+
+@contextlib.contextmanager
+def open_source(
+    path: str, options: Options, named: str | None, option: str = "--from"
+) -> Iterator[tuple[str, Dataset]]:
+    """Begin to read a data set, and give the name of its format.
+
+    A zip of annotations is unpacked until the context ends.
+
+    Raises:
+        TfodError: as :func:`recognize`, and what the reader raises.
+    """
+    (name,), root = recognize(path, named, option)
+    if name == SHARDS or not (os.path.isfile(path) and is_zip(path)):
+        yield name, FORMATS[name].read(root, options)
+        return
+    from tfod.formats.reading.archives import unpacked  # needed for zips alone
+
+    with unpacked(path) as unpacked_zip:
+        options = replace(options, unpacked=options.images or unpacked_zip.folder)
+        dataset = FORMATS[name].read(unpacked_zip.path(root), options)
+        yield name, replace(dataset, shown=unpacked_zip.shown)
 
 
 def format_of_target(path: str, named: str | None, source: str) -> str:
@@ -158,7 +175,7 @@ def convert(
         TfodError: the source is not what it should be, no format is named, or an option is of
             another one.
     """
-    source_format = format_of_source(source, source_format)
+    source_format = recognize(source, source_format).names[0]
     target_format = format_of_target(target, target_format, source_format)
     if options.images and source_format != SHARDS and not os.path.isdir(options.images):
         raise TfodError(f"--images {options.images}: no such folder; name that of the images")
@@ -177,8 +194,8 @@ def convert(
         shard = next(glob.iglob(os.path.join(glob.escape(target), "*", "*.tfrecord")), shard)
     found = None if is_url(target) else TargetMap.find(folder, [shard], options.label_map)
     options = replace(options, target_map=found)
-    dataset = FORMATS[source_format].read(source, options)
-    if source_format != SHARDS:  # its images are where they were named, and stay there for a file
-        no_images = options.no_images or one.is_file(target)
-        options = replace(options, images=None, no_images=no_images)
-    return one.write(target, dataset, options)
+    with open_source(source, options, source_format) as (_, dataset):
+        if source_format != SHARDS:  # images stay where they are when annotations are written
+            no_images = options.no_images or one.is_file(target)
+            options = replace(options, images=None, no_images=no_images)
+        return one.write(target, dataset, options)

@@ -25,7 +25,7 @@ from tfod.example.columns import bytes_of
 from tfod.example.wire import Kind
 from tfod.formats.dataset import Images
 from tfod.formats.options import Options
-from tfod.formats.table import FORMATS, format_of_source
+from tfod.formats.table import FORMATS, open_source
 from tfod.formats.writer import Mask, masks_of
 from tfod.tfrecord.image_names import safe_relative_path
 
@@ -325,13 +325,12 @@ def read_side(path: str, options: Options, named: str | None = None, option: str
     Raises:
         TfodError: it is not what it should be, or its format is not known.
     """
-    format_name = format_of_source(path, named, option)
-    dataset = FORMATS[format_name].read(path, options)
     records: list[Record] = []
-    for images in dataset.read():
-        records += _records(images, len(records))
-    found = dataset.finish(len(records), sum(len(one.boxes) for one in records))
-    notes = [f"{path}: {note}" for note in found]
+    with open_source(path, options, named, option) as (format_name, dataset):
+        for images in dataset.read():
+            records += _records(images, len(records))
+        found = dataset.finish(len(records), sum(len(one.boxes) for one in records))
+    notes = [f"{path}: {dataset.shown(note)}" for note in found]
     subsets = frozenset((*dataset.subsets, *(one.subset for one in records)))
     names = {item.id: item.class_name for item in dataset.classes.label_map.items}
     return Side(path, format_name, subsets, names, records, notes)

@@ -302,6 +302,8 @@ class _Run:
             writer = RecordWriter(file, PeekedStream(stream).compression)
         for records in self._walk(shard):
             if isinstance(records, Damage):
+                if records.is_archive:
+                    raise records.to_error()
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:

@@ -29,7 +29,7 @@ from tfod.sources.label_map_search import (
     read_label_map_or_none,
 )
 from tfod.sources.layouts import classes_in, layout_of
-from tfod.sources.other_formats import no_shards_error
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.zips import zip_dataset
 from tfod.tfrecord.shard_sets.names import parse_shard_name

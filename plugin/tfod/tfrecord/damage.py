@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from tfod.tfrecord.framing import HEADER_BYTES
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
 _SHARD = "pass the shard; tfod convert makes shards of annotations"
+_UNPACK = "unpack it first"
+HEAD_BYTES = 512
+"""What :func:`looks_like` needs to know a tar archive by the checksum of its first header."""
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
     (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
@@ -21,8 +25,11 @@ _SIGNATURES = (
     (b"<HTML", "an HTML page", "download the raw file, not the page about it"),
     (b"<html", "an HTML page", "download the raw file, not the page about it"),
     (b"\x1f\x8b", "gzip inside gzip", "decompress it once"),
-    (b"Rar!", "a RAR archive", "unpack it first"),
-    (b"7z\xbc\xaf", "a 7-Zip archive", "unpack it first"),
+    (b"Rar!", "a RAR archive", _UNPACK),
+    (b"7z\xbc\xaf", "a 7-Zip archive", _UNPACK),
+    (b"\xfd7zXZ\0", "a file compressed by xz", _UNPACK),
+    (b"BZh", "a file compressed by bzip2", _UNPACK),
+    (b"\x28\xb5\x2f\xfd", "a file compressed by Zstandard", _UNPACK),
     (b"{", "JSON text", _SHARD),
     (b"[", "JSON text", _SHARD),
     (b"<?xml", "XML text", _SHARD),
@@ -58,6 +65,7 @@ class Damage:
         offset: byte at which it starts in the uncompressed file; None likewise.
         skipped: bytes that were passed over to find the next plausible record, or the end.
         resumed: whether a plausible record was found behind it.
+        is_archive: whether the file is an archive, which may hold shards.
     """
 
     kind: DamageKind
@@ -68,6 +76,7 @@ class Damage:
     offset: int | None = None
     skipped: int = 0
     resumed: bool = False
+    is_archive: bool = False
 
     def to_error(self) -> ShardError:
         """The same as an exception, which says also what makes a sound copy of the shard."""
@@ -94,6 +103,12 @@ def looks_like(head: bytes) -> tuple[str, str] | None:
         # A damaged length may begin with any byte, but it has zeros; text has none.
         if text.startswith(signature) and (len(signature) > 1 or b"\0" not in head):
             return what, fix
+    if len(head) >= HEAD_BYTES and any(head):
+        import tarfile  # few files are no shards
+
+        with contextlib.suppress(tarfile.HeaderError):
+            tarfile.TarInfo.frombuf(head[:HEAD_BYTES], "utf-8", "surrogateescape")
+            return "a tar archive", _UNPACK
     return None
 
 
@@ -103,7 +118,7 @@ def foreign_file(shard: str, head: bytes) -> Damage:
     fix = "check that this is the shard, and download it again if it is"
     if other := looks_like(head):
         cause, fix = f"is not a TFRecord file but {other[0]}", other[1]
-    return Damage(DamageKind.FOREIGN, shard, cause, fix)
+    return Damage(DamageKind.FOREIGN, shard, cause, fix, is_archive=fix == _UNPACK)
 
 
 def bad_length(

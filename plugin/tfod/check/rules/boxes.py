@@ -47,7 +47,8 @@ def _spelled(corners: list[float]) -> str:
 )
 def different_lengths(batch: Batch) -> Iterator[Finding]:
     """The lists over a record's objects do not have one length."""
-    problems = [one for one in batch.detections.problems if one.code == "BOX001"]
+    live, found = batch.live, batch.detections.problems
+    problems = [one for one in found if one.code == "BOX001" and live[one.row]]
     by_row = {one.row: one for one in sorted(problems, key=lambda one: one.case, reverse=True)}
 
     def make(row: int) -> Finding:

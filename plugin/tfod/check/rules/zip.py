@@ -8,22 +8,21 @@ from tfod.check.finding import Finding, Severity, plural
 from tfod.check.records.result import DatasetResult
 from tfod.check.rules.registry import dataset_rule
 from tfod.detection.problems import READ
-from tfod.sources.other_formats import other_format
+from tfod.sources.format_recognition import (
+    FORMATS,
+    SourceFiles,
+    convert_command,
+    recognize_annotations,
+)
+from tfod.sources.other_tools import find_other_tool
 from tfod.sources.resolved import Zip
 from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
 from tfod.tfrecord.storage.archive import ZipFault
+from tfod.tfrecord.storage.urls import name_of
 from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
-_MENU = {
-    "COCO": "COCO 1.0",
-    "Datumaro": "Datumaro 1.0",
-    "Pascal VOC": "PASCAL VOC 1.1",
-    "YOLO": "Ultralytics YOLO Detection 1.0 or, without data.yaml, YOLO 1.1",
-    "CVAT for images or video": "CVAT 1.1",
-}
-"""What CVAT's menu calls other formats."""
 _ARCHIVES = (
     *(".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z"),
     *(".rar", ".gz", ".bz2", ".xz", ".zst"),
@@ -144,18 +143,28 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         if archive.has_shards or archive.unreadable:
             continue
-        fix, other = "", other_format([one.inside for one in archive.others])
+        fix, recognized = "", recognize_annotations(archive.path)
+        other = recognized.titles if recognized.names else None
         files = plural(len(archive.content.entries), "file")
         message = f"none of its {files} is a TFRecord shard"
-        if nested := _nested(archive):
+        menus = [FORMATS[one].cvat_title for one in recognized.names]
+        is_here = archive.name == archive.path
+        name = archive.name if is_here else name_of(archive.name)  # an upload, or a URL
+        if other:
+            message = f"this zip holds {other} annotations, not TFRecord"
+            command = convert_command(name, recognized) + " in its folder" * (not is_here)
+            fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
+        elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
+            other, menus = tool.title, [tool.cvat_title]
+            message = f"this zip holds {other}, not TFRecord"
+            fix = f"For shards: {tool.next_step(name, listed)}"
+        elif nested := _nested(archive):
             message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
-        elif other:
-            message = f"this zip holds {other} annotations, not TFRecord"
-            fix = f"To import these into CVAT, choose {_MENU[other]} in its menu. For shards, "
-            fix += "export TFRecord 1.0 instead, or unpack the zip and convert the folder."
         elif not archive.content.entries:
             message = "it has no files in it"
+        if menu := " or ".join(filter(None, menus)):
+            fix = f"To import these into CVAT, choose {menu} in its menu. {fix}"
         yield Finding(message=message, shard=archive.name, value=other, fix=fix)
 
 

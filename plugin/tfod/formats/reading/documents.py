@@ -21,11 +21,11 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tfod.errors import TfodError, how_to_install
+from tfod.sources.format_recognition import CVAT_FILE
 
-MEMBER = "annotations.xml"
 _MOST_BYTES = 4 << 30
 _MOST_RATIO = 200  # CVAT's own documents are packed to a tenth or a fiftieth
 _RATIO_FROM = 4 << 20
@@ -34,7 +34,6 @@ _LONGEST_PARSED = 64 << 20
 _MOST_HELD = 2_000_000
 """Elements and attributes in one child of the root, which is held whole: some 400 MB. A track has
 ten in each frame."""
-_BEGINNING = 2048
 _LONGEST_QUOTE = 40
 _LONGEST_VALUE = 60
 _CAPITALS = re.compile(rb"<[/\w]*[A-Z]")
@@ -104,14 +103,14 @@ def reading(name: str) -> Iterator[None]:
 
 
 def _the_member(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:
-    found = [one for one in archive.infolist() if posixpath.basename(one.filename) == MEMBER]
+    found = [one for one in archive.infolist() if posixpath.basename(one.filename) == CVAT_FILE]
     if not found:
-        raise TfodError(f"{path} holds no {MEMBER}; export the task as CVAT for images 1.1")
+        raise TfodError(f"{path} holds no {CVAT_FILE}; export the task as CVAT for images 1.1")
     depth = min(one.filename.count("/") for one in found)
     nearest = [one for one in found if one.filename.count("/") == depth]
     if len(nearest) > 1:
         names = ", ".join(one.filename for one in nearest[:3])
-        raise TfodError(f"{path} holds several {MEMBER} ({names}); name one task's file")
+        raise TfodError(f"{path} holds several {CVAT_FILE} ({names}); name one task's file")
     return nearest[0]
 
 
@@ -176,11 +175,6 @@ def parse(path: str) -> Any:
         for one in tree.iter("*"):
             one.tag = one.tag.lower()
     return tree.getroot()
-
-
-def begins_with(stream: IO[bytes], root: str) -> bool:
-    """Whether a stream looks like XML of some root, by its first letters alone."""
-    return re.search(rf"<{root}[\s/>]".encode(), stream.read(_BEGINNING)) is not None
 
 
 def number_in(element: Any, tag: str, path: str, *, finite: bool = True) -> float:

@@ -71,12 +71,11 @@ class ShardName(NamedTuple):
 
 def stated_name(path: str) -> ShardName:
     """What the name of a shard states by itself."""
-    name = name_of(path)
-    plain = _without_compression(name)
+    plain = _without_compression(name_of(path))
     if match := _NUMBERED.fullmatch(plain):
         stem = match["stem"] + (match["early"] or "") * bool(match["late"])
         return ShardName(stem, int(match["number"]), int(match["total"]))
-    if match := _COUNTED.fullmatch(name):
+    if match := _COUNTED.fullmatch(plain):
         stem = _NO_SUBSET if match["stem"] in ("", _NO_STEM) else match["stem"]
         return ShardName(stem, int(match["number"]), records=int(match["records"]))
     return ShardName(os.path.splitext(plain)[0])

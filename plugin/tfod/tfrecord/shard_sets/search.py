@@ -61,11 +61,13 @@ class ShardSet:
         subset: the subset's name.
         paths: the files, in the order of their numbers.
         missing: names of the files that the numbering promises and that are not there.
+        stem: what files made of them are called; empty for the name of the first file.
     """
 
     subset: str
     paths: tuple[str, ...]
     missing: tuple[str, ...] = ()
+    stem: str = ""
 
 
 @dataclass(frozen=True)
